@@ -8,7 +8,7 @@ WORKERS ?= 3
 SEED ?= 0
 ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
-PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py
+PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py
 
 .PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
 
@@ -92,7 +92,7 @@ demo-live: setup ## the demo on real servers: MariaDB, Kafka and etcd, a dump pa
 screenshots: setup ## renew the console's pictures in deploy/images (needs chromium)
 	@$(BIN)/python -m tests.support.screenshots
 
-lock: ## lock the dependencies anew (needs uv in .venv)
+lock: ## lock the dependencies again (needs uv in .venv)
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was made

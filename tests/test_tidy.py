@@ -1,4 +1,4 @@
-"""The shape of the code, as a test: who may import whom, sizes that fit in a head, every file tested, every claim resolved."""
+"""The shape of the code, as a test: who may import whom, sizes that fit in a head, every file tested. Pages are test_maps.py's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sidecar.codecs.registry import PROTOCOLS
-from tests.support.commands_page import commands
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ("_pb2.py", "_pb2_grpc.py")
@@ -412,118 +411,3 @@ def test_ports_have_the_twins_and_suites_that_are_said() -> None:
         file, _, name = twin.partition("::")
         assert methods(ports[port]) <= methods(classes(ROOT / file)[name]), f"{twin} is no {port}"
         assert suite is None or name in (ROOT / suite).read_text(), f"{suite} does not run on {name}"
-
-
-MAPS = ("ARCHITECTURE.md", "tests/PROMISES.md", "tests/FINDINGS.md")
-SYMBOL = r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`"
-CELL_CHARACTERS_MAX = 200
-"""A longer cell is a paragraph, and nobody reads it in a table."""
-
-
-def _symbols() -> list[tuple[str, str]]:
-    return [(page, symbol) for page in MAPS for symbol in dict.fromkeys(re.findall(SYMBOL, (ROOT / page).read_text()))]
-
-
-def _rows(page: str, head: str) -> list[list[str]]:
-    """The cells of each row of the tables of `page` with this head."""
-    rows, inside = [], False
-    for line in (ROOT / page).read_text().splitlines():
-        inside = line == head or (inside and line.startswith("|"))
-        if inside and line not in (head, "|---|---|---|", "|---|---|"):
-            rows.append(line.strip("| ").split(" | "))
-    return rows
-
-
-RULES = _rows("tests/PROMISES.md", "| rule | guard | test |")
-
-
-@pytest.mark.parametrize("row", RULES, ids=lambda row: row[0][:60])
-def test_each_rule_names_one_guard_and_one_test(row: list[str]) -> None:
-    assert len(row) == 3, f"{row} has other cells than a rule, its guard and its test"
-    _, guard, test = row
-    assert re.fullmatch(SYMBOL, guard), f"{guard} is not one symbol"
-    assert re.fullmatch(SYMBOL, test), f"{test} is not one symbol"
-    assert test.startswith(("`tests/", "`spark_merge/testing/")), f"{test} is no test"
-    assert re.search(r"[:.](test_\w+|Test\w+)`$", test), f"{test} is no test"
-
-
-def test_each_module_of_the_map_is_named_once() -> None:
-    modules = [module for module, *_ in _rows("tests/PROMISES.md", "| module | what it decides |")]
-    assert all(re.fullmatch(SYMBOL, module) for module in modules)
-    assert len(modules) == len(set(modules))
-
-
-def test_every_promise_is_stated_and_kept() -> None:
-    stated = (ROOT / "ARCHITECTURE.md").read_text()
-    for promise in ("P1", "P2", "P3", "P4", "P5", "P6"):
-        assert f"- **{promise} " in stated, f"ARCHITECTURE.md does not state {promise}"
-        assert sum(rule.startswith(f"{promise} ") for rule, *_ in RULES) >= 3, f"{promise} needs three rules or more"
-
-
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md"])
-def test_no_cell_of_a_table_is_a_paragraph(page: str) -> None:
-    cells = [cell.strip() for line in (ROOT / page).read_text().splitlines() if line.startswith("|") for cell in line.split("|")]
-    assert not [cell for cell in cells if len(cell) > CELL_CHARACTERS_MAX]
-
-
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md", "deploy/COMMANDS.md", "deploy/SINKS.md"])
-def test_what_a_page_links_or_names_exists(page: str) -> None:
-    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
-    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("https://")}
-    missing = {target for target in linked if not (folder / target).exists()}
-    missing |= {name for name in re.findall(r"`((?:sidecar|spark_merge|tests)/[\w/.]+)`", text) if not (ROOT / name).exists()}
-    assert not missing, f"{page} names {sorted(missing)}"
-
-
-@pytest.mark.parametrize(("page", "symbol"), _symbols())
-def test_every_symbol_on_the_maps_exists(page: str, symbol: str) -> None:
-    file, _, name = symbol.partition("::")
-    tree: ast.AST = tree_of(ROOT / file)
-    for part in name.split("."):
-        found = [
-            node
-            for node in ast.iter_child_nodes(tree)
-            if (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part)
-            or (isinstance(node, ast.Assign) and any(ast.unparse(target) == part for target in node.targets))
-            or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == part)
-        ]
-        assert found, f"{page} names {symbol}, which does not exist"
-        tree = found[0]
-
-
-FINDINGS = (
-    *map(str, range(1, 14)), *(f"14{letter}" for letter in "abcdefghij"),
-    *(f"{kind}{number}" for kind, last in (("N", 6), ("H", 6), ("M", 11), ("L", 17)) for number in range(1, last + 1)),
-)  # fmt: skip
-_FINDING = r"(?:1?\d[a-j]?|[NHML]\d+)"
-_CELL = re.compile(rf"{_FINDING}(?: \([^)]*\))?(?:, {_FINDING}(?: \([^)]*\))?)*")
-
-
-def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
-    rows = [line.strip("| ").split(" | ") for line in (ROOT / "tests/FINDINGS.md").read_text().splitlines() if line.startswith("| ")]
-    of_findings = [row for row in rows if _CELL.fullmatch(row[0])]
-    found = {finding for row in of_findings for finding in re.findall(_FINDING, re.sub(r" \([^)]*\)", "", row[0]))}
-    assert found == set(FINDINGS)
-    bare = [row[0] for row in of_findings if ".py::" not in "".join(row) and "told, not mended" not in row[-1]]
-    assert not bare, f"neither a test nor why there is none: {bare}"
-
-
-_ELSEWHERE = re.compile(r"\b[Dd]esign [0-9]+\b|\b(?:port|design)\.md|\bfacts/[a-z_-]+\.md")
-
-
-@pytest.mark.parametrize("top", ["proto", "sidecar", "spark_merge", "tests", "deploy"])
-def test_no_page_and_no_docstring_cites_a_document_that_is_not_here(top: str) -> None:
-    files = {path for end in ("py", "md", "proto", "go", "toml") for path in (ROOT / top).rglob(f"*.{end}")} - {Path(__file__)}
-    cited = [f"{path.relative_to(ROOT)}: {found[0]}" for path in sorted(files) if (found := _ELSEWHERE.search(path.read_text()))]
-    assert not cited
-
-
-def test_every_command_has_help() -> None:
-    """That deploy/COMMANDS.md has each of them is tests/unit/test_pages.py's."""
-    assert not [name for name, command in commands().items() if not command.help]
-
-
-def test_every_make_target_is_told() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    assert targets == set(re.findall(r"^([a-z]+):.*##", makefile, re.MULTILINE)), "a target has no ## text"

@@ -40,7 +40,7 @@ STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "fai
 
 
 def look(status: pb.DumpStatus) -> TerminalLook:
-    """For `--watch`: a line tells at once when the state changes, or what is waited for."""
+    """For `--watch`: a line at once when the state changes, or what the dump waits for."""
     kind = (status.dump_id, status.state, status.waiting_for.partition(" ")[0])
     return TerminalLook(kind, picture=partial(status_view, status, fits=True), line=partial(plain_line, status))
 
@@ -177,9 +177,9 @@ def _sink_tables(sink: pb.SinkStatus) -> Text:
     """From where on it has which of them whole, those that it has not first."""
     lacking = [table for table in sink.tables if not table.complete_since_tso]
     ordered = [*lacking, *(table for table in sink.tables if table.complete_since_tso)]
-    told = [_sink_table(table) for table in ordered[:SINK_TABLES_SHOWN]]
-    rest = len(ordered) - len(told)
-    text = f"{sink.sink}: {len(ordered) - len(lacking):,} of {len(ordered):,} complete; " + ", ".join(told)
+    shown = [_sink_table(table) for table in ordered[:SINK_TABLES_SHOWN]]
+    rest = len(ordered) - len(shown)
+    text = f"{sink.sink}: {len(ordered) - len(lacking):,} of {len(ordered):,} complete; " + ", ".join(shown)
     return Text(text + (f" … {rest:,} more; --json shows all" if rest else ""), style="yellow" if lacking else "")
 
 

@@ -65,7 +65,7 @@ def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
     if found.sample < 1:
         yield "sample", Text(f"{found.sample:.3g} of each table; extra rows were not looked for")
     for sink in found.left_out:
-        yield "left out", Text(f"{sink.sink}: {sink.why}", style="yellow")
+        yield "omitted", Text(f"{sink.sink}: {sink.why}", style="yellow")
 
 
 def _tables(found: pb.Verification) -> Table:

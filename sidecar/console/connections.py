@@ -25,7 +25,7 @@ CERTIFICATE = "ticdc_dump.certificate"
 
 
 class PatientServer(Server):
-    """uvicorn's, which waits to be ended; its own looks for that ten times a second."""
+    """A server of uvicorn that ends on an event. uvicorn's own checks for its end ten times a second."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

@@ -22,7 +22,7 @@ from sidecar.process.tls import server_context
 
 BACKLOG = 32
 FIRST_LOOK_S = 0.25
-"""How often a console that nobody has opened looks whether it is to end."""
+"""How often a console that nobody has opened checks whether it must end."""
 CONNECTIONS_MAX = 64
 CLOSING_MAX_S = 3.0
 
@@ -81,9 +81,10 @@ def bound(listen: str) -> ListeningSocket:
 
 
 class ConsoleServer:
-    """Serves from the first connection on: what serves pages takes a while to load, which a process whose pages nobody opens is spared.
-    `web` makes the pages, in the thread that serves. `ended` receives what broke it. `port`: the one that was assigned. Raises OSError for
-    an address that is taken, ConfigError for certificates that cannot be used."""
+    """Serves from the first connection on: the web libraries are loaded then, and never in a process whose pages nobody opens.
+
+    `web` makes the pages, in the thread that serves. `ended` receives what broke it. `port`: the one that was assigned. Raises OSError
+    for an address that is taken, ConfigError for certificates that cannot be used."""
 
     def __init__(self, console: ConsoleSection, web: Callable[[], Any], ended: Callable[[Exception], object]) -> None:
         self._make_web, self._ended = web, ended

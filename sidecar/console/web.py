@@ -40,8 +40,10 @@ from sidecar.report.build import look
 
 FORM_BYTES_MAX = 256 << 10
 FIELDS_MAX = 1000
-THREADS, WAITING_MAX = 8, 4
-"""Requests that are answered at once; the rest wait. Of these, such that may wait for TiDB."""
+THREADS = 8
+"""Requests that are answered at the same time; the others wait."""
+WAITING_MAX = 4
+"""Of these, those that wait for TiDB; one more is rejected."""
 PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "verification", "checks", "settings")}
 """By path."""
 LIVE = frozenset(PAGES.values()) - {"start", "settings"}
@@ -146,7 +148,7 @@ class ConsoleWeb:
             return self._to_login(request)
         name = PAGES[request.url.path.strip("/")]
         try:
-            with self._one_of_few() if "preview" in request.query_params else nullcontext():
+            with self._reading_schemas() if "preview" in request.query_params else nullcontext():
                 page = self._views.page(name, request.query_params.multi_items(), visitor)
         except TicdcDumpError as error:
             return self._message(request, "This cannot be shown", str(error), 400)
@@ -237,7 +239,7 @@ class ConsoleWeb:
     async def _start(self, request: Request) -> Response:
         def started(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
             call = self._called(visitor)
-            with self._one_of_few():
+            with self._reading_schemas():
                 status = commands.start(call, self._views.changefeed, form, self._views.tables())
             return RedirectResponse(f"/dump?{urlencode({'id': status.dump_id})}", 303)
 
@@ -287,8 +289,8 @@ class ConsoleWeb:
             return []
 
     @contextmanager
-    def _one_of_few(self) -> Iterator[None]:
-        """What may wait for TiDB leaves threads to all that does not. Raises RefusedRequest."""
+    def _reading_schemas(self) -> Iterator[None]:
+        """Bounds the requests that wait for TiDB, so that other pages still have threads. Raises RefusedRequest."""
         if not self._waiting.acquire(blocking=False):
             raise RefusedRequest(f"{WAITING_MAX} others are reading the tables' schemas", hint="ask again in a moment")
         try:

@@ -16,30 +16,43 @@ from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from threading import Thread
 
-from sidecar.config import ChangefeedSection, Config, ConsoleSection, ControlSection, EtcdSection, LogSection, SourceSection
+from sidecar.config import (
+    ChangefeedSection,
+    Config,
+    ConsoleSection,
+    ControlSection,
+    EtcdSection,
+    LoggingSection,
+    LogSection,
+    SourceSection,
+)
 from sidecar.console.listening import ConsoleServer
 from sidecar.control.local_call import LocalCall
 from sidecar.control.security import serve
 from sidecar.control.service import ControlService
 from sidecar.control.status import SidecarStatus
 from sidecar.core.messages import Brackets
-from sidecar.core.model import CommitTs, Seq, TableName, ts_at
+from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
-from sidecar.log.certificate_parts import SampleLine, SinkSample
-from sidecar.log.storage import open_folder
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
-from sidecar.report.chunks import DumpedChunk
+from sidecar.report.chunks import Chunks
+from sidecar.run.console import begin_console
+from sidecar.run.ddls import SeenDdls
+from sidecar.run.logs import set_up
+from sidecar.run.samples import EVERY_S, MeasuredTerms, Samples
 from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.unit.control.serving import Owner
+from tests.unit.report.made import chunk_line
 from ticdc_dump.v1 import control_pb2 as pb
 
 WATCHED_S = 30
-SETTLED_S = 3.0
-"""After which what is loaded once is loaded."""
+SETTLED_S = 10.0
+"""After which the web libraries are loaded and the first page is sent."""
 STARTS = 5
 TABLES, DUMP = 1_000, "3f9c1a7e52b04d68"
+CHUNKS = 60
 SINKS = ("mysql://replica:3306/", "kafka://events:9092/shop")
 RATE_LIMIT = f"making the page of {TABLES:,} tables; a stream waits 50 times as long"
 
@@ -47,13 +60,20 @@ RATE_LIMIT = f"making the page of {TABLES:,} tables; a stream waits 50 times as 
 def measure(bench: Bench) -> Iterator[Figure]:
     watched_s = bench.sized(WATCHED_S)
     none, idle = _cores("none", watched_s), _cores("console", watched_s)
-    yield Figure("a console with no page open", max(idle - none, 1e-6), "cores", "0", "a tick of uvicorn each second", reference=_ref(none))
+    yield Figure(
+        "a console with no page open",
+        max(idle - none, 1e-6),
+        "cores",
+        "0",
+        "four polls of its socket a second",
+        reference=_ref(none),
+    )
     for page in ("stream", "dump"):
         cores = _cores("console", watched_s, page)
         yield Figure(f"a console with one open page: {page}", cores - none, "cores", "≤ 0.02", RATE_LIMIT, reference=_ref(none))
     starts = bench.sized(STARTS)
     bare_s, with_s = (min(_start_s(kind) for _ in range(starts)) for kind in ("none", "console"))
-    limit = "imports in another thread, which take turns with ours"
+    limit = "the modules that bind its address"
     yield Figure(
         "answering after the start, with a console", with_s, "s", "", limit, reference=f"without {bare_s:.2f} s", ratio=bare_s / with_s
     )
@@ -128,59 +148,44 @@ def _status() -> SidecarStatus:
     )
 
 
-def _samples(now_ms: int) -> list[SampleLine]:
-    sinks = tuple(SinkSample(name, 0.1, 0.4, 0.5, 0.5) for name in SINKS)
-    return [SampleLine(at, 3, (DUMP,), 18_000.0, 2_000.0, 0.5, 0.4, 3, "", sinks) for at in range(now_ms - 3_600_000, now_ms, 2_000)]
-
-
 def _serve(kind: str) -> None:
-    base, began_ms = _status(), int(time.time() * 1000)
+    base = _status()
 
     def status() -> SidecarStatus:
         return replace(base, changes=int(time.time()), rows_per_s=time.time() % 1000)
 
     service = ControlService(Owner().served(status=status))
     serve(service, ControlSection(listen="127.0.0.1:0"))
-    port = _console(service, began_ms).port if kind == "console" else 0
+    measured = MeasuredTerms(Samples(), Chunks(CHUNKS, first=False), SeenDdls())
+    port = _console(service, measured).port if kind == "console" else 0
     service.Query(pb.DumpRequest(changefeed=pb.Changefeed(id="cf")), LocalCall("", "here"))
     print(port, flush=True)  # noqa: T201  # for the process that measures
+    _measure_an_hour(measured, base)
     for _ in sys.stdin:
         print(time.process_time(), flush=True)  # noqa: T201  # the same
 
 
-def _console(service: ControlService, began_ms: int) -> ConsoleServer:
-    """As the process has it: what serves pages is loaded in its thread."""
-    section = ConsoleSection(listen="127.0.0.1:0")
+def _console(service: ControlService, measured: MeasuredTerms) -> ConsoleServer:
+    """As `ticdc-dump run` has it."""
+    set_up(LoggingSection(level="warning"))
     config = Config(
         changefeed=ChangefeedSection(id="cf"),
         etcd=EtcdSection(endpoints=("127.0.0.1:2379",)),
         source=SourceSection(host="db", user="root"),
         log=LogSection(uri="/nowhere"),
         sinks=SINKS,
-        console=section,
+        console=ConsoleSection(listen="127.0.0.1:0"),
     )
-    name, samples = TableName("shop", "table_0001"), _samples(began_ms)
-    chunks = [DumpedChunk(DUMP, name, ts_at(began_ms + at), ts_at(began_ms + at + 900), 10_000, Seq(at)) for at in range(60)]
+    server = begin_console(config, Path("sidecar.toml"), service, measured, lambda: "")
+    assert server is not None
+    return server
 
-    def app() -> object:
-        from sidecar.console.access import ConsoleAccess
-        from sidecar.console.views import ConsoleParts, ConsoleViews
-        from sidecar.console.web import ConsoleWeb
 
-        parts = ConsoleParts(
-            service=service,
-            config=config,
-            config_path=Path("sidecar.toml"),
-            log=open_folder("/nowhere"),
-            product="1.2.3",
-            ddls=lambda: (),
-            samples=lambda: samples,
-            chunks=lambda: chunks,
-            owner_console=lambda: "",
-        )
-        return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(section, "")), print)
-
-    return ConsoleServer(section, app, print)
+def _measure_an_hour(measured: MeasuredTerms, base: SidecarStatus) -> None:
+    now_ms, name = int(time.time() * 1000), TableName("shop", "table_0001")
+    for at_ms in range(now_ms - 3_600_000, now_ms, int(EVERY_S * 1000)):
+        measured.see(replace(base, changes=at_ms), at_ms)
+    measured.chunks.add(DUMP, (chunk_line(at, name, rows=10_000, begins_ms=now_ms + at, lasts_ms=900) for at in range(CHUNKS)))
 
 
 if __name__ == "__main__":

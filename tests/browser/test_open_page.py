@@ -84,7 +84,7 @@ def test_numbers_of_an_open_page_go_on(window: Window, moving: Moving) -> None:
     page = window.open("/")
     first = shown(page, "changes")
     window.until(f"document.querySelector('data[data-of=changes]').value > {first + 20}")
-    assert (window.told, page.inner_text("#connection")) == ([], "")
+    assert (window.messages, page.inner_text("#connection")) == ([], "")
 
 
 def test_the_focus_stays_where_it_is(window: Window, moving: Moving) -> None:
@@ -204,7 +204,7 @@ def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
 # ---- over a death ----------------------------------------------------------------------------------------------------
 
 
-def test_a_page_tells_that_its_sidecar_is_gone_and_goes_on_when_it_is_back(window: Window, console: ServedConsole, moving: Moving) -> None:
+def test_a_page_says_that_its_sidecar_is_gone_and_continues_when_it_is_back(window: Window, console: ServedConsole, moving: Moving) -> None:
     page = window.open("/")
     await_updates(window, 2)
     console.close()

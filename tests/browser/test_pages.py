@@ -57,7 +57,7 @@ def test_pages_fit_and_axe_has_no_objection(browser: Browser, shop: ServedConsol
                 wrong[path] = found
         assert wide == {}
         assert wrong == {}
-        assert [text for text in window.told if "status of 4" not in text] == []
+        assert [text for text in window.messages if "status of 4" not in text] == []
 
 
 @pytest.mark.parametrize("state", [DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED, DumpState.STOPPED])
@@ -68,14 +68,14 @@ def test_a_dump_in_each_state_is_shown_as_well(browser: Browser, tmp_path: Path,
         window.login()
         page = window.open("/dump")
         assert state.value in page.inner_text("#now")
-        assert (window.overflow(), window.violations(), window.told) == (0, [], [])
+        assert (window.overflow(), window.violations(), window.messages) == (0, [], [])
 
 
 def test_a_report_opens_without_scripts_and_with_its_style(browser: Browser, shop: ServedConsole) -> None:
     with Window(browser, shop.address) as window:
         page = window.open(f"/reports/{DONE}.html")
         assert page.inner_text("h1") == f"Report of {DONE}"
-        assert window.told == []
+        assert window.messages == []
 
 
 def test_pages_are_whole_without_scripts(browser: Browser, console: ServedConsole) -> None:

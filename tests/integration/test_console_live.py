@@ -113,7 +113,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         await_text(page, "table")
         assert page.inner_text("table").count("a sidecar of this changefeed listens on") == 3
         assert "Nothing failed." in page.inner_text("main")
-        assert window.told == []
+        assert window.messages == []
         assert "console" in sidecar.log.read_text()
         assert "console: command rejected" not in sidecar.log.read_text()
 

@@ -129,7 +129,7 @@ def test_it_asks_for_the_carried_tables_in_all_sinks_that_can_be_read(service: S
     assert request is not None
     assert (request.sinks, request.left_out, request.sample) == (("copy", "lake"), {"shown": SINKS["shown"]}, 0.1)
     assert {table.name: table.where for table in request.tables} == {ORDERS: "(`t`.`amount` > 5)", ITEM: ""}
-    assert "left out" in done.output
+    assert "omitted" in done.output
     assert SINKS["shown"] in done.output
 
 

@@ -229,7 +229,7 @@ CONSOLE = [
         LISTENING,
         "            self._web.streams.ending = True\n",
         "",
-        f"{UNIT}/test_listening.py::test_it_ends_soon_with_pages_open_and_tells_nothing",
+        f"{UNIT}/test_listening.py::test_it_ends_soon_with_pages_open_and_logs_nothing",
     ),
     Mutation(
         "a host that is no name ends the process",
@@ -261,7 +261,7 @@ CONSOLE = [
         f"{UNIT}/test_views.py::test_no_page_grows_with_what_there_is[/dump]",
     ),
     Mutation(
-        "a decimal comma is left out",
+        "a decimal comma is omitted",
         STARTING,
         "if kind is int and _GROUPED.fullmatch(text) else text",
         "",

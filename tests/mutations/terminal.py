@@ -77,7 +77,7 @@ TERMINAL = [
         f"{OF_TIMELINE}::test_where_the_encoding_has_no_blocks_the_line_is_ascii[ascii]",
     ),
     Mutation(
-        "what is above the bound is told by its colour alone",
+        "what is above the bound is shown by its colour alone",
         TIMELINE,
         "        if not self.is_bounded:\n",
         "        if True:\n",
@@ -98,14 +98,14 @@ TERMINAL = [
         f"{OF_QUERY}::test_a_watch_in_a_terminal_shows_the_minutes_before_beside_what_is_new",
     ),
     Mutation(
-        "a watch that begins again tells samples twice",
+        "a watch that begins again returns samples twice",
         TIMELINE,
         " if (one.epoch, one.at_ms) > self._last]",
         "]",
-        f"{OF_TIMELINE}::test_a_watch_that_begins_again_tells_nothing_twice",
+        f"{OF_TIMELINE}::test_a_watch_that_begins_again_returns_nothing_twice",
     ),
     Mutation(
-        "the dropped rows of a chunk that was told before are not",
+        "the dropped rows of a chunk that was returned before are omitted",
         TIMELINE,
         "        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in known]\n",
         "        chunks = [one for one in found.chunks if not known]\n",

@@ -55,13 +55,13 @@ def warm() -> Iterator[Warm]:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_the_mutation_is_caught(mutation: Mutation, warm: Warm) -> None:
     assert (ROOT / mutation.file).read_text().count(mutation.old) == 1, f"{mutation.file} must hold this text exactly once: {mutation.old}"
-    code, told = warm.run(file=mutation.file, old=mutation.old, new=mutation.new, test=mutation.caught_by)
-    assert code == pytest.ExitCode.TESTS_FAILED, f"{mutation.caught_by} did not fail, but ended with {code}:\n{told}"
+    code, output = warm.run(file=mutation.file, old=mutation.old, new=mutation.new, test=mutation.caught_by)
+    assert code == pytest.ExitCode.TESTS_FAILED, f"{mutation.caught_by} did not fail, but ended with {code}:\n{output}"
 
 
 def test_without_a_mutation_nothing_fails(warm: Warm) -> None:
     """Else every mutation would look caught."""
-    code, told = warm.run(
+    code, output = warm.run(
         file="spark_merge/rule.py", old=" <= window.high_ts}", new=" <= window.high_ts}", test="tests/unit/merge/test_rule.py"
     )
-    assert code == pytest.ExitCode.OK, told
+    assert code == pytest.ExitCode.OK, output

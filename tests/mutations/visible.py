@@ -220,7 +220,7 @@ VISIBLE = [
         f"{OF_TIMELINE}::test_a_watch_has_in_each_answer_the_samples_since_the_one_before",
     ),
     Mutation(
-        "an answer without samples makes a watch begin anew",
+        "an answer without samples makes a watch begin again",
         SERVICE,
         "status.timeline.samples[-1].at_ms if status.timeline.samples else after_ms",
         "status.timeline.samples[-1].at_ms if status.timeline.samples else request.timeline_after_ms",

@@ -1,11 +1,11 @@
 """A process that has the libraries loaded and nothing of ours: each mutation is lived through in a fork of it.
 
     a line in   {"file", "old", "new", "test"}     `old` is in `file` exactly once
-    a line out  {"code", "told"}                   pytest's exit code and the end of what it printed
+    a line out  {"code", "output"}                 pytest's exit code and the end of what it printed
 
 A fork loads the mutated module from the changed text and all others from disk: no copy of the source, and nothing that the mutation did
-outlives its fork. It must stay a process with one thread of Python's, so it loads no gRPC, which forks badly, and is started anew, not
-forked off a test worker.
+outlives its fork. The process must have one Python thread: so it loads no gRPC, which forks badly, and a test worker starts it as a new
+program instead of forking.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ LIBRARIES = (
 )
 """What the named tests, and the conftest that they share, take longest to load."""
 OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=600", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""A test that hangs fails before whoever waits for it gives up (pyproject.toml): the next mutation would wait for its end. The warning
-is of plugins that are loaded already."""
-TOLD_CHARS_MAX = 3000
+"""A test that hangs fails before the test that waits for it (900 s, pyproject.toml): otherwise the next mutation waits for its end. The
+warning is of plugins that are loaded already."""
+OUTPUT_CHARS_MAX = 3000
 
 
 class Warm:
@@ -71,8 +71,8 @@ class Warm:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"file": file, "old": old, "new": new, "test": test}) + "\n")
-        told = json.loads(self._process.stdout.readline())
-        return told["code"], told["told"]
+        answer = json.loads(self._process.stdout.readline())
+        return answer["code"], answer["output"]
 
 
 class _Mutated(SourceFileLoader):
@@ -87,7 +87,7 @@ class _Mutated(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds this one module, and leaves all others to whoever comes after."""
+    """Finds this one module, and leaves all others to the finders after it."""
 
     def __init__(self, loader: _Mutated) -> None:
         self._loader = loader
@@ -103,7 +103,7 @@ def _in_a_fork(asked: dict[str, Any]) -> dict[str, Any]:
             _live(asked, said.fileno())
         _, status = os.waitpid(child, 0)
         said.seek(0)
-        return {"code": os.waitstatus_to_exitcode(status), "told": said.read().decode(errors="replace")[-TOLD_CHARS_MAX:]}
+        return {"code": os.waitstatus_to_exitcode(status), "output": said.read().decode(errors="replace")[-OUTPUT_CHARS_MAX:]}
 
 
 def _live(asked: dict[str, Any], said: int) -> None:
@@ -116,7 +116,7 @@ def _live(asked: dict[str, Any], said: int) -> None:
         sys.meta_path.insert(0, _Finder(_Mutated(asked["file"], asked["old"], asked["new"])))
         pytest: Any = importlib.import_module("pytest")
         code = int(pytest.main([*OPTIONS, asked["test"]]))
-    except BaseException:  # noqa: BLE001 - told, and the process ends
+    except BaseException:  # noqa: BLE001 - printed, and the process ends
         traceback.print_exc()
     finally:
         sys.stdout.flush()

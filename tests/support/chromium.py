@@ -43,7 +43,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Window:
-    """A browser's window with cookies of its own. `told`: what its console says of errors and warnings. A context manager."""
+    """A browser's window with cookies of its own. `messages`: errors and warnings of its console. A context manager."""
 
     def __init__(self, browser: Browser, address: str, *, width: int = 1280, scheme: str = "light", **options: Any) -> None:
         self.address = address
@@ -51,9 +51,9 @@ class Window:
         self._context = browser.new_context(**(usual | options))
         self._context.set_default_timeout(PATIENCE_S * 1000)
         self.page: Page = self._context.new_page()
-        self.told: list[str] = []
-        self.page.on("console", lambda message: self.told.append(message.text) if message.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.told.append(str(error)))
+        self.messages: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
 
     def __enter__(self) -> Window:
         return self

@@ -56,7 +56,7 @@ class Shown:
 
 
 class ServedConsole(AbstractContextManager["ServedConsole"]):
-    """It listens as long as the context lasts. `notes`: what it told of what was rejected; `ended`: what broke it. `serve`: again, at the
+    """It listens as long as the context lasts. `notes`: its log lines of rejected commands; `ended`: what broke it. `serve`: again, at the
     same port, after `close`."""
 
     def __init__(

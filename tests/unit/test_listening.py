@@ -93,9 +93,9 @@ def call(channel: grpc.Channel, service: str, shape: str, *, token: str | None =
 
 
 def refused(channel: grpc.Channel, service: str, shape: str, *, token: str | None) -> grpc.RpcError:
-    with pytest.raises(grpc.RpcError) as told:
+    with pytest.raises(grpc.RpcError) as raised:
         call(channel, service, shape, token=token)
-    return told.value
+    return raised.value
 
 
 # ---- addresses -------------------------------------------------------------------------------------------------------
@@ -111,10 +111,10 @@ def test_this_machine_alone_needs_no_protection(section: SectionName, listen: st
 def test_beyond_this_machine_it_takes_mutual_tls_or_tls_and_a_token(section: SectionName, listen: str) -> None:
     assert not is_loopback(listen)
     for tls, has_token in ((Tls(), False), (Tls(), True), (CERT, False)):
-        with pytest.raises(ConfigError, match=rf"^{section}\.listen is .*, beyond this machine") as told:
+        with pytest.raises(ConfigError, match=rf"^{section}\.listen is .*, beyond this machine") as raised:
             check_listening(section, listen, tls, has_token=has_token)
-        assert f"{section}.tls cert_file and key_file" in told.value.hint
-        assert f"{section}.token_file" in told.value.hint
+        assert f"{section}.tls cert_file and key_file" in raised.value.hint
+        assert f"{section}.token_file" in raised.value.hint
     check_listening(section, listen, MUTUAL, has_token=False)
     check_listening(section, listen, CERT, has_token=True)
 
@@ -135,10 +135,10 @@ def test_half_of_a_certificate_is_refused(section: SectionName, tls: Tls) -> Non
 
 @pytest.mark.parametrize("listen", ["8310", ":8310", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
 def test_an_address_that_is_none_is_refused_with_one_that_is(section: SectionName, listen: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{section}\.listen is '{listen}', expected host:port") as told:
+    with pytest.raises(ConfigError, match=rf"^{section}\.listen is '{listen}', expected host:port") as raised:
         check_listening(section, listen, Tls(), has_token=False)
     default = SETTINGS[section]().listen
-    assert default in told.value.hint
+    assert default in raised.value.hint
     check_listening(section, default, Tls(), has_token=False)
 
 
@@ -240,9 +240,9 @@ def test_two_tokens_are_none(section: SectionName, token_file: str) -> None:
     ):
         for tokens in ((f"Bearer {TOKEN}", "Bearer x"), ("Bearer x", f"Bearer {TOKEN}"), (f"Bearer {TOKEN}",) * 2):
             metadata = [("authorization", token) for token in tokens]
-            with pytest.raises(grpc.RpcError) as told:
+            with pytest.raises(grpc.RpcError) as raised:
                 channel.unary_unary("/of.Test/unary_unary")(b"", metadata=metadata, timeout=PATIENCE_S)
-            error: Any = told.value
+            error: Any = raised.value
             assert error.code() == grpc.StatusCode.UNAUTHENTICATED
 
 

@@ -50,9 +50,9 @@ class Stage:
         self.monkeypatch.setattr(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
         with pytest.raises(SystemExit) as ended:
             main()
-        told = self.capsys.readouterr()
-        assert ended.value.code == code, told.out + told.err
-        return told.out + told.err
+        output = self.capsys.readouterr()
+        assert ended.value.code == code, output.out + output.err
+        return output.out + output.err
 
     def settings(self) -> dict[str, Any]:
         return tomllib.loads(self.file.read_text())
@@ -76,7 +76,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
 
 
 def test_the_settings_say_where_each_value_comes_from_and_are_accepted(stage: Stage) -> None:
-    told = stage.run(*WHOLE, "--yes")
+    output = stage.run(*WHOLE, "--yes")
     assert stage.settings() == {
         "sinks": ["file:///var/lib/ticdc-dump/orders/output?format=jsonl"],
         "changefeed": {"id": "orders"},
@@ -91,17 +91,19 @@ def test_the_settings_say_where_each_value_comes_from_and_are_accepted(stage: St
     assert all(lines[number - 1].startswith("# ") for number in values)
     assert "server_tz" in lines[2], "what etcd does not say"
     assert stage.file.stat().st_mode & 0o777 == 0o600
-    assert all(lines[number] in told for number in values)
-    assert watermark_sql() in told
-    assert account_sql("ticdc_dump", ["shop"]) in told
-    assert told.index("mysql -h 10.0.0.1 -P 4000") < told.index("ticdc-dump check --config sidecar.toml") < told.index("ticdc-dump run")
+    assert all(lines[number] in output for number in values)
+    assert watermark_sql() in output
+    assert account_sql("ticdc_dump", ["shop"]) in output
+    assert (
+        output.index("mysql -h 10.0.0.1 -P 4000") < output.index("ticdc-dump check --config sidecar.toml") < output.index("ticdc-dump run")
+    )
 
 
 def test_options_are_taken_as_they_are_given(stage: Stage) -> None:
     (stage.folder / "pw").write_text("hush")
     tls = ("--ca", "ca.pem", "--cert", "cert.pem", "--key", "key.pem")
     sinks = ("--sink", "kafka://h:1/t?protocol=open-protocol", "--sink", "file:///x?format=jsonl")
-    told = stage.run(
+    output = stage.run(
         *WHOLE,
         *tls,
         *sinks,
@@ -125,8 +127,8 @@ def test_options_are_taken_as_they_are_given(stage: Stage) -> None:
     assert found.source.password_file == str(stage.folder / "pw")
     assert found.sinks == sinks[1::2]
     assert (found.log.uri, found.feed, found.tikv.pd) == ("/log", "tikv", found.etcd.endpoints)
-    assert "hush" not in told + (stage.folder / "a" / "b.toml").read_text()
-    assert "\nGRANT SELECT ON mysql.tidb TO 'me'@'%';" in told
+    assert "hush" not in output + (stage.folder / "a" / "b.toml").read_text()
+    assert "\nGRANT SELECT ON mysql.tidb TO 'me'@'%';" in output
 
 
 def test_json_is_one_object_with_all_that_was_found(stage: Stage) -> None:
@@ -155,9 +157,9 @@ def test_what_exists_is_replaced_with_force_only(stage: Stage, name: str) -> Non
     there = stage.folder / name
     there.write_text("precious")
     there.chmod(0o644)
-    told = stage.run(*WHOLE, "--yes", "--sql", "setup.sql", code=3)
-    assert f"{name} exists" in told
-    assert "--force" in told
+    output = stage.run(*WHOLE, "--yes", "--sql", "setup.sql", code=3)
+    assert f"{name} exists" in output
+    assert "--force" in output
     assert there.read_text() == "precious"
     assert [path.name for path in stage.folder.iterdir()] == [name], "nothing else was written"
     stage.run(*WHOLE, "--yes", "--sql", "setup.sql", "--force")
@@ -183,36 +185,36 @@ def test_without_a_terminal_nothing_is_asked(stage: Stage) -> None:
 
 
 def test_on_a_terminal_what_is_missing_is_asked_and_no_more(stage: Stage) -> None:
-    told = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
+    output = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
     asked = ["TiDB's address", "its password", "The sink's URI"]
     given = ["PD's client", "Changefeed (", "account in TiDB", "The log ("]
-    assert [word for word in (*asked, *given) if word in told] == asked
+    assert [word for word in (*asked, *given) if word in output] == asked
     assert stage.settings()["source"] == {"host": "tidb.local", "user": "me"}
     assert "# your answer" in stage.file.read_text()
 
 
 def test_a_wrong_answer_is_asked_again(stage: Stage) -> None:
-    told = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
-    assert "'a b' is no address of TiDB" in told
-    assert "keeps no log" in told
-    assert "no parameter formt" in told
+    output = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
+    assert "'a b' is no address of TiDB" in output
+    assert "keeps no log" in output
+    assert "no parameter formt" in output
     found = read_config(stage.file)
     assert (found.source.port, found.log.uri, found.sinks) == (4001, "/log", ("console:",))
 
 
 def test_of_several_changefeeds_one_is_chosen_by_number_or_id(stage: Stage) -> None:
     stage.values |= {info_key("items"): definition("kafka://me:hush@h:1/items?protocol=avro").replace(b'"orders"', b'"items"')}
-    told = stage.run("--pd", "pd:2379", typed="3\nitem\n1\n\n\n\n\n\n")
-    assert "1  default/default/orders: normal, open-protocol to kafka://broker:9092/orders" in told
-    assert "2  default/default/items: normal, avro to kafka://h:1/items" in told
-    assert told.count("give a number from 1 to 2") == 2
+    output = stage.run("--pd", "pd:2379", typed="3\nitem\n1\n\n\n\n\n\n")
+    assert "1  default/default/orders: normal, open-protocol to kafka://broker:9092/orders" in output
+    assert "2  default/default/items: normal, avro to kafka://h:1/items" in output
+    assert output.count("give a number from 1 to 2") == 2
     assert stage.settings()["changefeed"] == {"id": "orders"}
     stage.file.unlink()
     assert "protocol avro cannot carry a dump" in stage.run("--pd", "pd:2379", typed="items\n", code=3)
-    told = stage.run("--pd", "pd:2379", "--yes", code=3)
-    assert "2 changefeeds fit" in told
-    assert "default/default/items: normal, avro" in told
-    assert "hush" not in told
+    output = stage.run("--pd", "pd:2379", "--yes", code=3)
+    assert "2 changefeeds fit" in output
+    assert "default/default/items: normal, avro" in output
+    assert "hush" not in output
     assert not stage.file.exists()
 
 
@@ -229,9 +231,9 @@ def test_a_pd_that_does_not_answer_is_told_with_the_options_to_check(stage: Stag
         raise CoordinationLost("etcd does not answer (Range): gone", hint="-")
 
     monkeypatch.setattr("sidecar.setup.found.list_changefeeds", lost)
-    told = stage.run(*WHOLE, "-y", code=3)
-    assert "PD at pd-0:2379, pd-1:2379, pd-2:2379 does not answer" in told
-    assert "--pd" in told
+    output = stage.run(*WHOLE, "-y", code=3)
+    assert "PD at pd-0:2379, pd-1:2379, pd-2:2379 does not answer" in output
+    assert "--pd" in output
 
 
 @pytest.mark.parametrize(
@@ -249,14 +251,14 @@ def test_wrong_usage_names_the_option(stage: Stage, arguments: tuple[str, ...], 
 
 def test_what_is_wrong_with_the_changefeed_is_a_warning_and_the_file_is_written(stage: Stage) -> None:
     stage.values[info_key("orders")] = definition(rules=("shop.*",), state="stopped")
-    told = stage.run(*WHOLE, "-y")
-    assert "the changefeed is stopped and sends nothing" in told
-    assert "cdc cli changefeed resume" in told
-    assert "marks do not get through" in told
+    output = stage.run(*WHOLE, "-y")
+    assert "the changefeed is stopped and sends nothing" in output
+    assert "cdc cli changefeed resume" in output
+    assert "marks do not get through" in output
     assert stage.file.exists()
 
 
-def test_a_sidecar_that_listens_elsewhere_than_ticdc_sends_is_told(stage: Stage) -> None:
+def test_a_sidecar_that_listens_elsewhere_than_ticdc_sends_is_reported(stage: Stage) -> None:
     stage.values[info_key("orders")] = definition("ticdc-dump://10.0.0.9:8312/orders?protocol=open-protocol")
     assert "TiCDC sends to 10.0.0.9:8312" in stage.run(*WHOLE, "-y")
     assert (stage.settings()["feed"], stage.settings()["push"]) == ("push", {"form": "messages"})
@@ -277,11 +279,11 @@ def test_a_sidecar_that_listens_elsewhere_than_ticdc_sends_is_told(stage: Stage)
 def test_a_sink_uri_leaves_neither_a_secret_nor_a_line_of_its_own(stage: Stage, uri: str) -> None:
     stage.values[info_key("orders")] = definition(uri)
     torn = ["--tikv"] if "#" in uri else []  # no sink that can be attached to
-    told = stage.run(*WHOLE, *torn, "-y", "--sql", "setup.sql", "--force")
-    told += stage.run(*WHOLE, *torn, "--json", "--force")
+    output = stage.run(*WHOLE, *torn, "-y", "--sql", "setup.sql", "--force")
+    output += stage.run(*WHOLE, *torn, "--json", "--force")
     written = stage.file.read_text() + (stage.folder / "setup.sql").read_text()
-    assert "hush" not in told + written
-    assert "\x1b" not in told + written
+    assert "hush" not in output + written
+    assert "\x1b" not in output + written
     assert stage.settings()["source"]["host"] == "10.0.0.1"
     assert read_config(stage.file).changefeed.id == "orders"
 

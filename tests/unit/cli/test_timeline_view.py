@@ -120,7 +120,7 @@ def test_a_watch_keeps_the_last_minutes_of_what_it_was_told() -> None:
     assert watched.recent(pb.Timeline()) == pb.Timeline(samples=kept.samples), "an answer without anything new"
 
 
-def test_a_watch_that_begins_again_tells_nothing_twice() -> None:
+def test_a_watch_that_begins_again_returns_nothing_twice() -> None:
     watched = WatchedTimeline()
     first, second, other = sample(END_MS), sample(END_MS + 2_000), sample(END_MS - 5_000, epoch=2)
     before = sample(END_MS - 60_000, epoch=0)

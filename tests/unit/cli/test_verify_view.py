@@ -135,7 +135,7 @@ def test_what_was_not_compared_has_its_reason() -> None:
     )
     text = " ".join(picture(found).split())
     assert f"shop.orders in copy: {why.strip()}" in text
-    assert "left out lake: it keeps nothing" in text
+    assert "omitted lake: it keeps nothing" in text
     assert "0.01 of each table; extra rows were not looked for" in text
 
 

@@ -196,7 +196,7 @@ def test_a_head_of_usual_size_is_not(console: ServedConsole) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_no_http_is_answered_or_closed_and_nothing_is_told(
+def test_what_is_no_http_is_answered_or_closed_and_nothing_is_logged(
     console: ServedConsole, short: None, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     random = Random(seed)

@@ -85,20 +85,20 @@ def test_an_address_that_is_taken_is_an_os_error() -> None:
         ConsoleServer(ConsoleSection(listen=f"127.0.0.1:{taken.getsockname()[1]}"), lambda: None, print)
 
 
-def test_what_breaks_is_told_and_the_port_is_free() -> None:
-    told, ended = list[Exception](), Event()
+def test_what_breaks_is_reported_and_the_port_is_free() -> None:
+    errors, ended = list[Exception](), Event()
 
     def broken() -> Any:
         raise ZeroDivisionError("no pages")
 
-    def tell(error: Exception) -> None:
-        told.append(error)
+    def note(error: Exception) -> None:
+        errors.append(error)
         ended.set()
 
-    server = ConsoleServer(ConsoleSection(listen=HERE), broken, tell)
+    server = ConsoleServer(ConsoleSection(listen=HERE), broken, note)
     opened(server.port)
     assert ended.wait(300)
-    assert [str(error) for error in told] == ["no pages"]
+    assert [str(error) for error in errors] == ["no pages"]
     bound(f"127.0.0.1:{server.port}").close()
     server.close()
 
@@ -123,7 +123,7 @@ def test_one_that_nobody_opens_ends_soon() -> None:
     assert not server._serving.alive
 
 
-def test_it_ends_soon_with_pages_open_and_tells_nothing(console: ServedConsole, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_ends_soon_with_pages_open_and_logs_nothing(console: ServedConsole, caplog: pytest.LogCaptureFixture) -> None:
     kept = [raw(console.port), raw(console.port, b"GET /live/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")]
     eventually(lambda: console.web.streams.open == 1)
     eventually(lambda: b"sections" in kept[1].recv(1 << 20))

@@ -104,6 +104,6 @@ def test_no_secret_is_in_any_row(secret: str, scheme: str, parameter: str, clien
         log=structs.replace(CONFIG.log, uri=f"s3://bucket/log?{parameter}={written}"),
         kafka=KafkaSection(client={client: secret}, brokers="broker:9092"),
     )
-    told = "\n".join(rows(config).values())
-    assert secret not in told
-    assert written not in told
+    shown = "\n".join(rows(config).values())
+    assert secret not in shown
+    assert written not in shown

@@ -126,7 +126,7 @@ def test_a_form_keeps_what_was_chosen_from_page_to_page(tmp_path: Path) -> None:
         assert "+ shop.orders<" not in page.text, "it is chosen already"
 
 
-def test_what_a_form_cannot_mean_is_told(tmp_path: Path) -> None:
+def test_what_a_form_cannot_mean_is_an_error(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         page = browser.get("/start?preview=1&readers=many")
         assert (page.status, "'many' is not a whole number" in page.words) == (400, True)

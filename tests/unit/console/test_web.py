@@ -268,7 +268,7 @@ def test_no_other_file_is_read(shop: ServedConsole, of: str, name: str) -> None:
     assert "a secret" not in answer.text
 
 
-def test_a_storage_that_does_not_answer_is_told(shop: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_does_not_answer_is_reported(shop: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> bytes:
         raise storage.Unreachable("no route")
 

@@ -34,7 +34,7 @@ def owner() -> Iterator[Owner]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
     found: list[NewsLine] = []
     monkeypatch.setattr(run_console, "say", found.append)
     return found
@@ -54,39 +54,41 @@ def begun(owner: Owner, found: Config) -> ConsoleServer | None:
     )
 
 
-def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
     server = begun(owner, config(tmp_path))
     assert server is not None
-    assert [(line.event, line.level, line.values) for line in told] == [("console", "info", {"address": f"http://127.0.0.1:{server.port}"})]
+    assert [(line.event, line.level, line.values) for line in logged] == [
+        ("console", "info", {"address": f"http://127.0.0.1:{server.port}"})
+    ]
     browser = Browser(server.port)
     assert "default/cf" in browser.get("/").words
     assert "/etc/x.toml" in browser.get("/settings").words
     browser.post("/command/stop")
-    assert [(line.event, line.level) for line in told[1:]] == [("console: command rejected", "warning")]
+    assert [(line.event, line.level) for line in logged[1:]] == [("console: command rejected", "warning")]
     server.close()
 
 
-def test_none_is_none(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+def test_none_is_none(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
     assert begun(owner, config(tmp_path, listen="")) is None
-    assert told == []
+    assert logged == []
 
 
-def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, told: list[NewsLine]) -> None:
+def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         assert begun(owner, config(tmp_path, listen=listen)) is None
-    (line,) = told
+    (line,) = logged
     assert (line.event, line.level, line.values["listen"]) == ("no console", "warning", listen)
     assert "console.listen" in str(line.values["hint"])
 
 
 @pytest.mark.parametrize("host", ["10.255.255.1", "no-such-host.invalid", "a" * 64, "a..b"])
-def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, told: list[NewsLine], host: str) -> None:
+def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, logged: list[NewsLine], host: str) -> None:
     authority = Authority(tmp_path)
     signed = authority.sign("console")
     tls = Tls(cert_file=str(signed.cert_file), key_file=str(signed.key_file), ca_file=str(authority.ca_file))
     assert begun(owner, config(tmp_path, listen=f"{host}:8320", tls=tls)) is None
-    assert [line.event for line in told] == ["no console"]
+    assert [line.event for line in logged] == ["no console"]
 
 
 UNUSABLE = [
@@ -104,7 +106,7 @@ def test_what_is_unsafe_or_unusable_is_an_error(owner: Owner, tmp_path: Path, se
 
 
 def test_a_console_that_breaks_is_logged_and_nothing_else_ends(
-    owner: Owner, tmp_path: Path, told: list[NewsLine], monkeypatch: pytest.MonkeyPatch
+    owner: Owner, tmp_path: Path, logged: list[NewsLine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("no pages")
@@ -113,7 +115,7 @@ def test_a_console_that_breaks_is_logged_and_nothing_else_ends(
     server = begun(owner, config(tmp_path))
     assert server is not None
     opened(server.port)
-    (line,) = eventually(lambda: [line for line in told if line.event == "console ended"])
+    (line,) = eventually(lambda: [line for line in logged if line.event == "console ended"])
     assert line.level == "warning"
     assert "no pages" in str(line.values["reason"])
     server.close()
