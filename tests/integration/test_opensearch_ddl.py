@@ -67,7 +67,9 @@ class Rig:
         while True:
             sink = self.sink()
             try:
-                sink.open(epoch=None)
+                standing = sink.open(epoch=None)
+                if standing.accepted is not None and standing.accepted.seq == self.seq:
+                    break  # a worker died after its last request
                 sink.accept(self.segment(sink, rows, query, later), self.outcomes)
                 break
             except Died:
