@@ -6,6 +6,7 @@
     init, check, skip, remove, pump     one command each
     views, dump_view, verify_view, init_view   what people see of a replay, a dump, a verification, a setup
     timeline_view   the last minutes of a dump as lines of blocks
+    fitted        tables that fit the terminal's width
     terminal      where they see it: a view that is redrawn, or lines
 
 What a command does lives elsewhere; only __main__ imports this. A module loads what declares its commands and options; a command's body

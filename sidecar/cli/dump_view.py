@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
+from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text, table_state, table_turn
@@ -28,14 +26,35 @@ from ticdc_dump.v1 import control_pb2 as pb
 TABLES_SHOWN = 20
 HISTORY_WIDTH_MIN = 160
 """Columns below which an operation takes several lines."""
-BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
-WIDTH_UNBOUND = 10_000
-"""To ask what a table would take."""
 DDL_CHARS_MAX = 120
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
 SINK_TABLES_SHOWN = 5
+TABLE_COLUMNS = (
+    FittedColumn("table", folds=True),
+    FittedColumn("dump"),
+    FittedColumn("rows", number=True),
+    FittedColumn("of about", number=True, goes=1),
+    FittedColumn("chunks", number=True),
+    FittedColumn(""),
+)
+PREVIEW_COLUMNS = (
+    FittedColumn("table", folds=True),
+    FittedColumn("rows (about)", number=True),
+    FittedColumn("bytes (about)", number=True, goes=1),
+    FittedColumn("read by", folds=True),
+)
+HISTORY_COLUMNS = (
+    FittedColumn("started (UTC)"),
+    FittedColumn("kind"),
+    FittedColumn("id"),
+    FittedColumn("result", folds=True),
+    FittedColumn("rows", number=True),
+    FittedColumn("time", number=True),
+    FittedColumn("scope", folds=True),
+    FittedColumn("asked by", folds=True),
+)
 STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
@@ -69,11 +88,7 @@ class _StatusView:
     fits: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        facts = Table.grid(padding=(0, 2))
-        facts.add_column(no_wrap=True, style="dim")
-        facts.add_column(overflow="fold")
-        for name, value in _facts(self.status):
-            facts.add_row(name, Text(value) if isinstance(value, str) else value)
+        facts = facts_table(_facts(self.status))
         yield facts
         if self.status.tables:
             room = options.size.height - len(console.render_lines(facts, options)) - 3 if self.fits else TABLES_SHOWN
@@ -203,44 +218,27 @@ def _lanes(lanes: Sequence[pb.LaneStatus]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _TablesView:
-    """The tables that move first, then those that wait, then those that are done. What takes the least from the reader gives way first
-    where the width is small: the bar, then the estimates; then names are folded."""
+    """The tables that move first, then those that wait, then those that are done."""
 
     status: pb.DumpStatus
     shown: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         ordered = sorted(self.status.tables, key=table_turn)
-        whole = self._table(ordered[: self.shown], ("table", "rows", "of about", "chunks", ""))
-        room = options.max_width - console.measure(whole, options=options.update(width=WIDTH_UNBOUND)).maximum - 2
-        if room >= BAR_WIDTH_MIN:
-            headings, bar_width = ("table", "dump", "rows", "of about", "chunks", ""), min(room, BAR_WIDTH_MAX)
-            yield self._table(ordered[: self.shown], headings, bar_width)
-        else:
-            yield whole if room >= -2 else self._table(ordered[: self.shown], ("table", "rows", "chunks", ""))
+        yield FittedTable(TABLE_COLUMNS, [self._cells(table) for table in ordered[: self.shown]])
         if rest := ordered[self.shown :]:
             yield Text(f"… {len(rest):,} more tables: {_counted(rest)}; --json shows all", style="dim")
 
-    def _table(self, tables: Sequence[pb.TableStatus], headings: Sequence[str], bar_width: int = 0) -> Table:
-        found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for heading in headings:
-            numbers = heading in ("rows", "of about", "chunks")
-            found.add_column(heading, justify="right" if numbers else "left", no_wrap=heading != "table", overflow="fold")
-        for table in tables:
-            cells: dict[str, RenderableType] = {
-                "table": Text(f"{table.schema}.{table.table}"),
-                "dump": ProgressBar(total=_total(table), completed=_total(table) if table.complete_at_tso else table.rows, width=bar_width),
-                "rows": f"{table.rows:,}",
-                "of about": f"{table.rows_estimated:,}" if table.rows_estimated else "",
-                "chunks": f"{table.chunks:,}",
-                "": _table_state(table, self.status),
-            }
-            found.add_row(*(cells[heading] for heading in headings))
-        return found
-
-
-def _total(table: pb.TableStatus) -> int:
-    return max(table.rows_estimated, table.rows, 1)
+    def _cells(self, table: pb.TableStatus) -> Sequence[RenderableType | Bar]:
+        total = max(table.rows_estimated, table.rows, 1)
+        return (
+            Text(f"{table.schema}.{table.table}"),
+            Bar(total, total if table.complete_at_tso else table.rows),
+            f"{table.rows:,}",
+            f"{table.rows_estimated:,}" if table.rows_estimated else "",
+            f"{table.chunks:,}",
+            _table_state(table, self.status),
+        )
 
 
 def _table_state(table: pb.TableStatus, status: pb.DumpStatus) -> str:
@@ -257,15 +255,10 @@ def _counted(tables: Sequence[pb.TableStatus]) -> str:
 
 def preview_view(preview: pb.DumpPreview) -> RenderableType:
     """What a dump would read, and what is against it."""
-    found = Table(box=None, padding=(0, 2), header_style="dim")
-    for heading in ("table", "rows (about)", "bytes (about)", "read by"):
-        found.add_column(heading, justify="left" if heading in ("table", "read by") else "right", no_wrap=heading != "read by")
     dumped = [table for table in preview.tables if not table.refused]
     refused = [table for table in preview.tables if table.refused]
-    for table in islice(sorted(dumped, key=lambda table: -table.rows), TABLES_SHOWN):
-        rows, size = (f"{table.rows:,}" if table.HasField("rows") else "?"), (amount(table.bytes) if table.bytes else "?")
-        found.add_row(Text(f"{table.schema}.{table.table}"), rows, size, Text(table.read_by))
-    lines: list[RenderableType] = [found]
+    largest = sorted(dumped, key=lambda table: -table.rows)[:TABLES_SHOWN]
+    lines: list[RenderableType] = [FittedTable(PREVIEW_COLUMNS, [_previewed(table) for table in largest])]
     if len(dumped) > TABLES_SHOWN:
         lines.append(Text(f"… {len(dumped) - TABLES_SHOWN:,} more tables; --json shows all", style="dim"))
     rows = rows_in_words(table.rows if table.HasField("rows") else None for table in dumped)
@@ -284,6 +277,11 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     return Group(*lines)
 
 
+def _previewed(table: pb.TablePreview) -> Sequence[RenderableType]:
+    rows, size = (f"{table.rows:,}" if table.HasField("rows") else "?"), (amount(table.bytes) if table.bytes else "?")
+    return Text(f"{table.schema}.{table.table}"), rows, size, Text(table.read_by)
+
+
 def history_view(operations: Iterable[pb.Operation]) -> RenderableType:
     """Each with its later commands below it: a line for each, or, in a narrow terminal, a line and what it is about below that."""
     return _HistoryView(list(operations))
@@ -295,7 +293,7 @@ class _HistoryView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if options.max_width >= HISTORY_WIDTH_MIN:
-            yield self._table()
+            yield FittedTable(HISTORY_COLUMNS, [row for one in self.operations for row in _operation_rows(one)])
             return
         for one in self.operations:
             started, kind, found_id, result, rows, took, *about = _operation(one)
@@ -303,16 +301,10 @@ class _HistoryView:
             for detail in (result, *about, *_later(one)):
                 yield Padding(detail, (0, 0, 0, 4))
 
-    def _table(self) -> Table:
-        found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for heading in ("started (UTC)", "kind", "id", "result", "rows", "time", "scope", "asked by"):
-            folds = heading in ("result", "scope", "asked by")
-            found.add_column(heading, justify="right" if heading in ("rows", "time") else "left", no_wrap=not folds, overflow="fold")
-        for one in self.operations:
-            found.add_row(*_operation(one))
-            for later in _later(one):
-                found.add_row("", "", "", later)
-        return found
+
+def _operation_rows(one: pb.Operation) -> Iterable[Sequence[RenderableType]]:
+    yield _operation(one)
+    yield from (("", "", "", later, "", "", "", "") for later in _later(one))
 
 
 def _operation(one: pb.Operation) -> tuple[str, str, Text, Text, str, str, Text, Text]:

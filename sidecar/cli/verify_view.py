@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from sidecar.cli.fitted import FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.control.wire import CHECK_NAMES, REPAIR_NAMES
 from sidecar.report.figures import clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN, EXAMPLES_SHOWN, VALUE_CHARS_MAX = 40, 10, 60
+TABLE_COLUMNS = (
+    FittedColumn("sink", folds=True),
+    FittedColumn("table", folds=True),
+    FittedColumn("state"),
+    FittedColumn("rows", number=True),
+    FittedColumn("missing", number=True),
+    FittedColumn("extra", number=True),
+    FittedColumn("different", number=True),
+    FittedColumn("moving", number=True, goes=4),
+    FittedColumn("rows/s", number=True, goes=2),
+    FittedColumn("time", number=True, goes=1),
+    FittedColumn("as of", goes=3),
+)
 STYLES = {"equal": "green", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
 _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
 
@@ -44,10 +57,7 @@ def plain_line(found: pb.Verification) -> str:
 
 
 def report_view(found: pb.Verification) -> RenderableType:
-    facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(found):
-        facts.add_row(Text(name, style="dim"), value)
-    return Group(facts, *([_tables(found)] if found.tables else []), *_details(found))
+    return Group(facts_table(_facts(found)), *_tables(found), *_details(found))
 
 
 def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
@@ -68,29 +78,28 @@ def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
         yield "omitted", Text(f"{sink.sink}: {sink.why}", style="yellow")
 
 
-def _tables(found: pb.Verification) -> Table:
-    shown = Table(box=None, padding=(0, 2), header_style="dim")
-    headings = ("sink", "table", "state", "rows", "missing", "extra", "different", "moving", "rows/s", "time", "as of")
-    for heading in headings:
-        shown.add_column(heading, justify="left" if heading in ("sink", "table", "state", "as of") else "right", no_wrap=True)
-    for table in _worst_first(found.tables)[:TABLES_SHOWN]:
-        state = CHECK_NAMES[table.state]
-        shown.add_row(
-            Text(table.sink),
-            Text(f"{table.schema}.{table.table}"),
-            Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
-            f"{table.rows or table.rows_estimated:,}",
-            f"{table.missing:,}",
-            "-" if table.partial else f"{table.extra:,}",
-            f"{table.different:,}",
-            f"{table.moving:,}",
-            f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
-            duration(table.seconds),
-            moment(table.high_tso),
-        )
+def _tables(found: pb.Verification) -> Iterable[RenderableType]:
+    if found.tables:
+        yield FittedTable(TABLE_COLUMNS, [_table_cells(table) for table in _worst_first(found.tables)[:TABLES_SHOWN]])
     if len(found.tables) > TABLES_SHOWN:
-        shown.add_row("", Text(f"and {len(found.tables) - TABLES_SHOWN:,} tables more: --json has all", style="dim"))
-    return shown
+        yield Text(f"… {len(found.tables) - TABLES_SHOWN:,} more tables; --json shows all", style="dim")
+
+
+def _table_cells(table: pb.CheckedTable) -> Sequence[RenderableType]:
+    state = CHECK_NAMES[table.state]
+    return (
+        Text(table.sink),
+        Text(f"{table.schema}.{table.table}"),
+        Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
+        f"{table.rows or table.rows_estimated:,}",
+        f"{table.missing:,}",
+        "-" if table.partial else f"{table.extra:,}",
+        f"{table.different:,}",
+        f"{table.moving:,}",
+        f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
+        duration(table.seconds),
+        moment(table.high_tso),
+    )
 
 
 def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
+from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
@@ -18,6 +17,18 @@ from sidecar.replay.status import ReplayStatus
 from sidecar.verify.table_replay import Findings
 from sidecar.verify.verify import VerifyVerdict
 
+TABLE_COLUMNS = (
+    FittedColumn("table", folds=True),
+    FittedColumn("dump"),
+    FittedColumn("rows", number=True),
+    FittedColumn("chunks", number=True),
+    FittedColumn(""),
+)
+VERDICT_COLUMNS = (
+    FittedColumn("table", folds=True),
+    *(FittedColumn(heading, number=True) for heading in ("rows", "log", "dump", "dropped", "truths")),
+    FittedColumn("verdict"),
+)
 RATE_OVER_S = 1.5
 """Segments come about once a second of recorded time: a shorter look sees one or none."""
 
@@ -64,10 +75,8 @@ class ReplayLooks:
         return "  ".join(parts)
 
     def _picture(self, status: ReplayStatus) -> RenderableType:
-        facts = Table.grid(padding=(0, 2))
-        for name, value in self._facts(status):
-            facts.add_row(Text(name, style="dim"), value)
-        return Group(facts, _table_bars(status))
+        tables = status.progress.tables if status.progress else ()
+        return Group(facts_table(self._facts(status)), FittedTable(TABLE_COLUMNS, [_cells(table, status) for table in tables]))
 
     def _facts(self, status: ReplayStatus) -> Iterable[tuple[str, str]]:
         yield "phase", f"{status.phase}, {status.elapsed_s:.0f} s, {100 * status.played:.0f} % of the recording"
@@ -80,21 +89,10 @@ class ReplayLooks:
             yield "crashes", str(status.crashes)
 
 
-def _table_bars(status: ReplayStatus) -> Table:
-    bars = Table(box=None, padding=(0, 2), header_style="dim")
-    for heading in ("table", "dump", "rows", "chunks", ""):
-        bars.add_column(heading, justify="right" if heading in ("rows", "chunks") else "left", no_wrap=True)
-    for table in status.progress.tables if status.progress else ():
-        total = max(status.estimates.get(table.table, 0), table.rows, 1)
-        done = total if table.complete_at is not None else table.rows
-        bars.add_row(
-            str(table.table),
-            ProgressBar(total=total, completed=done, width=30),
-            f"{table.rows:,}",
-            f"{table.chunks:,}",
-            _state(table, status),
-        )
-    return bars
+def _cells(table: TableProgress, status: ReplayStatus) -> Sequence[RenderableType | Bar]:
+    total = max(status.estimates.get(table.table, 0), table.rows, 1)
+    done = total if table.complete_at is not None else table.rows
+    return Text(str(table.table)), Bar(total, done), f"{table.rows:,}", f"{table.chunks:,}", _state(table, status)
 
 
 def _state(table: TableProgress, status: ReplayStatus) -> str:
@@ -111,17 +109,15 @@ def outcome(report: ReplayReport) -> Iterable[RenderableType]:
     yield Text(report.summary())
 
 
-def verdict_table(verdict: VerifyVerdict, dropped: Mapping[TableName, int]) -> Table:
+def verdict_table(verdict: VerifyVerdict, dropped: Mapping[TableName, int]) -> FittedTable:
     """The end of a replay: rows at the end, output rows from the log and from the dump, chunk rows dropped in windows,
     truth snapshots compared, and whether the table equalled every one of them."""
-    found = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("table", "rows", "log", "dump", "dropped", "truths", "verdict"):
-        found.add_column(heading, justify="left" if heading in ("table", "verdict") else "right", no_wrap=True)
+    rows: list[Sequence[RenderableType]] = []
     for table in verdict.tables:
         text = Text("equal", style="green") if table.equal else Text("DIFFERENT", style="bold red")
         counts = (table.rows, table.from_log, table.from_dump, dropped.get(table.table, 0), table.snapshots_compared)
-        found.add_row(str(table.table), *(f"{count:,}" for count in counts), text)
-    return found
+        rows.append((Text(str(table.table)), *(f"{count:,}" for count in counts), text))
+    return FittedTable(VERDICT_COLUMNS, rows)
 
 
 def findings(verdict: VerifyVerdict) -> Iterable[str]:

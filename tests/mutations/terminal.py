@@ -5,9 +5,11 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 VIEW = "sidecar/cli/dump_view.py"
+FITTED = "sidecar/cli/fitted.py"
 TIMELINE = "sidecar/cli/timeline_view.py"
 WHERE = "sidecar/cli/terminal.py"
 COMMANDS = "sidecar/cli/dump_commands.py"
+OF_FITTED = "tests/unit/cli/test_fitted.py"
 OF_WIDTHS = "tests/unit/cli/test_widths.py"
 OF_TIMELINE = "tests/unit/cli/test_timeline_view.py"
 OF_QUERY = "tests/unit/cli/test_dumpquery.py"
@@ -15,24 +17,31 @@ OF_QUERY = "tests/unit/cli/test_dumpquery.py"
 TERMINAL = [
     Mutation(
         "facts that are too long are cut",
-        VIEW,
-        '        facts.add_column(overflow="fold")\n',
-        "        facts.add_column()\n",
+        FITTED,
+        '    found.add_column(overflow="fold")\n',
+        "    found.add_column()\n",
         f"{OF_WIDTHS}::test_no_line_is_longer_than_the_terminal_and_every_value_is_there_in_full[1800-80]",
     ),
     Mutation(
         "the bar stays where a terminal is narrow",
-        VIEW,
-        "        if room >= BAR_WIDTH_MIN:\n",
-        "        if True:\n",
+        FITTED,
+        "        if bars and room >= BAR_WIDTH_MIN:\n",
+        "        if bars:\n",
         f"{OF_WIDTHS}::test_a_narrow_terminal_drops_the_bar_and_then_the_estimate[80-headings1]",
     ),
     Mutation(
         "the estimate stays where there is no room for it",
-        VIEW,
-        "            yield whole if room >= -2 else ",
-        "            yield whole if True else ",
+        FITTED,
+        "            if self._room(shown, console, options) >= 0:\n",
+        "            if True:\n",
         f"{OF_WIDTHS}::test_a_narrow_terminal_drops_the_bar_and_then_the_estimate[70-headings0]",
+    ),
+    Mutation(
+        "a verification's figures are cut in a narrow terminal",
+        "sidecar/cli/verify_view.py",
+        '    FittedColumn("time", number=True, goes=1),\n',
+        '    FittedColumn("time", number=True),\n',
+        f"{OF_FITTED}::test_a_wide_terminal_shows_of_a_verification_when_and_how_fast_too",
     ),
     Mutation(
         "a watch shows more tables than fit",

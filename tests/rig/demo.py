@@ -69,7 +69,7 @@ def _demo(folder: Path) -> int:
             updates.end()
             truth = rig.truth()
             complete = {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in done["tables"]}
-            _say(f"{updates.count} UPDATEs ran beside it. Holding the merged output against the tables …")
+            _say(f"{updates.count} UPDATEs ran beside it. Comparing the merged output with the tables …")
             verdict = await_delivered(open_folder(f"{folder}/output"), truth, complete_at=complete, timeout_s=DEADLINE_S)
             _say(f"  files: {len(truth.tables)} tables {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
             sidecar.await_status(lambda found: _delivered(found, truth), timeout_s=DEADLINE_S)

@@ -122,7 +122,7 @@ def test_of_many_tables_the_worst_are_shown_first_and_the_rest_counted() -> None
     order = [text.index(f"shop.{name} ") for name in ("orders", "failed", "skipped", "t000", f"t{TABLES_SHOWN - 4:03d}")]
     assert order == sorted(order)
     assert f"t{TABLES_SHOWN - 3:03d}" not in text
-    assert "and 8 tables more: --json has all" in text
+    assert "… 8 more tables; --json shows all" in text
 
 
 def test_what_was_not_compared_has_its_reason() -> None:
