@@ -294,6 +294,7 @@ class TermCertificates:
 
     def _certify(self, dump: CollectedDump, entry: HistoryEntry) -> None:
         if entry.chunks > dump.chunks:
+            self._reports.write(entry, self._lines(dump), {}, certified=False)
             self._drop(dump.dump_id, f"{dump.chunks} of its {entry.chunks} chunks were collected")
             return
         if dump.dump_id not in self._written:

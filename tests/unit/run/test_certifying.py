@@ -21,7 +21,7 @@ from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.certificate import SegmentLine
 from sidecar.log.certificate_parts import collected, read_parts
-from sidecar.log.dump_files import CERTIFICATES
+from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.layout import chunk_name, manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
@@ -294,13 +294,13 @@ def test_a_dump_that_was_under_way_before_has_no_certificate(world: World) -> No
     assert world.made.collected() == 1
 
 
-def test_a_dump_of_which_chunks_are_missing_has_no_certificate(world: World) -> None:
+def test_a_dump_of_which_chunks_are_missing_has_a_report_and_no_certificate(world: World) -> None:
     world.segment(world.window())
     world.step()
     world.records(DumpState.FINISHED, chunks=2)
     world.step()
     world.step(ACCEPT_WAIT_S)
-    assert not CERTIFICATES.ids(world.log)
+    assert (CERTIFICATES.ids(world.log), REPORTS.ids(world.log)) == ([], [DUMP])
     assert world.told("no certificate") == ["1 of its 2 chunks were collected"]
 
 
