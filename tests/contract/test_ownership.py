@@ -23,14 +23,15 @@ from tests.support.services.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")
 LEASE_S = 2 * int(PATIENCE_S)
-"""So none ends of itself while a test waits."""
-"""No machine stands still for so long: who owns has its keepalives answered."""
+"""So none ends of itself while a test waits. No machine stands still for so long: who owns has its keepalives answered."""
+SHORT_LEASE_S = 15
+"""Of an owner whose lease a test ends anyway: it learns that by its next keepalive, a third of this later."""
 
 
 class Contest(Protocol):
     """One changefeed. `candidate`: another process; `expire`: the owner's lease runs out, and it is not told."""
 
-    def candidate(self) -> Ownership: ...
+    def candidate(self, lease_s: int = LEASE_S) -> Ownership: ...
     def expire(self) -> None: ...
 
 
@@ -38,7 +39,7 @@ class Contest(Protocol):
 class MemoryContest:
     election: Election = field(default_factory=Election)
 
-    def candidate(self) -> Ownership:
+    def candidate(self, lease_s: int = LEASE_S) -> Ownership:
         return MemoryOwner(self.election)
 
     def expire(self) -> None:
@@ -51,10 +52,10 @@ class EtcdContest:
     root: str
     candidates: list[EtcdOwner] = field(default_factory=list)
 
-    def candidate(self) -> Ownership:
+    def candidate(self, lease_s: int = LEASE_S) -> Ownership:
         client = EtcdClient(EtcdSection(endpoints=self.etcd.endpoints))
         holder = OwnerHolder("here", 1, f"127.0.0.1:{len(self.candidates)}")
-        self.candidates.append(EtcdOwner(client, self.root, lease_s=LEASE_S, holder=holder))
+        self.candidates.append(EtcdOwner(client, self.root, lease_s=lease_s, holder=holder))
         return self.candidates[-1]
 
     def expire(self) -> None:
@@ -123,7 +124,7 @@ def test_a_standby_takes_over_as_soon_as_the_owner_gives_up(contest: Contest) ->
 
 
 def test_a_standby_takes_over_when_the_lease_ends_and_the_former_owner_learns_it(contest: Contest) -> None:
-    first, second = contest.candidate(), contest.candidate()
+    first, second = contest.candidate(SHORT_LEASE_S), contest.candidate()
     first.acquire(timeout_s=0)
     contest.expire()
     assert second.acquire(timeout_s=PATIENCE_S) == 2

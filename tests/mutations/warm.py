@@ -10,6 +10,7 @@ program instead of forking.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -28,8 +29,13 @@ from typing import Any, Self
 ROOT = Path(__file__).parents[2]
 LIBRARIES = (
     "pytest",
+    "_hypothesis_pytestplugin",
     "hypothesis",
-    "xdist",
+    "anyio.pytest_plugin",
+    "pytest_instafail",
+    "pytest_timeout",
+    "xdist.looponfail",
+    "xdist.plugin",
     "pyarrow.compute",
     "pyarrow.parquet",
     "pyspark.sql",
@@ -46,8 +52,17 @@ LIBRARIES = (
     "starlette.applications",
     "uvicorn",
     "jinja2",
+    "clickhouse_connect.driver.client",
+    "google.protobuf.internal.builder",
+    "opensearchpy",
+    "polars",
+    "pydantic",
+    "pyiceberg.catalog.rest",
+    "re2",
+    "stamina",
+    "typer",
 )
-"""What the named tests, and the conftest that they share, take longest to load."""
+"""What pytest, the named tests and the conftest that they share take longest to load."""
 OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=600", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 """A test that hangs fails before the test that waits for it (900 s, pyproject.toml): otherwise the next mutation waits for its end. The
 warning is of plugins that are loaded already."""
@@ -127,5 +142,7 @@ def _live(asked: dict[str, Any], said: int) -> None:
 if __name__ == "__main__":
     for library in LIBRARIES:
         importlib.import_module(library)
+    gc.collect()
+    gc.freeze()  # a fork's collector, which pytest calls by hand too, passes over all of this
     for line in sys.stdin:
         print(json.dumps(_in_a_fork(json.loads(line))), flush=True)  # noqa: T201 - the answer
