@@ -30,7 +30,7 @@ demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; ve
 	@$(BIN)/ticdc-dump replay out/demo-recording --brackets watermark --chunk-rows 2000 --speed 1 --rows-per-second 6500 \
 	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life
 
-fast: setup ## the tests that need no server and no Spark, within three minutes
+fast: setup ## the tests that need no server and no Spark (about six minutes on two cores)
 	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
 
 rest: setup ## all tests but those of `fast`
