@@ -35,14 +35,14 @@ TABLE_COLUMNS = (
     FittedColumn("table", folds=True),
     FittedColumn("dump"),
     FittedColumn("rows", number=True),
-    FittedColumn("of about", number=True, goes=1),
+    FittedColumn("of about", number=True, drop_order=1),
     FittedColumn("chunks", number=True),
     FittedColumn(""),
 )
 PREVIEW_COLUMNS = (
     FittedColumn("table", folds=True),
     FittedColumn("rows (about)", number=True),
-    FittedColumn("bytes (about)", number=True, goes=1),
+    FittedColumn("bytes (about)", number=True, drop_order=1),
     FittedColumn("read by", folds=True),
 )
 HISTORY_COLUMNS = (
@@ -230,10 +230,9 @@ class _TablesView:
             yield Text(f"… {len(rest):,} more tables: {_counted(rest)}; --json shows all", style="dim")
 
     def _cells(self, table: pb.TableStatus) -> Sequence[RenderableType | Bar]:
-        total = max(table.rows_estimated, table.rows, 1)
         return (
-            Text(f"{table.schema}.{table.table}"),
-            Bar(total, total if table.complete_at_tso else table.rows),
+            f"{table.schema}.{table.table}",
+            Bar.of_rows(table.rows, estimated=table.rows_estimated, complete=table.complete_at_tso > 0),
             f"{table.rows:,}",
             f"{table.rows_estimated:,}" if table.rows_estimated else "",
             f"{table.chunks:,}",
@@ -279,7 +278,7 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
 
 def _previewed(table: pb.TablePreview) -> Sequence[RenderableType]:
     rows, size = (f"{table.rows:,}" if table.HasField("rows") else "?"), (amount(table.bytes) if table.bytes else "?")
-    return Text(f"{table.schema}.{table.table}"), rows, size, Text(table.read_by)
+    return f"{table.schema}.{table.table}", rows, size, table.read_by
 
 
 def history_view(operations: Iterable[pb.Operation]) -> RenderableType:

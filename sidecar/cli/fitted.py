@@ -1,5 +1,8 @@
-"""Tables that fit their terminal. What takes the least from the reader gives way first: the bar, then the columns that say they may, one
-after another; then the texts that may be folded take several lines."""
+"""Tables that fit the width of the terminal.
+
+Where the width is too small, the table drops its bars first, then the columns that have a drop order, one after another. If it is still too
+wide, the texts of the columns that fold take several lines.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +16,38 @@ from rich.text import Text
 
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
 PADDING = 2
-"""Columns of the terminal between two of the table."""
+"""Characters between two columns."""
 WIDTH_UNBOUND = 10_000
-"""To ask what a table would take."""
+"""Characters. It is wider than any table, to measure what a table needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedColumn:
-    """`goes`: its turn to give way, the lowest first; 0 for one that stays."""
+    """`drop_order`: the lowest is dropped first; a column with 0 is never dropped."""
 
     heading: str
     number: bool = False
     folds: bool = False
-    goes: int = 0
+    drop_order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A cell of the one column of bars, as wide as the others leave room for."""
+    """A cell of the column of bars, as wide as the other columns leave room for."""
 
-    total: float
-    done: float
+    total: int
+    done: int
+
+    @classmethod
+    def of_rows(cls, rows: int, *, estimated: int, complete: bool) -> Bar:
+        """Of a table's dump. The estimate may be 0 or too small; a complete table is full all the same."""
+        total = max(estimated, rows, 1)
+        return cls(total, total if complete else rows)
 
 
 @dataclass(frozen=True, slots=True)
 class FittedTable:
-    """`rows`: a cell a column, each."""
+    """Each of `rows` has a cell for each column. Texts are never markup."""
 
     columns: Sequence[FittedColumn]
     rows: Sequence[Sequence[RenderableType | Bar]]
@@ -50,35 +59,41 @@ class FittedTable:
         if bars and room >= BAR_WIDTH_MIN:
             yield self._table(range(len(self.columns)), min(room, BAR_WIDTH_MAX))
             return
-        for at in sorted((at for at in shown if self.columns[at].goes), key=lambda at: self.columns[at].goes):
+        for at in sorted((at for at in shown if self.columns[at].drop_order), key=lambda at: self.columns[at].drop_order):
             if self._room(shown, console, options) >= 0:
                 break
             shown.remove(at)
         yield self._table(shown)
 
     def _room(self, shown: Sequence[int], console: Console, options: ConsoleOptions) -> int:
-        """Columns of the terminal that are left beside these of the table; less than 0 where they do not fit."""
+        """Characters that these columns leave of the terminal's width; negative if they do not fit."""
         return options.max_width - console.measure(self._table(shown), options=options.update(width=WIDTH_UNBOUND)).maximum
 
     def _table(self, shown: Sequence[int], bar_width: int = 0) -> Table:
-        found = Table(box=None, padding=(0, PADDING, 0, 0), pad_edge=False, header_style="dim")
+        table = Table(box=None, padding=(0, PADDING, 0, 0), pad_edge=False, header_style="dim")
         for at in shown:
             column = self.columns[at]
-            found.add_column(column.heading, justify="right" if column.number else "left", no_wrap=not column.folds, overflow="fold")
+            table.add_column(column.heading, justify="right" if column.number else "left", no_wrap=not column.folds, overflow="fold")
         for row in self.rows:
-            found.add_row(*(_drawn(row[at], bar_width) for at in shown))
-        return found
+            table.add_row(*(_cell(row[at], bar_width) for at in shown))
+        return table
 
 
 def facts_table(facts: Iterable[tuple[str, str | RenderableType]]) -> Table:
-    """A name and a value a line; long values fold below their own beginning. Texts are never markup."""
-    found = Table.grid(padding=(0, PADDING))
-    found.add_column(no_wrap=True, style="dim")
-    found.add_column(overflow="fold")
+    """A name and a value in each line; a long value continues below its beginning. Texts are never markup."""
+    table = Table.grid(padding=(0, PADDING))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
     for name, value in facts:
-        found.add_row(name, Text(value) if isinstance(value, str) else value)
-    return found
+        table.add_row(_cell(name), _cell(value))
+    return table
 
 
-def _drawn(cell: RenderableType | Bar, bar_width: int) -> RenderableType:
-    return ProgressBar(total=cell.total, completed=cell.done, width=bar_width) if isinstance(cell, Bar) else cell
+def _cell(cell: RenderableType | Bar, bar_width: int = 0) -> RenderableType:
+    match cell:
+        case Bar(total, done):
+            return ProgressBar(total=total, completed=done, width=bar_width)
+        case str():
+            return Text(cell)
+        case _:
+            return cell

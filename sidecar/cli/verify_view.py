@@ -23,10 +23,10 @@ TABLE_COLUMNS = (
     FittedColumn("missing", number=True),
     FittedColumn("extra", number=True),
     FittedColumn("different", number=True),
-    FittedColumn("moving", number=True, goes=4),
-    FittedColumn("rows/s", number=True, goes=2),
-    FittedColumn("time", number=True, goes=1),
-    FittedColumn("as of", goes=3),
+    FittedColumn("moving", number=True, drop_order=4),
+    FittedColumn("rows/s", number=True, drop_order=2),
+    FittedColumn("time", number=True, drop_order=1),
+    FittedColumn("as of", drop_order=3),
 )
 STYLES = {"equal": "green", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
 _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
@@ -88,8 +88,8 @@ def _tables(found: pb.Verification) -> Iterable[RenderableType]:
 def _table_cells(table: pb.CheckedTable) -> Sequence[RenderableType]:
     state = CHECK_NAMES[table.state]
     return (
-        Text(table.sink),
-        Text(f"{table.schema}.{table.table}"),
+        table.sink,
+        f"{table.schema}.{table.table}",
         Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
         f"{table.rows or table.rows_estimated:,}",
         f"{table.missing:,}",

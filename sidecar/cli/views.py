@@ -90,9 +90,8 @@ class ReplayLooks:
 
 
 def _cells(table: TableProgress, status: ReplayStatus) -> Sequence[RenderableType | Bar]:
-    total = max(status.estimates.get(table.table, 0), table.rows, 1)
-    done = total if table.complete_at is not None else table.rows
-    return Text(str(table.table)), Bar(total, done), f"{table.rows:,}", f"{table.chunks:,}", _state(table, status)
+    bar = Bar.of_rows(table.rows, estimated=status.estimates.get(table.table, 0), complete=table.complete_at is not None)
+    return str(table.table), bar, f"{table.rows:,}", f"{table.chunks:,}", _state(table, status)
 
 
 def _state(table: TableProgress, status: ReplayStatus) -> str:
@@ -116,7 +115,7 @@ def verdict_table(verdict: VerifyVerdict, dropped: Mapping[TableName, int]) -> F
     for table in verdict.tables:
         text = Text("equal", style="green") if table.equal else Text("DIFFERENT", style="bold red")
         counts = (table.rows, table.from_log, table.from_dump, dropped.get(table.table, 0), table.snapshots_compared)
-        rows.append((Text(str(table.table)), *(f"{count:,}" for count in counts), text))
+        rows.append((str(table.table), *(f"{count:,}" for count in counts), text))
     return FittedTable(VERDICT_COLUMNS, rows)
 
 

@@ -296,20 +296,23 @@ class TermCertificates:
         if entry.chunks > dump.chunks:
             self._reports.write(entry, self._lines(dump), {}, certified=False)
             self._drop(dump.dump_id, f"{dump.chunks} of its {entry.chunks} chunks were collected")
-            return
-        if dump.dump_id not in self._written:
-            sums = DumpSums(self._lines(dump))
-            head = self._head(dump, entry, sums)
-            chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
-            segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)
-            accepted = {one["sink"]: one["seq"] for one in head["accepted"]}
-            self._reports.write(entry, self._lines(dump), accepted, certified=True)  # first: a certificate is written once
-            write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
-            self._written.add(dump.dump_id)
-            values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
-            self._log_line(NewsLine("certificate written", values))
-        self._forget(dump.dump_id)
+        else:
+            if dump.dump_id not in self._written:
+                self._write_certificate(dump, entry)
+            self._forget(dump.dump_id)
         self._remove_old(dump.dump_id)
+
+    def _write_certificate(self, dump: CollectedDump, entry: HistoryEntry) -> None:
+        sums = DumpSums(self._lines(dump))
+        head = self._head(dump, entry, sums)
+        chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
+        segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)
+        accepted = {one["sink"]: one["seq"] for one in head["accepted"]}
+        self._reports.write(entry, self._lines(dump), accepted, certified=True)  # first: a certificate is written once
+        write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
+        self._written.add(dump.dump_id)
+        values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
+        self._log_line(NewsLine("certificate written", values))
 
     def _remove_old(self, dump_id: str) -> None:
         newest = [dump_id, *(one.id for one in self._history.entries())]

@@ -23,9 +23,9 @@ from tests.support.services.etcd import Etcd
 
 pytestmark = pytest.mark.xdist_group("etcd")
 LEASE_S = 2 * int(PATIENCE_S)
-"""So none ends of itself while a test waits. No machine stands still for so long: who owns has its keepalives answered."""
+"""No lease expires while a test waits: no machine is stuck for so long that the owner's keepalives get no answer."""
 SHORT_LEASE_S = 15
-"""Of an owner whose lease a test ends anyway: it learns that by its next keepalive, a third of this later."""
+"""For an owner whose lease the test revokes: the owner detects that at its next keepalive, after a third of this time."""
 
 
 class Contest(Protocol):

@@ -69,7 +69,7 @@ class Rig:
             try:
                 standing = sink.open(epoch=None)
                 if standing.accepted is not None and standing.accepted.seq == self.seq:
-                    break  # a worker died after its last request
+                    break  # the previous worker died after its last request
                 sink.accept(self.segment(sink, rows, query, later), self.outcomes)
                 break
             except Died:

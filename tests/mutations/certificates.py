@@ -92,14 +92,7 @@ CERTIFICATES = [
         FOLLOWER,
         "if entry.chunks > dump.chunks:",
         "if entry.chunks < 0:",
-        f"{OF_FOLLOWER}::test_a_dump_of_which_chunks_are_missing_has_a_report_and_no_certificate",
-    ),
-    Mutation(
-        "a dump without a certificate, of which chunks are missing, has no report",
-        FOLLOWER,
-        "            self._reports.write(entry, self._lines(dump), {}, certified=False)\n            self._drop(",
-        "            self._drop(",
-        f"{OF_FOLLOWER}::test_a_dump_of_which_chunks_are_missing_has_a_report_and_no_certificate",
+        f"{OF_FOLLOWER}::test_a_dump_of_which_chunks_are_missing_has_no_certificate",
     ),
     Mutation(
         "a failed dump is given up at once",

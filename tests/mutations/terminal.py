@@ -18,9 +18,16 @@ TERMINAL = [
     Mutation(
         "facts that are too long are cut",
         FITTED,
-        '    found.add_column(overflow="fold")\n',
-        "    found.add_column()\n",
+        '    table.add_column(overflow="fold")\n',
+        "    table.add_column()\n",
         f"{OF_WIDTHS}::test_no_line_is_longer_than_the_terminal_and_every_value_is_there_in_full[1800-80]",
+    ),
+    Mutation(
+        "a name in a table is markup",
+        FITTED,
+        "            return Text(cell)\n",
+        "            return cell\n",
+        f"{OF_FITTED}::test_texts_of_a_table_are_not_markup",
     ),
     Mutation(
         "the bar stays where a terminal is narrow",
@@ -39,7 +46,7 @@ TERMINAL = [
     Mutation(
         "a verification's figures are cut in a narrow terminal",
         "sidecar/cli/verify_view.py",
-        '    FittedColumn("time", number=True, goes=1),\n',
+        '    FittedColumn("time", number=True, drop_order=1),\n',
         '    FittedColumn("time", number=True),\n',
         f"{OF_FITTED}::test_a_wide_terminal_shows_of_a_verification_when_and_how_fast_too",
     ),

@@ -193,10 +193,24 @@ VISIBLE = [
     Mutation(
         "a certificate is written before its report",
         FOLLOWER,
-        "            self._reports.write(entry, self._lines(dump), accepted, certified=True)",
-        "            write_certificate(self._log, head, tables=(), chunks=(), segments=())\n"
-        "            self._reports.write(entry, self._lines(dump), accepted, certified=True)",
+        "        self._reports.write(entry, self._lines(dump), accepted, certified=True)",
+        "        write_certificate(self._log, head, tables=(), chunks=(), segments=())\n"
+        "        self._reports.write(entry, self._lines(dump), accepted, certified=True)",
         f"{OF_REPORTING}::test_while_the_storage_does_not_take_a_report_the_certificate_waits_and_is_written_once",
+    ),
+    Mutation(
+        "old reports stay where a dump of which chunks are missing has ended",
+        FOLLOWER,
+        "            self._forget(dump.dump_id)\n        self._remove_old(dump.dump_id)\n",
+        "            self._forget(dump.dump_id)\n            self._remove_old(dump.dump_id)\n",
+        f"{OF_REPORTING}::test_the_newest_reports_are_kept_however_dumps_end",
+    ),
+    Mutation(
+        "a dump of which chunks are missing has no report",
+        FOLLOWER,
+        "            self._reports.write(entry, self._lines(dump), {}, certified=False)\n            self._drop(",
+        "            self._drop(",
+        f"{OF_REPORTING}::test_a_dump_of_which_chunks_are_missing_has_a_report_that_says_so",
     ),
     Mutation(
         "samples of other dumps are this one's",

@@ -62,7 +62,7 @@ LIBRARIES = (
     "stamina",
     "typer",
 )
-"""What pytest, the named tests and the conftest that they share take longest to load."""
+"""The libraries that take pytest, the named tests and their conftest the longest to load."""
 OPTIONS = ("-x", "-p", "no:cacheprovider", "--timeout=600", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 """A test that hangs fails before the test that waits for it (900 s, pyproject.toml): otherwise the next mutation waits for its end. The
 warning is of plugins that are loaded already."""
@@ -143,6 +143,6 @@ if __name__ == "__main__":
     for library in LIBRARIES:
         importlib.import_module(library)
     gc.collect()
-    gc.freeze()  # a fork's collector, which pytest calls by hand too, passes over all of this
+    gc.freeze()  # the garbage collector of a fork skips the libraries; pytest runs it twice
     for line in sys.stdin:
         print(json.dumps(_in_a_fork(json.loads(line))), flush=True)  # noqa: T201 - the answer

@@ -22,9 +22,9 @@ from ticdc_dump.v1 import control_pb2 as pb
 COLUMNS = (
     FittedColumn("name", folds=True),
     FittedColumn("bar"),
-    FittedColumn("first", number=True, goes=1),
-    FittedColumn("third", goes=3),
-    FittedColumn("second", goes=2),
+    FittedColumn("first", number=True, drop_order=1),
+    FittedColumn("third", drop_order=3),
+    FittedColumn("second", drop_order=2),
     FittedColumn("stays", number=True),
 )
 ROW = ("n" * 10, Bar(10, 5), "1" * 10, "3" * 10, "2" * 10, "9" * 10)
@@ -43,16 +43,34 @@ WITHOUT_BAR = 5 * 10 + 4 * PADDING
         (WITHOUT_BAR - 40, ["name", "stays"]),
     ],
 )
-def test_the_bar_gives_way_first_then_the_columns_in_their_turn(width: int, headings: list[str]) -> None:
+def test_the_bar_is_dropped_first_then_the_columns_in_their_order(width: int, headings: list[str]) -> None:
     found = lines(FittedTable(COLUMNS, [ROW]), width)
     assert found[0].split() == headings
     assert max(map(cell_len, found)) <= width
     assert "".join(found[1:]).count("n") == 10, "the name is folded, not cut"
 
 
-def test_the_bar_is_no_wider_than_is_of_use() -> None:
-    found = lines(FittedTable(COLUMNS, [ROW]), 10 * WITHOUT_BAR)
-    assert sum(found[1].count(dash) for dash in "━╸╺") in (BAR_WIDTH_MAX, BAR_WIDTH_MAX // 2), "without colours the rest of a bar is blank"
+def test_a_bar_has_a_greatest_width() -> None:
+    rows = [(*ROW[:1], Bar(10, 10), *ROW[2:])]
+    assert lines(FittedTable(COLUMNS, rows), 10 * WITHOUT_BAR)[1].count("━") == BAR_WIDTH_MAX
+
+
+@pytest.mark.parametrize(
+    ("rows", "estimated", "complete", "bar"),
+    [
+        (5, 10, False, Bar(10, 5)),
+        (5, 10, True, Bar(10, 10)),
+        (15, 10, False, Bar(15, 15)),
+        (0, 0, False, Bar(1, 0)),
+        (0, 0, True, Bar(1, 1)),
+    ],
+)
+def test_the_bar_of_a_table_is_full_when_its_dump_is_complete(rows: int, estimated: int, complete: bool, bar: Bar) -> None:
+    assert Bar.of_rows(rows, estimated=estimated, complete=complete) == bar
+
+
+def test_texts_of_a_table_are_not_markup() -> None:
+    assert lines(FittedTable(COLUMNS[:1], [["[red]x[/red]"]]), 80)[1].rstrip() == "[red]x[/red]"
 
 
 def test_a_table_without_rows_has_its_headings() -> None:

@@ -20,7 +20,7 @@ from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
 from sidecar.run.reporting import DumpReports
 from sidecar.run.samples import Samples
 from tests.unit.report.parsed import page
-from tests.unit.run.test_certifying import DUMP, FACTS, OTHER, T, World, batch
+from tests.unit.run.followed_dumps import DUMP, FACTS, OTHER, T, World, batch
 from tests.unit.run.test_samples import NOW_MS, STATUS, dump
 
 
@@ -139,14 +139,26 @@ def test_it_is_written_once_for_each_end(world: Reported, monkeypatch: pytest.Mo
     assert written == [DumpState.FAILED]
 
 
-@pytest.mark.parametrize("state", [DumpState.STOPPED, DumpState.FINISHED])
-def test_the_newest_reports_are_kept_however_dumps_end(world: Reported, monkeypatch: pytest.MonkeyPatch, state: DumpState) -> None:
+def test_a_dump_of_which_chunks_are_missing_has_a_report_that_says_so(world: Reported) -> None:
+    world.segment(world.window())
+    world.step()
+    world.records(DumpState.FINISHED, chunks=2)
+    world.step()
+    world.step(ACCEPT_WAIT_S)
+    assert "This dump has no certificate." in world.report()
+
+
+@pytest.mark.parametrize(("state", "chunks"), [(DumpState.STOPPED, 1), (DumpState.FINISHED, 1), (DumpState.FINISHED, 2)])
+def test_the_newest_reports_are_kept_however_dumps_end(
+    world: Reported, monkeypatch: pytest.MonkeyPatch, state: DumpState, chunks: int
+) -> None:
+    """With 2 chunks, one is missing in the log."""
     monkeypatch.setattr(dump_files, "KEPT_MAX", 2)
     for old in "123":
         storage.write_atomically(world.log, REPORTS.name(old), b"old")
     world.segment(world.window())
     world.step()
-    world.records(state)
+    world.records(state, chunks=chunks)
     world.step()
     world.step(ACCEPT_WAIT_S)
     assert len(REPORTS.ids(world.log)) == 2
