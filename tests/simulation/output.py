@@ -1,4 +1,4 @@
-"""The consumer of a simulated log, and who spoils its rows."""
+"""The consumers of a simulated log, and who spoils their rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName
 from sidecar.log.absent import parted
+from spark_merge.complete import received
 from spark_merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import Cluster
 
 
 class Output:
-    """The consumer: applies the merged log and objects to every row that is not the source's own state at its commit_ts. `faults`: keys
-    whose rows somebody else has changed here since they were last applied."""
+    """A consumer: applies what the sink `name` receives of the merged log, and objects to every row that is not the source's own state at
+    its commit_ts. `faults`: keys whose rows somebody else has changed here since they were last applied."""
 
-    def __init__(self, cluster: Cluster, disk: MemoryDisk, rng: Random) -> None:
-        self.cluster, self.disk, self.rng = cluster, disk, rng
+    def __init__(self, name: str, cluster: Cluster, disk: MemoryDisk, rng: Random) -> None:
+        self.name, self.cluster, self.disk, self.rng = name, cluster, disk, rng
         self.faults: set[tuple[TableName, str]] = set()
         self.dumped: set[TableName] = set()
         self.repaired = self.deleted = 0
@@ -31,7 +32,8 @@ class Output:
     def deliver(self) -> None:
         """Everything new in the log, a segment at a time."""
         log = MemoryLog(self.disk)
-        while (manifest := log.manifest(Seq(self.next_seq))) is not None:
+        while (logged := log.manifest(Seq(self.next_seq))) is not None:
+            manifest = received(logged, self.name)
             if manifest.data is not None:
                 self.changes += [
                     decoded(manifest.seq, n, c) for n, c in enumerate(log.read_data(manifest)) if (c.schema, c.table) != MARK_TABLE

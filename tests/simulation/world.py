@@ -1,4 +1,4 @@
-"""One simulated life of a changefeed with dumps: cluster, sidecars that die and come back, an output that is checked.
+"""One simulated life of a changefeed with dumps: cluster, sidecars that die and come back, two sinks that are checked and verified.
 
 `run(seed)` is deterministic. A crash may fall before or after every durable step (chunk file, segment data, manifest,
 progress store, acknowledge); everything in memory is lost and the feed is read again from the log's positions.
@@ -51,6 +51,7 @@ from sidecar.ports import OperationHistory
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from tests.simulation.cluster import CHANGEFEED, Cluster, SimFeed, schema_of
 from tests.simulation.output import Output
+from tests.simulation.verification import Verification
 
 
 class SimSource:
@@ -146,6 +147,12 @@ class Result:
     deleted: int
     beside: int
     queued: int
+    one_sink: int
+    verified: int
+    differing: int
+
+
+SINKS = ("first", "second")
 
 
 def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
@@ -157,14 +164,15 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     cluster = Cluster(rng, tuple(TableName("s", f"t{n}") for n in range(rng.randint(1, 3))))
     disk, stored = MemoryDisk(), MemoryProgress()
     fate, clock, requests = CrashFate(rng, crashes=rng.randrange(5), at=die_at), MemoryClock(), SimRequests()
-    output = Output(cluster, disk, rng)
+    outputs = [Output(name, cluster, disk, rng) for name in SINKS]
+    verification: Verification | None = None
     brackets, chunk_rows = rng.choice(list(Brackets)), rng.choice([1, 3, 10, 100])
     limits = PipelineLimits(
         held_bytes_max=rng.choice([4_000, 1 << 20]),
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )
     pipeline: Pipeline | None = None
-    epoch = repeats = dumps = step = fenced = extra = beside = queued = 0
+    epoch = repeats = dumps = step = fenced = extra = beside = queued = one_sink = verified = differing = 0
 
     def ask() -> None:
         nonlocal dumps
@@ -172,11 +180,12 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         dumps += 1
         dump_id = f"{seed % 2**32:08x}{dumps:08x}"
         some = cluster.tables if rng.random() < 0.4 else (rng.choice(cluster.tables),)
-        start = StartDump(dump_id, some, rng.choice(list(Brackets)), chunk_rows)
+        sinks = rng.choice([(), SINKS[:1], SINKS[1:]])
+        start = StartDump(dump_id, some, rng.choice(list(Brackets)), chunk_rows, sinks=sinks)
         there = [] if pipeline is None else [record.dump_id for record in pipeline.dump.records]
         meant = rng.choice(there) if there and rng.random() < 0.8 else ""
         change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])), meant)
-        keyed = keyed_dump(dump_id, output, start, more=rng.sample(range(45), rng.randrange(2, 8)))
+        keyed = keyed_dump(dump_id, rng.choice(outputs).faults, start, cluster, more=rng.sample(range(45), rng.randrange(2, 8)))
         moves: list[Request] = [PauseDump(meant), ResumeDump(dump_id=meant), StopDump(meant), RestartDump(dump_id, meant), change]
         choices: list[Request] = [start, start, *moves, keyed]
         requests.waiting.append(choices[kind])
@@ -201,7 +210,15 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 for _ in range(rng.randint(1, 3)):
                     ask()
             if rng.random() < 0.05:
-                output.spoil()
+                rng.choice(outputs).spoil()
+            verification = verification or Verification(rng.choice(outputs), rng)
+        if verification is not None and (differing_keys := verification.step()) is not None:
+            verified, differing = verified + bool(verification.tables), differing + len(differing_keys)
+            if differing_keys and not settling:
+                extra += 1
+                repair = StartDump(f"{seed % 2**32:08x}eeeee{extra:03x}", cluster.tables, brackets, chunk_rows)
+                requests.waiting.append(keyed_dump(repair.dump_id, differing_keys, repair, cluster, sinks=(verification.output.name,)))
+            verification = None
         try:
             if pipeline is None:
                 epoch += 1
@@ -224,45 +241,54 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
             if settling:
                 last = StartDump(f"{seed % 2**32:08x}ffffffff", cluster.tables, brackets, chunk_rows)
                 if _is_done(pipeline, cluster):
-                    output.deliver()
-                    if not output.right() and not requests.waiting:
-                        extra += 1
-                        again = replace(last, dump_id=f"{seed % 2**32:08x}fffff{extra:03x}")
-                        requests.waiting.append(keyed_dump(again.dump_id, output, last) if output.complete() else again)
+                    for output in outputs:
+                        output.deliver()
+                        if not output.right() and not requests.waiting:
+                            extra += 1
+                            again = replace(last, dump_id=f"{seed % 2**32:08x}fffff{extra:03x}", sinks=(output.name,))
+                            keyed = keyed_dump(again.dump_id, output.faults, again, cluster, sinks=again.sinks)
+                            requests.waiting.append(keyed if output.complete() else again)
                 _finish_dump(pipeline, requests, last)
             pipeline.step(poll_s=0)
             states = [record.state for record in pipeline.dump.records]
             beside, queued = beside + (states.count(DumpState.RUNNING) > 1), queued + (DumpState.QUEUED in states)
+            one_sink += any(record.sinks for record in pipeline.dump.records if record.state is DumpState.RUNNING)
             check_apart(pipeline.dump.records)
         except (Crash, MarkRowTaken) as end:
             fenced += isinstance(end, MarkRowTaken)
             repeats += pipeline.sequence.repeats if pipeline else 0
             pipeline = None
-        if rng.random() < 0.2:
-            output.deliver()
+        for output in outputs:
+            if rng.random() < 0.2:
+                output.deliver()
         if settling and pipeline is not None and _is_done(pipeline, cluster) and not requests.waiting:
-            output.deliver()
-            if output.right():
+            for output in outputs:
+                output.deliver()
+            if all(output.right() for output in outputs):
                 break
         assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
-    output.deliver()
     check_history(stored.history, pipeline.dump.records)
-    for table in cluster.tables:
-        assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table}"
+    for output in outputs:
+        output.deliver()
+        for table in cluster.tables:
+            assert output.state[table] == cluster.state_at(table, cluster.ts), f"end state of {table} in {output.name}"
     return Result(
         fate.deaths,
         fate.points,
-        output.next_seq,
-        output.dump_rows,
+        outputs[0].next_seq,
+        sum(output.dump_rows for output in outputs),
         repeats + pipeline.sequence.repeats,
-        output.snapshots,
+        sum(output.snapshots for output in outputs),
         pipeline.sequence.spilled_rows,
         cluster.late_marks,
         fenced,
-        output.repaired,
-        output.deleted,
+        sum(output.repaired for output in outputs),
+        sum(output.deleted for output in outputs),
         beside,
         queued,
+        one_sink,
+        verified,
+        differing,
     )
 
 
@@ -278,14 +304,23 @@ def check_goes_on(dumps: Iterable[Progress]) -> None:
         assert dump.state is not DumpState.FAILED or "its log is another one" not in (dump.reason or ""), dump
 
 
-def keyed_dump(dump_id: str, output: Output, like: StartDump, *, more: Iterable[int] = ()) -> StartDump:
-    """Of the keys that are spoilt, and of `more`, which may not exist."""
-    keys = {table: [(f"{key:03d}",) for key in more] for table in output.cluster.tables}
-    for table, key in sorted(output.faults):
+def keyed_dump(
+    dump_id: str,
+    wrong: Iterable[tuple[TableName, str]],
+    like: StartDump,
+    cluster: Cluster,
+    *,
+    more: Iterable[int] = (),
+    sinks: tuple[str, ...] | None = None,
+) -> StartDump:
+    """Of the keys that are `wrong`, and of `more`, which may not exist. `sinks`: None for those of `like`."""
+    keys = {table: [(f"{key:03d}",) for key in more] for table in cluster.tables}
+    for table, key in sorted(wrong):
         keys[table].append((key,))
     asked = tuple((table, tuple(dict.fromkeys(found))) for table, found in keys.items() if found)
     tables = tuple(table for table, _ in asked)
-    return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables)
+    receiving = like.sinks if sinks is None else sinks
+    return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables, sinks=receiving)
 
 
 def check_history(history: OperationHistory, dumps: Sequence[Progress]) -> None:
