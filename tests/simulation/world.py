@@ -154,6 +154,9 @@ class Result:
 
 SINKS = ("first", "second")
 
+STEPS_MAX = 20_000
+"""Until all has settled: several dumps of single rows by one reader, one after another, take a quarter of that."""
+
 
 def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
     """Live through `steps` of chance, then let the last dump finish, and check the end. Raises AssertionError.
@@ -266,7 +269,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                 output.deliver()
             if all(output.right() for output in outputs):
                 break
-        assert step < steps + 5000, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
+        assert step < steps + STEPS_MAX, f"seed {seed}: does not end: {pipeline and pipeline.dump.progress}"
     check_history(stored.history, pipeline.dump.records)
     for output in outputs:
         output.deliver()
