@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import CommitTs, Seq, TableSchema
-from sidecar.errors import LogBroken, SinkError
+from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, Slice, TableReport
+from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.readable import Readable, ReadPart, newest_of
-from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
@@ -123,9 +123,9 @@ class TableCheck:
             try:
                 self._compare(resumes=left == TRIES_MAX - 1)
                 break
-            except (Altered, SinkError) as error:  # a table that does not fit its schema is one that a DDL is changing
+            except (Altered, SinkError, SourceError) as error:  # a table that does not fit its schema is one that a DDL is changing
                 if not left:
-                    if isinstance(error, SinkError):
+                    if not isinstance(error, Altered | SourceChanged):
                         raise
                     self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
                     return self.report
