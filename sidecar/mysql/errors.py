@@ -76,7 +76,7 @@ class SettingRefused(pymysql.err.OperationalError):  # type: ignore[misc]  # PyM
         self.name, self.value = name, value
 
 
-class Named(Protocol):
+class NamedServer(Protocol):
     """A server, as an error shows it. `retry_s`: how long an action is tried."""
 
     @property
@@ -117,7 +117,7 @@ def is_away(error: SourceError) -> bool:
     return isinstance(error, SourceLost) and isinstance(error.__cause__, Exception) and code_of(error.__cause__) not in TOO_LONG
 
 
-def failure(error: BaseException, server: Named, role: Role, doing: str, hint: str = "") -> SourceError | SinkError:
+def failure(error: BaseException, server: NamedServer, role: Role, doing: str, hint: str = "") -> SourceError | SinkError:
     """`doing`: what was being done. `hint`: for a code whose way out only the caller knows."""
     code = code_of(error)
     text = error.args[1] if code >= 0 and len(error.args) > 1 else error
@@ -133,7 +133,7 @@ _UNKNOWN_AT_SOURCE = "this error is not one that passes: look it up in TiDB's er
 _UNKNOWN_AT_TARGET = "look the error up in the target's manual and remove its cause; the sink continues automatically"
 
 
-def _at_source(error: BaseException, code: int, server: Named, *, lost: bool) -> str:
+def _at_source(error: BaseException, code: int, server: NamedServer, *, lost: bool) -> str:
     if isinstance(error, SettingRefused):
         return _let_set(error, server)
     if code in NO_RIGHT:
@@ -159,7 +159,7 @@ def _at_source(error: BaseException, code: int, server: Named, *, lost: bool) ->
     return ""
 
 
-def _at_target(error: BaseException, code: int, server: Named) -> str:
+def _at_target(error: BaseException, code: int, server: NamedServer) -> str:
     if isinstance(error, SettingRefused):
         return _let_set(error, server)
     if code in _NO_LOGIN:
@@ -177,7 +177,7 @@ def _at_target(error: BaseException, code: int, server: Named) -> str:
     return ""
 
 
-def _let_set(error: SettingRefused, server: Named) -> str:
+def _let_set(error: SettingRefused, server: NamedServer) -> str:
     return (
         f"let {server.user} set the session variable {error.name}, or let the server's own value be {error.value}"
         f" (SET GLOBAL {error.name} = {error.value}): with another value rows would be read or written wrongly"

@@ -22,7 +22,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from sidecar.errors import TicdcDumpError
-from sidecar.mysql.errors import Named, Warned, is_clients
+from sidecar.mysql.errors import NamedServer, Warned, is_clients
 from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.mysql.roles import Role
 from sidecar.mysql.setup import set_up
@@ -59,7 +59,7 @@ class Login:
     write_s: float
 
 
-class MysqlServer(Named, Protocol):
+class MysqlServer(NamedServer, Protocol):
     """A server of the source or of a sink. Its text names it in errors, without a password."""
 
     @property

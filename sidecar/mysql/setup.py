@@ -82,7 +82,7 @@ VARIABLES = (
     Variable("foreign_key_checks", "0", _ALL, _WRITES_TARGET, "rows come by key and not by reference; TiCDC's order keeps the references"),
     Variable("unique_checks", "1", _NOT_TIDB, _WRITES_TARGET, "a unique key may not be written twice"),
     Variable("sql_notes", "1", _NOT_TIDB, _WRITES_TARGET, "a note counts as a warning, and a write with a warning has failed"),
-    Variable("max_error_count", "64", _NOT_TIDB, _WRITES_TARGET, "0: SHOW WARNINGS is empty after a warning"),
+    Variable("max_error_count", "1024", _NOT_TIDB, _WRITES_TARGET, "0: SHOW WARNINGS is empty after a warning"),
     Variable("sql_quote_show_create", "1", _NOT_TIDB, _WRITES_TARGET, "a table's picture is parsed"),
     Variable("sql_if_exists", "0", (_A,), _WRITES_TARGET, "a DDL of what is not there fails"),
     Variable("innodb_lock_wait_timeout", "{lock_wait_s}", _ALL, _WRITES_TARGET, "a lock of somebody else is waited for by our retries"),
