@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -117,6 +118,12 @@ def test_each_variable_is_in_the_table_once_and_says_why() -> None:
 )  # fmt: skip
 def test_values_compare_as_the_server_shows_them(effective: object, value: str, expected: bool) -> None:
     assert same(effective, value) is expected
+
+
+def test_the_checker_of_certificates_sets_the_same_as_a_read_of_the_source() -> None:
+    """It stands alone, so it cannot use the table."""
+    wanted = settings(Role.READ_SOURCE, Flavour.TIDB, statement_s=0)
+    assert [*importlib.import_module("deploy.certificate.check").SETTINGS] == [one for one in wanted if one[0] != "tidb_snapshot"]
 
 
 def test_a_server_is_known_by_its_version() -> None:
