@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,21 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     assert go.is_set()
     assert KILL in tidb.statements
     assert len(heard) == 1
+
+
+@pytest.mark.parametrize("role", Role)
+def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTidb, role: Role) -> None:
+    """Its transaction is rolled back with its connection."""
+    came, go = slow(tidb)
+    session = MysqlSession(Account.of(tidb.settings()), role)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(session.rows, SLOW)
+        assert came.wait(PATIENCE_S)
+        session.interrupt()
+        assert isinstance(asked.exception(PATIENCE_S), pymysql.err.OperationalError)
+    session.close()
+    go.set()
+    assert (KILL in tidb.statements) is (role is not Role.WRITE_TARGET)
 
 
 def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_asked_again(
