@@ -118,14 +118,14 @@ class MysqlSession:
             raise
 
     def change(self, sql: str, values: Sequence[object] | None = None) -> int:
-        """Carry out a write and return how many rows it matched. Raises Warned where the target warns."""
+        """Carry out a write and return how many rows it changed (at the source) or matched (at a target). Raises Warned where a target warns."""
         with self._statement() as connection, connection.cursor() as cursor:
-            matched = int(cursor.execute(sql, values))
+            rows = int(cursor.execute(sql, values))
             if cursor.warning_count and self.role is Role.WRITE_TARGET:
                 cursor.execute("SHOW WARNINGS")
                 if texts := [text for _, code, text in cursor.fetchall() if code != _UNSAFE]:
                     raise Warned("; ".join(dict.fromkeys(texts)))
-            return matched
+            return rows
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class MysqlSession:
         if self._connection is None:
             login = self.server.login()
             self._answer_s = login.write_s + login.read_s
-            connection = self._opening = _connection(login)
+            connection = self._opening = _connection(login, self.role)
             try:
                 with may_take(login.connect_s + OPENING_ANSWERS * self._answer_s):
                     connection.connect()
@@ -229,7 +229,7 @@ def _kill(server: MysqlServer, flavour: Flavour, number: int) -> None:
     with suppress(pymysql.err.MySQLError, TicdcDumpError):
         login = server.login()
         waits = {name: min(getattr(login, name), KILL_TIMEOUT_S) for name in ("connect_s", "read_s", "write_s")}
-        connection = _connection(replace(login, **waits))
+        connection = _connection(replace(login, **waits), Role.READ_SOURCE)
         try:
             connection.connect()
             connection.query(f"KILL {'TIDB ' if flavour is Flavour.TIDB else ''}QUERY {number}")
@@ -237,8 +237,8 @@ def _kill(server: MysqlServer, flavour: Flavour, number: int) -> None:
             connection._force_close()
 
 
-def _connection(login: Login) -> pymysql.Connection[Any]:
-    """Not connected yet. How many rows an UPDATE matched is what its caller wants to know."""
+def _connection(login: Login, role: Role) -> pymysql.Connection[Any]:
+    """Not connected yet. A slot or a position counts as written if the UPDATE matched it, a mark only if the UPDATE changed its row."""
     return pymysql.connect(
         host=login.host,
         port=login.port,
@@ -246,7 +246,7 @@ def _connection(login: Login) -> pymysql.Connection[Any]:
         password=login.password,
         charset="utf8mb4",
         autocommit=True,
-        client_flag=CLIENT.FOUND_ROWS,
+        client_flag=0 if role.at_source else CLIENT.FOUND_ROWS,
         connect_timeout=max(math.floor(login.connect_s), 1),
         read_timeout=login.read_s,
         write_timeout=login.write_s,
