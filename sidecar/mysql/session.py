@@ -118,7 +118,8 @@ class MysqlSession:
             raise
 
     def change(self, sql: str, values: Sequence[object] | None = None) -> int:
-        """Carry out a write and return how many rows it changed (at the source) or matched (at a target). Raises Warned where a target warns."""
+        """Carry out a write and return how many rows it changed (at the source) or matched (at a target). Raises Warned where a target
+        warns."""
         with self._statement() as connection, connection.cursor() as cursor:
             rows = int(cursor.execute(sql, values))
             if cursor.warning_count and self.role is Role.WRITE_TARGET:
@@ -134,8 +135,8 @@ class MysqlSession:
             connection.begin()
         try:
             yield
-            with self._statement() as connection:
-                connection.commit()
+            with may_take(self._answer_s):
+                connection.commit()  # of this connection: a later one would have nothing to commit, and no error
         except BaseException:
             self._roll_back()
             raise

@@ -85,6 +85,19 @@ def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTi
     assert (KILL in tidb.statements) is (role is not Role.WRITE_TARGET)
 
 
+def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(tidb: FakeTidb) -> None:
+    session = MysqlSession(Account.of(tidb.settings()), Role.WRITE_TARGET)
+
+    def write() -> None:
+        with session.transaction():
+            session.close()
+            session.rows("SELECT @@tidb_current_ts")
+
+    with pytest.raises(pymysql.err.MySQLError):
+        write()
+    assert "COMMIT" not in tidb.statements
+
+
 def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_asked_again(
     tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
