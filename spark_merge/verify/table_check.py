@@ -8,7 +8,8 @@
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
 - Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `context.AHEAD_MS` from then.
-- A DDL that changes the table meanwhile: it is compared again from the beginning, TRIES_MAX times.
+- A DDL that changes the table meanwhile, at the source or in the log: once the sink has it, the table is compared again from the beginning,
+  TRIES_MAX times.
 """
 
 from __future__ import annotations
@@ -130,6 +131,9 @@ class TableCheck:
                     self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
                     return self.report
                 self.context.wait(LOOK_WAIT_S)
+                if isinstance(error, Altered | SourceChanged):  # before its position the sink has the schema that does not fit
+                    self._upto_ts = self.context.present_ts()
+                    self._await_sink()
         report = self.report
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.equal = report.rows - report.missing - report.different
