@@ -12,6 +12,7 @@
     preflight/    what would make a dump wrong or stuck                    setup/     the settings and the SQL that `init` writes
     replay/       a recording as the cluster                               verify/    compares an output with the truth
     process/      threads, servers, TLS: nothing of data                   resultset/ a SELECT's rows in Arrow columns
+    mysql/        every session over MySQL's protocol: set-up by role, errors, retries
     pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
     history/      the last dumps and verifications. Pure                  report/        pictures and the report of a dump. Pure
 

@@ -11,7 +11,8 @@
     │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
     │   └── LogTaken               another owner wrote this segment: this one is fenced off
     ├── SourceError            TiDB answered with something that is not retried any more
-    │   └── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
+    │   ├── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
+    │   └── SourceChanged          a table or column that was to be read is not there: a DDL has changed it
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
     │   └── OutOfReach             a subscriber's: for what is not kept any more, or was never there
@@ -100,6 +101,10 @@ class SourceError(TicdcDumpError):
 
 class SourceLost(SourceError):
     retryable = True
+
+
+class SourceChanged(SourceError):
+    pass
 
 
 class SinkError(TicdcDumpError):

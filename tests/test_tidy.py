@@ -37,25 +37,26 @@ _BELOW = {
     "history": "core errors",
     "report": "history log core errors",
     "resultset": "log core errors",
+    "mysql": "resultset config core process errors",
     "ports": "history log rowcodec pace core errors",
     "history.recorder": "ports history core errors",
     "pipeline": "history ports log codecs.contract pace core errors",
-    "adapters": "history ports ticdc resultset log rowcodec schema binlog core config process errors",
-    "feeds": "adapters ports log ticdc codecs rowcodec schema partition binlog core config process errors",
+    "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog core config process errors",
+    "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog core config process errors",
     "pump_client": "binlog core config process errors",
     "control": "adapters history ports log.verification ticdc pace core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
-    "run": "console control feeds adapters pipeline report history ports log ticdc codecs binlog pace core config process errors",
+    "run": "console control feeds adapters pipeline report history ports mysql log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",
     "setup": "adapters ticdc codecs core config process errors",
-    "preflight": "setup run console control feeds adapters log ticdc core config errors process spark_merge",
+    "preflight": "setup run console control feeds adapters mysql log ticdc core config errors process spark_merge",
     "verify": "log core errors spark_merge.sinks",
     "replay": "verify run.certifying run.news_line run.reporting run.samples control.status report feeds adapters pipeline history ports"
     " log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
     "cli": "pump replay report verify preflight setup run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
     "spark_merge.ddl": "log rowcodec schema core errors spark_merge.contract spark_merge.decode",
-    "spark_merge": "resultset log ticdc codecs rowcodec schema partition pace core errors process",
+    "spark_merge": "mysql resultset log ticdc codecs rowcodec schema partition pace core errors process",
 }
 """A line a room, lowest first: the rooms that it may look into, besides itself. Each names only rooms above its own line, so no
 arrow runs up and there is no circle. Nothing else lies loose in `sidecar/`. The longest prefix of a module's name decides."""
@@ -77,7 +78,7 @@ WALLS = {
     "deltalake": "spark_merge.sinks.delta",
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
-    "pymysql": "sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
+    "pymysql": "sidecar.mysql sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
     "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.pump_client "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
@@ -248,6 +249,17 @@ def test_libraries_stay_behind_their_walls(path: Path) -> None:
     used = {name.split(".")[0] for name in imports(path)} & WALLS.keys()
     wrong = {library: WALLS[library] for library in used if not within(module, WALLS[library].split())}
     assert not wrong, f"{module} uses what others stand for: {wrong}"
+
+
+CONNECTS = re.compile(r"pymysql\.(connect|Connection|connections\.\w+)")
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+def test_connections_over_mysqls_protocol_are_made_in_one_place(path: Path) -> None:
+    """A session that sidecar/mysql does not set up reads by the server's own limits. A type of a connection is an annotation."""
+    called = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)} | imports(path)
+    made = [name for name in called if CONNECTS.fullmatch(name)]
+    assert not made or module_name(path) == "sidecar.mysql.session", f"{module_name(path)} opens a connection of its own: {made}"
 
 
 PLAIN_WORDS = {"open", "default"}

@@ -41,6 +41,17 @@ RETAINED = re.compile(r"retained-([0-9]{20})")
 NUMBERS = {"int", "uint", "year"}
 FORMS = {"binary": "HEX({})", "bit": "CAST({} + 0 AS CHAR)", "float": "CAST({} * 1E0 AS CHAR)", "double": "CAST({} * 1E0 AS CHAR)"}
 """How a column of this kind becomes text; others by a cast."""
+SETTINGS = (
+    ("sql_select_limit", "18446744073709551615"), ("max_execution_time", "0"), ("time_zone", "'+00:00'"),
+    ("sql_mode", "'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION'"),
+    ("collation_connection", "'utf8mb4_bin'"), ("autocommit", "1"), ("group_concat_max_len", "1073741824"),
+    ("div_precision_increment", "4"), ("default_week_format", "0"), ("tidb_read_staleness", "0"),
+    ("tidb_enable_external_ts_read", "0"), ("tidb_low_resolution_tso", "0"),
+    ("tidb_read_consistency", "'strict'"), ("tidb_replica_read", "'leader'"), ("tidb_isolation_read_engines", "'tikv,tidb'"),
+    ("tidb_translate_softdelete_sql", "1"),
+)  # fmt: skip
+"""Of the session, besides `tidb_snapshot`: the server's own values could cut rows, or give old ones. As ticdc-dump's reads set them."""
+UNKNOWN_VARIABLE = 1193
 BATCH_ROWS = 8_192
 EXAMPLES_MAX = 5
 UNHASHED = "files have no hash, because an earlier version wrote them"
@@ -315,8 +326,16 @@ class Comparison:
         if not self.segments or int(self.segments[-1]["upto_ts"]) < tso:
             raise Unusable(f"{output} has come to {self.segments[-1]['upto_ts'] if self.segments else 'nothing'}, which is below {tso}")
         with connection.cursor() as cursor:
-            for statement in ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", f"SET SESSION tidb_snapshot = '{tso}'"):
-                cursor.execute(statement)
+            cursor.execute("SET NAMES utf8mb4")
+            for name, value in (*SETTINGS, ("tidb_snapshot", f"'{tso}'")):
+                self._set(cursor, name, value)
+
+    def _set(self, cursor: Any, name: str, value: str) -> None:
+        try:
+            cursor.execute(f"SET SESSION {name} = {value}")
+        except Exception as error:
+            if name == "tidb_snapshot" or error.args[:1] != (UNKNOWN_VARIABLE,):  # what this version lacks is no danger
+                raise Unusable(f"the session may not set {name} = {value}: {error}") from error
 
     def run(self, certificate: dict[str, Any]) -> None:
         paths = [self.output / segment["ddl"] for segment in self.segments if segment["ddl"]]

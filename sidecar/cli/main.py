@@ -27,7 +27,7 @@ from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
     from sidecar.config import Config, SourceSection
-    from spark_merge.sinks.mysql.session import SqlServer
+    from spark_merge.sinks.mysql.server import SqlServer
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -147,7 +147,7 @@ def _begun(path: Path) -> Config:
 def source_server(source: SourceSection) -> SqlServer:
     """The changefeed's upstream, as the SQL sink names a server: on a Spark cluster every host needs the files that it names."""
     from sidecar.process.kept_secrets import keep
-    from spark_merge.sinks.mysql.session import SqlServer
+    from spark_merge.sinks.mysql.server import SqlServer
 
     tls, timeout_s = source.tls, max(int(source.statement_timeout_s), 1)
     server = SqlServer(

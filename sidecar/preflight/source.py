@@ -23,7 +23,6 @@ import pymysql
 
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
-from sidecar.adapters.tidb.sql import Account, Row, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.control.wire import rows_in_words
 from sidecar.core.keyset import quoted, quoted_table
@@ -31,6 +30,12 @@ from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError, parted
 from sidecar.feeds.checks import Tables
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import NO_RELATION, NO_RIGHT, TOO_LONG, code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession, Row
 from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, listed, ok, warning
 from sidecar.setup.sql import mark_grant, select_grant
 from sidecar.ticdc.changefeed import Changefeed
@@ -48,9 +53,6 @@ TOLD_MAX = 20
 
 RIGHTS_AT_ONCE = 100
 RIGHTS_MAX_S = 60.0
-_NO_RIGHT = frozenset({1044, 1142, 1143, 1227})
-_GONE = frozenset({1049, 1146})
-_TIMED_OUT = frozenset({1969, 3024})
 
 CLOCK_OFF_S = 2.0
 GC_LIFE_LOW_S = 600.0
@@ -75,9 +77,9 @@ def patient(section: SourceSection) -> SourceSection:
     return msgspec.structs.replace(section, retry_s=RETRY_S, statement_timeout_s=timeout_s)
 
 
-def asked(section: SourceSection, doing: str, question: Callable[[TidbSession], T]) -> T:
+def asked(section: SourceSection, doing: str, question: Callable[[MysqlSession], T], role: Role = Role.READ_SOURCE) -> T:
     """Raises SourceError, ConfigError."""
-    with closing(TidbSession(Account.of(patient(section)))) as session:
+    with closing(MysqlSession(Account.of(patient(section)), role)) as session:
         return carried_out(session, lambda: question(session), doing=doing)
 
 
@@ -88,7 +90,7 @@ def tidb(section: SourceSection) -> Told[None]:
     flavour, rows = asked(section, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
     version = str(rows[0][0])
     place = f"{section.user}@{section.host}:{section.port} is {version}"
-    if flavour is SourceFlavour.TIDB:
+    if flavour is Flavour.TIDB:
         yield ok(place)
     else:
         hint = "name the TiDB that is the changefeed's upstream; another server is good for tests only"
@@ -98,9 +100,9 @@ def tidb(section: SourceSection) -> Told[None]:
 def clock(section: SourceSection) -> Told[float]:
     """The cluster's TSO is made by PD's clock; lags are told by ours."""
 
-    def question(session: TidbSession) -> tuple[float, float, float]:
+    def question(session: MysqlSession) -> tuple[float, float, float]:
         began_s = time.time()
-        if session.flavour is SourceFlavour.TIDB:
+        if session.flavour is Flavour.TIDB:
             session.rows("START TRANSACTION")
             ((ts,),) = session.rows("SELECT @@tidb_current_ts")
             session.rows("ROLLBACK")
@@ -128,8 +130,8 @@ def gc(section: SourceSection) -> Told[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
     GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
-    def question(session: TidbSession) -> tuple[Row, ...] | None:
-        if session.flavour is not SourceFlavour.TIDB:
+    def question(session: MysqlSession) -> tuple[Row, ...] | None:
+        if session.flavour is not Flavour.TIDB:
             return None
         return session.rows("SELECT @@global.tidb_gc_life_time")
 
@@ -227,7 +229,7 @@ def _grants(schemas: Iterable[str], user: str) -> str:
     return f"GRANT SELECT ON … TO '{user}'@'%' of {listed(each)}"
 
 
-def _refused(session: TidbSession, names: Sequence[TableName]) -> tuple[list[TableName], int]:
+def _refused(session: MysqlSession, names: Sequence[TableName]) -> tuple[list[TableName], int]:
     """The tables that may not be read, and how many could not be asked for in time. Raises pymysql's errors."""
     refused: list[TableName] = []
     todo = [names[start : start + RIGHTS_AT_ONCE] for start in range(0, len(names), RIGHTS_AT_ONCE)][::-1]
@@ -238,14 +240,14 @@ def _refused(session: TidbSession, names: Sequence[TableName]) -> tuple[list[Tab
             session.rows(" UNION ALL ".join(f"SELECT 1 FROM (SELECT * FROM {quoted_table(name)} LIMIT 0) t" for name in some))
         except pymysql.err.MySQLError as error:
             code = code_of(error)
-            if code not in _NO_RIGHT | _GONE | _TIMED_OUT:
+            if code not in NO_RIGHT | NO_RELATION | TOO_LONG:
                 raise
             if len(some) > 1:
                 half = len(some) // 2
                 todo += [some[half:], some[:half]]
-            elif code in _NO_RIGHT:
+            elif code in NO_RIGHT:
                 refused.append(some[0])
-            elif code in _TIMED_OUT:
+            elif code in TOO_LONG:
                 raise
     return refused, sum(map(len, todo))
 
@@ -306,7 +308,7 @@ def wrong_columns(schema: TableSchema) -> Iterator[str]:
         yield "it has no primary key, so TiCDC does not replicate it"
 
 
-def _wrong_keys(session: TidbSession) -> list[str]:
+def _wrong_keys(session: MysqlSession) -> list[str]:
     """An UPDATE of a key's column would come as a delete and an insert."""
     keys: dict[str, list[str]] = {}
     for index, column in session.rows(
@@ -342,7 +344,7 @@ def mark_write(section: SourceSection, changefeed: Changefeed, *, write: bool) -
     mark = SendMark(token_hex(UUID_LENGTH // 2), MarkKind.HIGH)
     reason = ""
     for _ in range(PROBES):
-        sent = asked(section, f"writing {MARK_TABLE}", partial(MarkRow(row).update, mark=mark))
+        sent = asked(section, f"writing {MARK_TABLE}", partial(MarkRow(row).update, mark=mark), Role.MARK)
         if isinstance(sent, MarkSent):
             written_s = time.time()
             yield ok(f"row {row!r} was written, beside the changefeed's own")

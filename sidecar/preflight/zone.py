@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import KafkaSection, SourceSection
 from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import Change, Rank, TableName
@@ -31,6 +30,10 @@ from sidecar.feeds.checks import TABLES, Tables
 from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.log.segment_log import ROWS_SCHEMA
+from sidecar.mysql.account import Account
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.preflight.source import patient
 from sidecar.process.checks import Check, CheckFinding, CheckSkipped, Key, Told, failed, listed, ok, warning
 
@@ -171,7 +174,7 @@ def _compared(source: SourceSection, table: TableName, key: tuple[str, ...], tim
     except RefusedRequest:
         return  # no key that a SELECT can name (a float): another row may do
     columns = ", ".join(f"CAST({qualified(column)} AS CHAR)" for column in times)
-    with closing(TidbSession(Account.of(section))) as session:
+    with closing(MysqlSession(Account.of(section), Role.READ_SOURCE)) as session:
         sql = f"SELECT {columns} FROM {read_as(table)} WHERE {predicate}"
         rows = carried_out(session, lambda: session.rows(sql), doing=f"reading a row of {table}")
     for row in rows:

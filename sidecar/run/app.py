@@ -27,7 +27,6 @@ from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, mark_row_id
-from sidecar.adapters.tidb.sql import end_questions
 from sidecar.config import Config
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
@@ -46,6 +45,7 @@ from sidecar.log.apart import check_apart
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.spill import FileSpill
+from sidecar.mysql.retry import end_questions
 from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token

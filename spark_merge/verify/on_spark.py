@@ -10,7 +10,7 @@ from typing import TypeVar
 from sidecar.process.background import Background
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob, SparkTasks
-from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.runner import LATE_S, Verifications, VerifySettings
 from spark_merge.verify.source import SqlSource

@@ -1,6 +1,7 @@
 """The source's rows for a comparison: a table's key ranges and keys, read at a TSO where the server has snapshots.
 
-It reads as the SQL sink reads its target back (sinks/mysql/reading.py): the source speaks the same protocol. Nothing is locked or written.
+It reads as the SQL sink reads its target back (sinks/mysql/reading.py): the source speaks the same protocol. Its sessions are set up as
+those of a dump (Role.READ_SOURCE), and its errors are the source's. Nothing is locked or written.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from typing import Protocol
 import pyarrow as pa
 
 from sidecar.core.keyset import quoted_table
-from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.errors import SinkError
+from sidecar.core.model import CommitTs, TableName, TableSchema, lowered
+from sidecar.errors import SourceChanged
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.key_ranges import KeySpan, cut, row_count, walk
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from spark_merge.readable import ReadPart, RowForm, RowsRead
-from spark_merge.sinks.mysql.reading import KeySpan, SqlPart, cut, of_keys, of_ranges, read_key, row_count, walk
-from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
+from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, read_key
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
+
+ROLE = Role.READ_SOURCE
 
 
 class TimedPart(ReadPart, Protocol):
@@ -30,7 +38,7 @@ class TimedPart(ReadPart, Protocol):
 
 
 class ComparedSource(Protocol):
-    """The source of a verification. Raises SinkError: its server is one of the SQL sink's."""
+    """The source of a verification. Raises SourceError; SourceChanged where it has another schema than the one that is asked for."""
 
     def has_snapshots(self) -> bool:
         """Whether it reads as of a TSO."""
@@ -76,43 +84,52 @@ class SqlSource:
 
     def has_snapshots(self) -> bool:
         if self._has_snapshots is None:
-            with closing(SqlSession(self.server)) as session:
-                self._has_snapshots = retried(session, lambda _: session.flavour, doing="asking the source what it is") is SqlFlavour.TIDB
+            with closing(self._session()) as session:
+                self._has_snapshots = carried_out(session, lambda: session.flavour, doing="asking the source what it is") is Flavour.TIDB
         return self._has_snapshots
 
     def rows(self, schema: TableSchema) -> int:
-        with closing(SqlSession(self.server)) as session:
-            found = retried(session, lambda _: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
-            return found or retried(session, lambda _: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
+        with closing(self._session()) as session:
+            found = carried_out(session, lambda: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
+            return found or carried_out(session, lambda: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
 
     def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:
-        with closing(SqlSession(self.server)) as session:
+        with closing(self._session()) as session:
             return cut(session, read_key(schema, *self._found(session, schema)), parts=parts)
 
     def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
-        with closing(SqlSession(self.server)) as session:
+        with closing(self._session()) as session:
             key = read_key(schema, *self._found(session, schema))
             return walk(session, key, within, range_rows=range_rows, ranges_max=ranges_max)
 
     def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
-        with closing(SqlSession(self.server)) as session:
+        with closing(self._session()) as session:
             key = read_key(schema, *self._found(session, schema))
-            return [SourcePart(part, form) for part in of_ranges(self.server, schema, key, ranges, where=where)]
+            return [SourcePart(part, form) for part in of_ranges(self.server, schema, key, ranges, where=where, role=ROLE)]
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
-        with closing(SqlSession(self.server)) as session:
+        with closing(self._session()) as session:
             name, found = self._found(session, schema)
             texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
-            return SourcePart(SqlPart(self.server, name, schema.columns, of_keys(schema, name, texts, keys, where=where)), form)
+            statements = of_keys(schema, name, texts, keys, where=where)
+            return SourcePart(SqlPart(self.server, name, schema.columns, statements, role=ROLE), form)
 
-    def _found(self, session: SqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
-        found = retried(session, lambda _: read_table(session, schema.name), doing=f"reading what {schema.name} has")
+    def _session(self) -> MysqlSession:
+        return MysqlSession(self.server, ROLE)
+
+    def _found(self, session: MysqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
+        found = carried_out(session, lambda: read_table(session, schema.name), doing=f"reading what {schema.name} has")
         if found is None:
-            raise SinkError(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")
+            raise SourceChanged(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")
+        there = {lowered(column.name) for column in found.columns}
+        if missing := [column for column in schema.column_names() if lowered(column) not in there]:
+            raise SourceChanged(
+                f"{schema.name} at the source has no column {missing[0]}", hint="a DDL has changed it: verify again once the sinks have it"
+            )
         return schema.name, found
 
 
-def _counted(session: SqlSession, name: TableName) -> int:
+def _counted(session: MysqlSession, name: TableName) -> int:
     """Where there are no statistics: TiDB has none of a table that was never analyzed, however large it is."""
     return int(session.rows(f"SELECT COUNT(*) FROM {quoted_table(name)}")[0][0])
 

@@ -8,7 +8,8 @@
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
 - Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `context.AHEAD_MS` from then.
-- A DDL that changes the table meanwhile: it is compared again from the beginning, TRIES_MAX times.
+- A DDL that changes the table meanwhile, at the source or in the log: once the sink has it, the table is compared again from the beginning,
+  TRIES_MAX times.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import CommitTs, Seq, TableSchema
-from sidecar.errors import LogBroken, SinkError
+from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, Slice, TableReport
+from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.readable import Readable, ReadPart, newest_of
-from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
@@ -123,13 +124,16 @@ class TableCheck:
             try:
                 self._compare(resumes=left == TRIES_MAX - 1)
                 break
-            except (Altered, SinkError) as error:  # a table that does not fit its schema is one that a DDL is changing
+            except (Altered, SinkError, SourceError) as error:  # a table that does not fit its schema is one that a DDL is changing
                 if not left:
-                    if isinstance(error, SinkError):
+                    if not isinstance(error, Altered | SourceChanged):
                         raise
                     self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
                     return self.report
                 self.context.wait(LOOK_WAIT_S)
+                if isinstance(error, Altered | SourceChanged):  # before its position the sink has the schema that does not fit
+                    self._upto_ts = self.context.present_ts()
+                    self._await_sink()
         report = self.report
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.equal = report.rows - report.missing - report.different

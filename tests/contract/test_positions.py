@@ -16,6 +16,8 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Accepted
 from spark_merge.sinks.clickhouse import server as clickhouse_server
@@ -33,7 +35,7 @@ from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql import position as mysql
-from spark_merge.sinks.mysql import session as mysql_session
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from spark_merge.sinks.opensearch.position import DocumentPositions, WrittenBatch
 from spark_merge.sinks.registry import open_sink
@@ -111,14 +113,14 @@ class TestOpenSearch(PositionPort):
 class TestMysql(PositionPort):
     @pytest.fixture
     def output(self, mariadb: MariaDb) -> Iterator[PositionOutput]:
-        schema, server = f"position{next(numbers)}", mysql_session.SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
+        schema, server = f"position{next(numbers)}", SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
         keep(server.SECRET_KIND, str(server), mariadb.password)
         begun = mysql.SqlBatch(Seq(9), 2, "keys")
         details = (mysql.Underway(begun), mysql.Underway(begun, "a DDL"), mysql.Underway(None, "another DDL"))
         with ExitStack() as sessions:
 
             def store() -> mysql.SinkTable:
-                return mysql.SinkTable(sessions.enter_context(closing(mysql_session.SqlSession(server))), schema)
+                return mysql.SinkTable(sessions.enter_context(closing(MysqlSession(server, Role.WRITE_TARGET))), schema)
 
             yield PositionOutput(store, details=details)
 

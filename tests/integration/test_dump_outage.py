@@ -14,7 +14,6 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
 from sidecar.core.chunk import ClosedWindow, WrittenChunk
@@ -23,6 +22,7 @@ from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Brackets, SegmentBuilt, SendMark, SourceFailed, StartDump
 from sidecar.core.model import MARK_TABLE, CommitTs, Mark, MarkKind, Seq, TableName
 from sidecar.core.progress import DumpState
+from sidecar.mysql import account
 from tests.support.services.mariadb import MariaDb
 
 pytestmark = pytest.mark.xdist_group("mariadb")
@@ -85,8 +85,9 @@ class Life:
 def test_a_dump_goes_on_by_itself_over_a_server_that_stands_still_for_longer_than_its_retries(
     db: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "ANSWER_GRACE_S", -58.5)  # the source gives up after 1.5 s; the server, which counts what it is frozen, never
-    monkeypatch.setattr(sql, "CONNECT_TIMEOUT_S", 1.0)
+    # the source gives up after 1.5 s; the server, which counts what it is frozen, never
+    monkeypatch.setattr(account, "ANSWER_GRACE_S", -58.5)
+    monkeypatch.setattr(account, "CONNECT_TIMEOUT_S", 1.0)
     settings, limits = db.settings(statement_timeout_s=60.0, retry_s=1.0), DumpLimits(readers=2, window_chunks_max=2)
     files: dict[str, pa.Table] = {}
 

@@ -11,9 +11,9 @@ import pytest
 
 from sidecar.core.keyset import Key
 from sidecar.core.model import Column, TableName, TableSchema
+from sidecar.mysql.key_ranges import KeySpan
 from sidecar.process.kept_secrets import keep as keep_password
-from spark_merge.sinks.mysql.reading import KeySpan
-from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify.source import SqlSource
 from tests.lanes import LANE
 from tests.support.services.mariadb import MariaDb

@@ -16,13 +16,13 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema, ts_at
 from sidecar.errors import OwnershipLost, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.kv_layout import kv_table_of
 from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent, MemoryDdlPosition
-from spark_merge.sinks.mysql.ddl_dialect import Dialect
 from spark_merge.sinks.mysql.ddl_picture import pictures
 from spark_merge.sinks.mysql.position import Tasks, Underway
 from spark_merge.sinks.mysql.sink import NotedDdls
@@ -35,7 +35,7 @@ from tests.support.sql_target import OneConnection, definitions, head_of, record
 
 pytestmark = [pytest.mark.xdist_group("sql-target"), pytest.mark.recordings]
 
-DIALECT = Dialect.MYSQL if PROGRAM else Dialect.MARIADB
+DIALECT = Flavour.MYSQL if PROGRAM else Flavour.MARIADB
 
 ROUTES = routes_of("shop.*=>copied.*, warehouse.*=>warehouse_copy.*")
 DATABASES = ("copied", "warehouse_copy", "app", "side")

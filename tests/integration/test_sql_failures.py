@@ -16,13 +16,17 @@ import pytest
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
+from sidecar.mysql import errors, setup
+from sidecar.mysql.errors import Warned
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.mysql import pool, session, workers
+from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
-from spark_merge.sinks.mysql.session import SqlServer, SqlSession, Warned
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import Puts, SqlTexts
 from spark_merge.sinks.mysql.tables import read_table, target_table
 from spark_merge.sinks.mysql.weights import Weights
@@ -54,8 +58,8 @@ def story(mariadb: MariaDb, tmp_path: Path) -> Story:
 
 
 @pytest.fixture
-def target(mariadb: MariaDb) -> Iterator[SqlSession]:
-    found = SqlSession(server_of(mariadb))
+def target(mariadb: MariaDb) -> Iterator[MysqlSession]:
+    found = MysqlSession(server_of(mariadb), Role.WRITE_TARGET)
     yield found
     found.close()
 
@@ -81,7 +85,7 @@ def test_a_target_that_is_killed_and_comes_back_is_waited_for(story: Story, mari
 def test_a_target_that_stays_away_is_told_and_the_next_attempt_goes_on(
     story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "RETRY_S", 0.2)
+    monkeypatch.setattr(server, "RETRY_S", 0.2)
     story.delivery(segments_max=1).deliver()
     mariadb.kill()
     try:
@@ -99,8 +103,7 @@ def test_a_worker_whose_only_sink_has_no_database_waits_for_it(tmp_path: Path, m
 
 
 def test_a_target_that_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (session, workers):
-        monkeypatch.setattr(module, "RETRY_S", 0.2)
+    monkeypatch.setattr(server, "RETRY_S", 0.2)
     with MariaDb(tmp_path / "target", settings=room(24)) as small:
         story = Story(tmp_path, history_place(small, next(numbers), tables=12), seed=11)
         for table in story.tables:
@@ -119,20 +122,19 @@ def test_a_target_that_is_full_says_so_and_goes_on_when_there_is_room(tmp_path: 
 
 def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beyond the server's own patience."""
-    monkeypatch.setattr(session, "LOCK_WAIT_S", 1)
+    monkeypatch.setattr(setup, "LOCK_WAIT_S", 1)
     monkeypatch.setattr(pool, "_idle", [])
     story.delivery(segments_max=1).deliver()
     holder = mariadb.connect(autocommit=False)
     for table in story.tables:
         holder.cursor().execute(f"SELECT * FROM {table} FOR UPDATE")
     waited = Event()
-    refused = session.passes
 
-    def passes(error: BaseException) -> bool:
+    def passes(error: BaseException, role: Role) -> bool:
         waited.set()
-        return refused(error)
+        return errors.passes(error, role)
 
-    monkeypatch.setattr("spark_merge.sinks.mysql.workers.passes", passes)
+    monkeypatch.setattr("sidecar.mysql.retry.passes", passes)
     work = delivering(story)
     assert waited.wait(PATIENCE_S)
     holder.rollback()
@@ -143,10 +145,10 @@ def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, m
 
 def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is ended by the server, and its successor comes through."""
-    monkeypatch.setattr(session, "IDLE_S", 1)
+    monkeypatch.setattr(setup, "IDLE_S", 1)
     sink = story.place.sink()
     batch, work = story.begin(sink)
-    sleeper = SqlSession(server_of(mariadb))
+    sleeper = MysqlSession(server_of(mariadb), Role.WRITE_TARGET)
     task, owner = batch.stages[0][0].id, work[0].writer.slots  # type: ignore[attr-defined]  # ours
     with pytest.raises(pymysql.err.MySQLError), sleeper.transaction():  # noqa: PT012  # it sleeps within
         assert owner.advance(sleeper, task, 0, known=0, done=1)
@@ -156,7 +158,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
 
 
 def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: MariaDb) -> None:
-    bad = SqlSession(server_of(mariadb, "nobody", "hunter2"))
+    bad = MysqlSession(server_of(mariadb, "nobody", "hunter2"), Role.WRITE_TARGET)
     with pytest.raises(SinkError, match="Access denied") as told:
         position_of(bad, "x", log_id="l").look()
     assert "hunter2" not in str(told.value)
@@ -165,7 +167,7 @@ def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: 
 
 def test_who_may_not_write_is_told_which_rights(story: Story, mariadb: MariaDb) -> None:
     mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
-    poor = SqlSession(server_of(mariadb, "poor", "x"))
+    poor = MysqlSession(server_of(mariadb, "poor", "x"), Role.WRITE_TARGET)
     with pytest.raises(SinkError, match="denied") as told:
         position_of(poor, "not_there", log_id="l").open(None)
     assert "rights" in told.value.hint
@@ -201,13 +203,13 @@ def test_a_value_that_does_not_fit_stops_with_table_key_and_column(story: Story,
         assert mariadb.execute(f"SELECT COUNT(*) FROM {table} WHERE v LIKE '%?%'") == ((0,),)
 
 
-def test_what_a_write_is_warned_of_is_an_error(target: SqlSession, mariadb: MariaDb) -> None:
+def test_what_a_write_is_warned_of_is_an_error(target: MysqlSession, mariadb: MariaDb) -> None:
     mariadb.execute("DROP TABLE IF EXISTS s.warned", "CREATE DATABASE IF NOT EXISTS s", "CREATE TABLE s.warned (d DECIMAL(5, 1))")
     with pytest.raises(Warned, match="d"):
         target.change("INSERT INTO s.warned VALUES (1.25)")
 
 
-def test_a_deadlock_is_done_again(target: SqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadlock_is_done_again(target: MysqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[int] = []
     advance = OwnedSlots.advance
 
@@ -222,7 +224,7 @@ def test_a_deadlock_is_done_again(target: SqlSession, mariadb: MariaDb, monkeypa
     keeper = position_of(target, "locked", log_id="l")
     slots = OwnedSlots("locked", keeper.open(None).owner)
     keeper.change(Underway(SqlBatch(Seq(0), 1, "")), payload=[("a", 1)])
-    worker = SqlWorker(SqlSession(server_of(mariadb)), SqlJob(slots, "a", 10, batched=True), 0, known=0)
+    worker = SqlWorker(MysqlSession(server_of(mariadb), Role.WRITE_TARGET), SqlJob(slots, "a", 10, batched=True), 0, known=0)
     worker.offer(SqlBlock([], 1))
     worker.drain()
     worker.close()
@@ -233,7 +235,7 @@ def test_a_deadlock_is_done_again(target: SqlSession, mariadb: MariaDb, monkeypa
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
-    target: SqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, committed: bool
+    target: MysqlSession, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     """Of each swap: the first opening, the next one, a batch that begins, its acceptance."""
     commit, lose = pymysql.Connection.commit, [False]
@@ -264,7 +266,7 @@ def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
     mariadb.execute("DROP DATABASE lost")
 
 
-def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: SqlSession, mariadb: MariaDb) -> None:
+def test_a_unique_key_that_came_amid_a_batch_makes_all_of_it_due_again(target: MysqlSession, mariadb: MariaDb) -> None:
     """Which worker has a row hangs on the keys, so what each has done says nothing any more."""
     mariadb.execute("DROP DATABASE IF EXISTS changed")
     keeper = position_of(target, "changed", log_id="l")
@@ -291,7 +293,7 @@ TEXTS = ["a", "A", "ä", "æ", "ae", "ß", "ss", "s", "é", "e", "é", "😀", 
         "gbk_chinese_ci",
     ],
 )
-def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: SqlSession, collation: str) -> None:
+def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: MysqlSession, collation: str) -> None:
     charset = collation.partition("_")[0]
     there = f"SELECT CONVERT(CONVERT(%s USING {charset}) USING utf8mb4) = BINARY %s"
     texts = [text for text in TEXTS if target.rows(there, (text, text))[0][0]]
@@ -301,7 +303,7 @@ def test_texts_weigh_alike_exactly_where_the_target_takes_them_for_one(target: S
         assert (weights[one] == weights[other]) == bool(target.rows(sql, (one, other))[0][0]), (one, other)
 
 
-def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: SqlSession, mariadb: MariaDb) -> None:
+def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: MysqlSession, mariadb: MariaDb) -> None:
     mariadb.execute(
         "CREATE DATABASE IF NOT EXISTS s", "DROP TABLE IF EXISTS s.keyed",
         "CREATE TABLE s.keyed (a INT PRIMARY KEY, b VARCHAR(20), c INT AS (a + 1), UNIQUE (b(3), a), UNIQUE (c), KEY (b))",
@@ -339,7 +341,7 @@ def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_pa
     assert len(place.rows()[table]) == len(changes)
 
 
-def test_a_dumps_delete_removes_the_row_of_exactly_its_text(target: SqlSession) -> None:
+def test_a_dumps_delete_removes_the_row_of_exactly_its_text(target: MysqlSession) -> None:
     """The target's collation takes `ABC` for `abc`, whose row is there at the source."""
     database = f"exact{next(numbers)}"
     name = TableName(database, "t")

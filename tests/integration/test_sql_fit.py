@@ -67,7 +67,7 @@ def test_a_table_or_a_column_that_is_missing_is_found(db: MariaDb) -> None:
 
 
 def test_a_target_that_is_away_says_so(db: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_merge.sinks.mysql.session.RETRY_S", 0.1)
+    monkeypatch.setattr("spark_merge.sinks.mysql.server.RETRY_S", 0.1)
     away = uri(db).replace(f":{db.port}/", ":1/")
     with pytest.raises(SinkError, match="error 2003"):
         misfits(away, [SCHEMA], log_id="log-1")

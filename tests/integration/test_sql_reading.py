@@ -12,9 +12,9 @@ import pytest
 from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import BLOCK_BYTES
 from spark_merge.sinks.mysql import pool
-from spark_merge.sinks.mysql.session import SqlSession
 from tests.support.eventually import eventually
 from tests.support.read_back import reading_of
 from tests.support.reading_suite import LOG, ReadingOutput, ReadingSuite, bring, dumped
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("sql-target")
 
 numbers = itertools.count()
 
-SMALLEST = "spark_merge.sinks.mysql.reading.PART_ROWS_MIN"
+SMALLEST = "sidecar.mysql.key_ranges.PART_ROWS_MIN"
 ID, V = Column("id", "int", nullable=False), Column("v", "text")
 
 VALUES: dict[Column, tuple[str | None, ...]] = {
@@ -161,13 +161,13 @@ def test_a_connection_that_is_lost_is_tried_again_until_rows_are_there(
     schema = output.table(ID, V, key=["id"])
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [("1", "x")])])
     reading = reading_of(output.uri, schema, log_id=LOG, parts=1)
-    packets, tries = SqlSession.packets, itertools.count()
+    packets, tries = MysqlSession.packets, itertools.count()
 
-    def lost(session: SqlSession, sql: str) -> object:
+    def lost(session: MysqlSession, sql: str) -> object:
         if next(tries) == 0:
             raise pymysql.err.OperationalError(2013, "Lost connection")
         return packets(session, sql)
 
-    monkeypatch.setattr(SqlSession, "packets", lost)
+    monkeypatch.setattr(MysqlSession, "packets", lost)
     (piece,) = reading.parts[0]()
     assert piece.rows.to_pylist() == [{"id": "1", "v": "x"}]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from spark_merge.sinks.mysql.session import SqlSession
+from sidecar.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.sink import SqlSink
 from spark_merge.testing.places import Place
 from spark_merge.testing.sink_port import SinkPort
@@ -40,4 +40,4 @@ class TestMysql(SinkPort):
         story.check_end()
 
     def test_a_death_between_any_two_statements_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        die_after_each(story, of(mortal(monkeypatch, SqlSession, "rows", "change")), range(1, 2000, 1 if LANE.whole else 3))
+        die_after_each(story, of(mortal(monkeypatch, MysqlSession, "rows", "change")), range(1, 2000, 1 if LANE.whole else 3))

@@ -27,7 +27,6 @@ from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.read import chunk_select
 from sidecar.adapters.tidb.schema import TidbSchemas, read_facts, read_key
 from sidecar.adapters.tidb.source import MARK_TABLE_DDL, TidbSource, ensure_mark_table
-from sidecar.adapters.tidb.sql import Account, TidbSession
 from sidecar.config import SourceSection
 from sidecar.control.predicate import predicate
 from sidecar.core.chunk import WrittenChunk
@@ -36,6 +35,9 @@ from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, Mark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
 from sidecar.errors import ConfigError, StorageFull
 from sidecar.log.absent import parted
+from sidecar.mysql.account import Account
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import read_packets
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.event_filter import Through, dump_scope
@@ -236,7 +238,7 @@ def test_both_bounds_of_a_composite_key_are_read_by_its_index(db: MariaDb, schem
     db.execute("INSERT INTO app.t SELECT 1 + seq % 3, seq, 0 FROM app.seq_1_to_30000", "ANALYZE TABLE app.t")
     name = TableName("app", "t")
     known = TidbSchemas(db.settings()).tables()[name]
-    with contextlib.closing(TidbSession(Account.of(db.settings()))) as session:
+    with contextlib.closing(MysqlSession(Account.of(db.settings()), Role.READ_SOURCE)) as session:
         key = read_key(known, read_facts(session, name)[name], session.flavour)
         for after, upper in ((("1", "29000"), ("2", "500")), (("3", "14000"), ("3", "15000"))):
             sql = chunk_select(known, key, after=after, upper=upper, where=None, rows_max=1001)
@@ -410,7 +412,7 @@ class Selects:
     done: int = 0
     fail: int = 0
 
-    def read(self, session: TidbSession, sql: str, columns: int) -> pa.Table:
+    def read(self, session: MysqlSession, sql: str, columns: int) -> pa.Table:
         if self.done + 1 == self.fail:
             self.done += 1
             raise pymysql.err.ProgrammingError(1064, "not this time")

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import Tls
 from sidecar.errors import ConfigError, SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import read_packets
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.tls import Authority
@@ -41,7 +44,7 @@ def account(server: MariaDb, tls: Tls, *, user: str = "secured") -> Account:
 
 
 def test_rows_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
-    session = TidbSession(account(secured, Tls(ca_file=str(authority.ca_file))))
+    session = MysqlSession(account(secured, Tls(ca_file=str(authority.ca_file))), Role.READ_SOURCE)
     assert read_packets(session, "SELECT seq, REPEAT('x', 100) FROM mysql.seq_1_to_20000", 2)["c0"].to_pylist() == [
         str(n) for n in range(1, 20_001)
     ]
@@ -51,7 +54,7 @@ def test_rows_come_in_over_tls(secured: MariaDb, authority: Authority) -> None:
 
 
 def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Path) -> None:
-    session = TidbSession(account(secured, Tls(ca_file=str(Authority(tmp_path / "other", "other-ca").ca_file))))
+    session = MysqlSession(account(secured, Tls(ca_file=str(Authority(tmp_path / "other", "other-ca").ca_file))), Role.READ_SOURCE)
     with pytest.raises(SourceError, match="certificate verify failed"):
         carried_out(session, lambda: session.rows("SELECT 1"), doing="trying")
 
@@ -59,15 +62,15 @@ def test_a_server_of_another_authority_is_refused(secured: MariaDb, tmp_path: Pa
 def test_a_client_shows_its_certificate(secured: MariaDb, authority: Authority) -> None:
     signed = authority.sign("client")
     tls = Tls(ca_file=str(authority.ca_file), cert_file=str(signed.cert_file), key_file=str(signed.key_file))
-    session = TidbSession(account(secured, tls, user="known"))
+    session = MysqlSession(account(secured, tls, user="known"), Role.READ_SOURCE)
     assert session.rows("SELECT 1") == ((1,),)
     session.close()
-    without = TidbSession(account(secured, Tls(ca_file=tls.ca_file), user="known"))
+    without = MysqlSession(account(secured, Tls(ca_file=tls.ca_file), user="known"), Role.READ_SOURCE)
     with pytest.raises(SourceError, match="1045"):
         carried_out(without, lambda: without.rows("SELECT 1"), doing="trying")
 
 
 def test_a_file_of_tls_that_is_not_there_is_a_wrong_setting(secured: MariaDb) -> None:
-    session = TidbSession(account(secured, Tls(ca_file="/nowhere/ca.pem")))
+    session = MysqlSession(account(secured, Tls(ca_file="/nowhere/ca.pem")), Role.READ_SOURCE)
     with pytest.raises(ConfigError, match=r"source\.tls"):
         session.rows("SELECT 1")

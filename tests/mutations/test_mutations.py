@@ -20,6 +20,7 @@ from tests.mutations.init import INIT
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
+from tests.mutations.sessions import SESSIONS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
 from tests.mutations.verifying import VERIFYING
@@ -35,6 +36,7 @@ MUTATIONS = [
     *FEEDS,
     *DUMPS,
     *SEVERAL,
+    *SESSIONS,
     *MERGING,
     *VERIFYING,
     *CERTIFICATES,

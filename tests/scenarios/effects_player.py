@@ -26,6 +26,7 @@ from typing import Any
 from sidecar.core.model import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.kv_layout import layout_of
 from spark_merge.contract import Head
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
@@ -39,7 +40,7 @@ from spark_merge.sinks.iceberg import ddl as iceberg
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import IcebergSettings
-from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
+from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
 from spark_merge.sinks.table_ddl import checked_effects
@@ -232,7 +233,7 @@ def _mysql(head: Head) -> None:
             continue
         if ddl.problem:
             raise ddl.problem
-        rendered(ddl.statement, Dialect.MYSQL)
+        rendered(ddl.statement, Flavour.MYSQL)
 
 
 _SINKS: dict[str, Callable[[Head], object]] = {

@@ -20,7 +20,6 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import MarkRow
-from sidecar.adapters.tidb.sql import TidbSession
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.dump_start import DumpLimits
@@ -46,6 +45,7 @@ from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log.absent import with_absent
 from sidecar.log.spill import MemorySpill
+from sidecar.mysql.session import MysqlSession
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import OperationHistory
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
@@ -84,7 +84,7 @@ class SimSource:
         """Also after several attempts, each of which may be carried out late."""
         for _ in range(self.rng.randint(1, 3)):
             with suppress(pymysql.err.OperationalError):
-                return self.row.update(cast(TidbSession, self.cluster), mark)
+                return self.row.update(cast(MysqlSession, self.cluster), mark)
         return SourceFailed(mark, "lost", "", away=True)
 
     def _read(self, read: ReadChunk) -> SourceEvent:

@@ -8,11 +8,12 @@ from urllib.parse import quote
 import pymysql
 
 from sidecar.adapters.tidb.read import canonical
-from sidecar.adapters.tidb.sql import Account, TidbSession
-from sidecar.core.keyset import qualified, read_as
 from sidecar.core.model import TableName, TableSchema
+from sidecar.mysql.account import Account
+from sidecar.mysql.key_ranges import rows_select
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import read_packets
-from sidecar.resultset.selects import as_sent
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS
 from spark_merge.testing.places import Place, Shown
@@ -26,10 +27,9 @@ def uri_of(db: MariaDb, position: str, **parameters: str) -> str:
 
 def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> list[tuple[str | None, ...]]:
     """All rows of the target's table `name`, as the source's reader spells them."""
-    session = TidbSession(Account.of(db.settings()))
+    session = MysqlSession(Account.of(db.settings()), Role.READ_SOURCE)
     try:
-        selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{place}" for place, column in enumerate(schema.columns))
-        sql = f"SELECT {selected} FROM {read_as(name or schema.name)}"
+        sql = rows_select(schema.columns, name or schema.name)
         found = canonical(read_packets(session, sql, len(schema.columns)), schema.columns, where=str(schema.name))
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
     finally:

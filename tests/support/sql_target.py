@@ -26,7 +26,7 @@ _NAME_AND_COUNTER = re.compile(r"^CREATE TABLE `[^`]*`| AUTO_INCREMENT=\d+| CHAR
 
 
 class OneConnection:
-    """`SqlSession`."""
+    """`MysqlSession`."""
 
     def __init__(self, server: MariaDb, **options: Any) -> None:
         self.connection = server.connect(**options)

@@ -18,10 +18,15 @@ from functools import partial
 import pymysql
 
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.adapters.tidb.sql import NO_RIGHT, Account, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.model import CommitTs, TableName, physical_ms, ts_at
 from sidecar.errors import SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import NO_RIGHT, code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.rowcodec.ddl_job import done_job, history_job
 from sidecar.schema.ddl import Action, DdlJob, FinishedDdl
 from sidecar.schema.system import is_system_schema
@@ -56,7 +61,7 @@ class DdlHistory:
 
         Raises SourceError, also for a source that is no TiDB or a moment that is garbage-collected; SourceLost for an outage.
         """
-        with closing(TidbSession(self._account)) as session:
+        with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
             upto_ts = carried_out(session, lambda: present_ts(session), doing="asking for a TSO")
             if upto_ts is None:
                 raise SourceError(f"{self._account} is no TiDB, which keeps its DDLs", hint="set source to the changefeed's upstream TiDB")
@@ -70,7 +75,7 @@ class DdlHistory:
             found = carried_out(session, lambda: _without_commit_ts(session, after_ts), doing="reading information_schema.ddl_jobs")
             return found, upto_ts
 
-    def _finished(self, session: TidbSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
+    def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
         """They count as told when all of them are known: an outage between two of them loses none."""
         told: dict[int, FinishedDdl] = {}
         for number, (job, by_ts) in sorted(seen.finished.items()):
@@ -84,7 +89,7 @@ class DdlHistory:
         self._told = {number for number in self._told | told.keys() if number >= seen.low}
         return [ddl for ddl in told.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
 
-    def _done_at(self, session: TidbSession, number: int, *, after_ts: CommitTs, by_ts: CommitTs) -> CommitTs:
+    def _done_at(self, session: MysqlSession, number: int, *, after_ts: CommitTs, by_ts: CommitTs) -> CommitTs:
         """The first TSO at which the job is seen done; `after_ts` if it was so then."""
 
         def done(ts: int) -> bool:
@@ -100,7 +105,7 @@ class DdlHistory:
         return CommitTs(known)
 
 
-def _seen(session: TidbSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs) -> _Seen | None:
+def _seen(session: MysqlSession, low: int | None, after_ts: CommitTs, upto_ts: CommitTs) -> _Seen | None:
     """None: the account may not read them. Raises pymysql's errors, MessageUnreadable."""
     finished: dict[int, tuple[DdlJob, CommitTs]] = {}
     newest, running = (low or 0) - 1 + SUBMITTED_AT_ONCE, []
@@ -122,7 +127,7 @@ def _seen(session: TidbSession, low: int | None, after_ts: CommitTs, upto_ts: Co
     return _Seen(finished, max(0, min([*running, newest + 1 - SUBMITTED_AT_ONCE])))
 
 
-def _history(session: TidbSession, low: int | None, after_ts: CommitTs) -> Iterator[tuple[int, DdlJob | None]]:
+def _history(session: MysqlSession, low: int | None, after_ts: CommitTs) -> Iterator[tuple[int, DdlJob | None]]:
     """Newest first; None for one that changed nothing."""
     old_ts = ts_at(physical_ms(after_ts) - OLD_S * 1000)
     below = 1 << 62
@@ -141,7 +146,7 @@ def _history(session: TidbSession, low: int | None, after_ts: CommitTs) -> Itera
         below = int(page[-1][0])
 
 
-def _is_done(session: TidbSession, number: int) -> bool:
+def _is_done(session: MysqlSession, number: int) -> bool:
     """As of where `session` reads. Raises pymysql's errors."""
     running = session.rows("SELECT job_meta FROM mysql.tidb_ddl_job WHERE job_id = %s", (number,))
     if running:
@@ -149,7 +154,7 @@ def _is_done(session: TidbSession, number: int) -> bool:
     return bool(session.rows("SELECT job_id FROM mysql.tidb_ddl_history WHERE job_id = %s", (number,)))
 
 
-def _without_commit_ts(session: TidbSession, after_ts: CommitTs) -> list[FinishedDdl]:
+def _without_commit_ts(session: MysqlSession, after_ts: CommitTs) -> list[FinishedDdl]:
     """A job's end is told later than its commit_ts, and in seconds by older versions: what ended at `after_ts` may be among them."""
     found = session.rows(
         "SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY FROM (SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY, STATE,"
@@ -175,8 +180,8 @@ def _kind(action: int) -> str:
 def may_read(settings: SourceSection) -> bool:
     """Whether the account may read TiDB's history of DDLs. Raises SourceError."""
 
-    def readable(session: TidbSession) -> bool:
-        if session.flavour is not SourceFlavour.TIDB:
+    def readable(session: MysqlSession) -> bool:
+        if session.flavour is not Flavour.TIDB:
             return False
         try:
             for table in ("mysql.tidb_ddl_job", "mysql.tidb_ddl_history"):
@@ -187,5 +192,5 @@ def may_read(settings: SourceSection) -> bool:
             raise
         return True
 
-    with closing(TidbSession(Account.of(settings))) as session:
+    with closing(MysqlSession(Account.of(settings), Role.READ_SOURCE)) as session:
         return carried_out(session, lambda: readable(session), doing="asking for the right to read TiDB's DDL jobs")

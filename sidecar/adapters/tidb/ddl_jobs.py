@@ -16,8 +16,10 @@ from collections.abc import Collection
 
 import pymysql
 
-from sidecar.adapters.tidb.sql import NO_RIGHT, Row, SourceFlavour, TidbSession, code_of
 from sidecar.core.model import CommitTs, physical_ms
+from sidecar.mysql.errors import NO_RIGHT, code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession, Row
 
 NEWEST = 256
 """More jobs than are ever under way at once."""
@@ -30,10 +32,10 @@ MAKES_NAMES = "(" + " OR ".join(f"JOB_TYPE LIKE '{kind}%'" for kind in _KINDS) +
 ANY = "any DDL: the account may not read information_schema.ddl_jobs"
 
 
-def not_loaded(session: TidbSession, *, kinds: str = "TRUE") -> tuple[str, ...]:
+def not_loaded(session: MysqlSession, *, kinds: str = "TRUE") -> tuple[str, ...]:
     """The finished DDLs that servers may not have loaded yet, in words. An account that may not look is told of ANY. Raises pymysql's
     errors."""
-    if session.flavour is not SourceFlavour.TIDB:
+    if session.flavour is not Flavour.TIDB:
         return ()
     try:
         done = _done(session, kinds)
@@ -44,7 +46,7 @@ def not_loaded(session: TidbSession, *, kinds: str = "TRUE") -> tuple[str, ...]:
     return tuple(f"DDL job {number} ({kind} of {schema}.{table})" for number, kind, schema, table in done)
 
 
-def _done(session: TidbSession, kinds: str) -> tuple[Row, ...]:
+def _done(session: MysqlSession, kinds: str) -> tuple[Row, ...]:
     return session.rows(
         "SELECT JOB_ID, JOB_TYPE, DB_NAME, TABLE_NAME FROM"
         f" (SELECT JOB_ID, JOB_TYPE, DB_NAME, TABLE_NAME, STATE FROM information_schema.ddl_jobs LIMIT {NEWEST}) AS j"
@@ -52,7 +54,7 @@ def _done(session: TidbSession, kinds: str) -> tuple[Row, ...]:
     )
 
 
-def under_way(session: TidbSession, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]:
+def under_way(session: MysqlSession, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]:
     """Which of these tables a DDL of their own was changing at that TSO: it had begun and was not finished. Older versions tell seconds
     only: one that ended in that very second was. Reads the whole history. Raises pymysql's errors."""
     if not table_ids:

@@ -14,8 +14,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sidecar.adapters.tidb.indexes import grouped
-from sidecar.adapters.tidb.sql import Row, SourceFlavour, TidbSession
 from sidecar.core.model import ColumnDefinition, IndexDefinition, TableDefinition, TableName
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession, Row
 from sidecar.rowcodec.definition import bound, integer_width, partitioning_clause, quoted_text
 
 COLUMNS_TOLD = "COLUMN_DEFAULT, CHARACTER_SET_NAME, COLLATION_NAME, GENERATION_EXPRESSION"
@@ -33,10 +34,10 @@ _LARGE = re.compile(r"json|(tiny|medium|long)?(text|blob)|vector")
 _BARE = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
 
 
-def read_partitions(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[tuple[int, ...], str]]:
+def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[tuple[int, ...], str]]:
     """Of the partitioned tables: the ids in the order of the partitions, none where the server tells none, and the clause that makes them.
     Raises pymysql's errors."""
-    number = "TIDB_PARTITION_ID" if session.flavour is SourceFlavour.TIDB else "NULL"
+    number = "TIDB_PARTITION_ID" if session.flavour is Flavour.TIDB else "NULL"
     found = grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, {number}, PARTITION_NAME, PARTITION_METHOD, PARTITION_EXPRESSION, PARTITION_DESCRIPTION"
@@ -53,9 +54,9 @@ def _partitioning(rows: Sequence[Row]) -> str:
     return partitioning_clause(method, by or "", [row[1] for row in rows], [bound(row[4] or "") for row in rows])
 
 
-def read_tables(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[bool, str]]:
+def read_tables(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[bool, str]]:
     """Whether each table is clustered, and its collation. Raises pymysql's errors."""
-    pk_type = "TIDB_PK_TYPE" if session.flavour is SourceFlavour.TIDB else "'CLUSTERED'"
+    pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "'CLUSTERED'"
     found = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, {pk_type}, TABLE_COLLATION FROM information_schema.tables WHERE {scope}",
         values,
@@ -69,7 +70,7 @@ def definition(
     table: tuple[bool, str],
     partitioning: str,
     *,
-    flavour: SourceFlavour,
+    flavour: Flavour,
     json_columns: Collection[str] = (),
 ) -> TableDefinition:
     """`columns`: rows of information_schema in table order, `COLUMNS_TOLD` last; `json_columns`: those that MariaDB calls LONGTEXT."""
@@ -81,7 +82,7 @@ def definition(
     return TableDefinition(told, tuple(of_rows), clustered and has_primary, collation.split("_")[0], collation, partitioning)
 
 
-def _column(row: Row, flavour: SourceFlavour, *, is_json: bool) -> ColumnDefinition:
+def _column(row: Row, flavour: Flavour, *, is_json: bool) -> ColumnDefinition:
     name, nullable, _, type_text, extra, default, charset, collation, generated = row
     type_text = "json" if is_json else _with_width(type_text)
     on_update = _ON_UPDATE.search(extra)
@@ -110,18 +111,18 @@ def _now(text: str) -> str | None:
     return None if found is None else "CURRENT_TIMESTAMP" + (f"({found[1]})" if found[1] and found[1] != "0" else "")
 
 
-def _default(text: str, type_text: str, flavour: SourceFlavour, extra: str) -> str | None:
+def _default(text: str, type_text: str, flavour: Flavour, extra: str) -> str | None:
     """As SQL; None for no default."""
     if type_text.startswith(("timestamp", "datetime")) and (now := _now(text)) is not None:
         return now
-    if flavour is SourceFlavour.MARIADB:
+    if flavour is Flavour.MARIADB:
         return _of_mariadb(text)
     if type_text.startswith("bit") and text.startswith("b'"):
         return text
     if text.upper() == "CURRENT_DATE" and type_text == "date":
         return "(CURRENT_DATE)"
-    generated = flavour is SourceFlavour.MYSQL and "DEFAULT_GENERATED" in extra.upper()
-    is_expression = generated or _EXPRESSIONS.match(text) or (flavour is SourceFlavour.TIDB and _ONLY_EXPRESSIONS.match(type_text))
+    generated = flavour is Flavour.MYSQL and "DEFAULT_GENERATED" in extra.upper()
+    is_expression = generated or _EXPRESSIONS.match(text) or (flavour is Flavour.TIDB and _ONLY_EXPRESSIONS.match(type_text))
     return f"({text})" if is_expression else quoted_text(text)
 
 

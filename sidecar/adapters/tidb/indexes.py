@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from sidecar.adapters.tidb.sql import Row, SourceFlavour, TidbSession
 from sidecar.core.model import Column, IndexDefinition, IndexPart, TableName
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession, Row
 
 
 def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
@@ -22,14 +23,14 @@ def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
     return found
 
 
-def read_indexes(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
+def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
     """All of them. TiDB's own view tells the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
     of NOT NULL columns first, and MariaDB tells no expressions. Tables without one have none. Raises pymysql's errors."""
-    if session.flavour is SourceFlavour.TIDB:
+    if session.flavour is Flavour.TIDB:
         told = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
         order = "INDEX_ID"
     else:
-        expression = "EXPRESSION" if session.flavour is SourceFlavour.MYSQL else "NULL"
+        expression = "EXPRESSION" if session.flavour is Flavour.MYSQL else "NULL"
         told = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
         told += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
         order = "INDEX_NAME"

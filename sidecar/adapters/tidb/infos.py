@@ -35,10 +35,15 @@ import stamina
 
 from sidecar.adapters.tidb.schema import read_ids
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.adapters.tidb.sql import CONNECT_TIMEOUT_S, RETRY_WAIT_MAX_S, Account, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import ConfigError, SourceError, SourceLost
+from sidecar.mysql.account import CONNECT_TIMEOUT_S, Account
+from sidecar.mysql.errors import code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import RETRY_WAIT_MAX_S, carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE, KvSnapshot
 from sidecar.schema.ddl import TableInfo
 from sidecar.schema.system import is_system_schema
@@ -81,7 +86,7 @@ class TidbInfos:
         Raises SourceError for a source that is no TiDB, a missing right or an answer that is not TiDB's; SourceLost (retry helps) for an
         outage, or if DDLs went on finishing for `source.retry_s`.
         """
-        with closing(TidbSession(self._account)) as session:
+        with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
             give_up_s = time.monotonic() + self._account.retry_s
             while True:
                 try:
@@ -94,11 +99,11 @@ class TidbInfos:
                         ) from moved
                     time.sleep(min(self._settle_s, RETRY_WAIT_MAX_S))  # nothing tells when a DDL's next step is taken
 
-    def _attempt(self, session: TidbSession) -> KvSnapshot:
-        def asked(action: Callable[[TidbSession], T]) -> T:
+    def _attempt(self, session: MysqlSession) -> KvSnapshot:
+        def asked(action: Callable[[MysqlSession], T]) -> T:
             return carried_out(session, lambda: action(session), doing="reading the DDL jobs and settings of TiDB")
 
-        if asked(lambda on: on.flavour) is not SourceFlavour.TIDB:
+        if asked(lambda on: on.flavour) is not Flavour.TIDB:
             raise SourceError(f"{self._account} is no TiDB, whose key-values are read", hint="set source to the changefeed's upstream TiDB")
         before = asked(_jobs)
         if before.under_way:
@@ -129,7 +134,7 @@ class TidbInfos:
 # ---- SQL ------------------------------------------------------------------------------------------------------------
 
 
-def _jobs(session: TidbSession) -> _Jobs:
+def _jobs(session: MysqlSession) -> _Jobs:
     """Raises pymysql's errors, SourceError for a job that is not JSON."""
     ((newest,),) = session.rows("SELECT MAX(job_id) FROM mysql.tidb_ddl_history")
     found = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
@@ -148,7 +153,7 @@ def _states(number: int, meta: str | bytes) -> tuple[int, ...]:
         ) from error
 
 
-def _settings(session: TidbSession) -> tuple[str, bool, bool]:
+def _settings(session: MysqlSession) -> tuple[str, bool, bool]:
     """TiDB's version, whether new collations are enabled, and whether tables are created fast. Raises pymysql's errors, SourceError."""
     ((version,),) = session.rows("SELECT VERSION()")
     found = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'")

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
-from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.config import SourceSection
+from sidecar.mysql.account import Account
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 
 PAGE = 500
 
@@ -23,12 +26,12 @@ class JobMetas:
 
     def of(self, number: int) -> bytes | None:
         """As the job is now; None: it is not seen."""
-        with closing(TidbSession(self._account)) as session:
+        with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
             return carried_out(session, lambda: _of(session, number), doing=f"reading DDL job {number}")
 
     def history(self) -> Iterator[tuple[int, bytes]]:
         """All jobs that are over, by id."""
-        with closing(TidbSession(self._account)) as session:
+        with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
             above = 0
             while True:
                 page = carried_out(session, partial(_page, session, above), doing="reading TiDB's DDL jobs")
@@ -38,7 +41,7 @@ class JobMetas:
                 above = page[-1][0]
 
 
-def _of(session: TidbSession, number: int) -> bytes | None:
+def _of(session: MysqlSession, number: int) -> bytes | None:
     """A job that ends between the two looks is seen by neither, and by the next call. Raises pymysql's errors."""
     for table in ("mysql.tidb_ddl_history", "mysql.tidb_ddl_job"):
         if rows := session.rows(f"SELECT job_meta FROM {table} WHERE job_id = %s", (number,)):
@@ -46,7 +49,7 @@ def _of(session: TidbSession, number: int) -> bytes | None:
     return None
 
 
-def _page(session: TidbSession, above: int) -> list[tuple[int, bytes]]:
+def _page(session: MysqlSession, above: int) -> list[tuple[int, bytes]]:
     rows = session.rows(
         f"SELECT job_id, job_meta FROM mysql.tidb_ddl_history WHERE job_id > %s ORDER BY job_id LIMIT {PAGE}",
         (above,),

@@ -21,13 +21,18 @@ import pymysql
 
 from sidecar.adapters.tidb.read import chunk_select
 from sidecar.adapters.tidb.schema import TableFacts, read_facts, read_key, read_schemas
-from sidecar.adapters.tidb.sql import Account, Row, SourceFlavour, TidbSession, carried_out, passes
 from sidecar.config import SourceSection
-from sidecar.core.keyset import ReadKey, order_by
+from sidecar.core.keyset import ReadKey
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import passes
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.key_ranges import end_key
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import SlowReads
-from sidecar.resultset.selects import key_select
 
 SCANNED_ROWS_MAX = 10_000
 """A table of no more is asked nothing: its whole scan is a chunk."""
@@ -50,7 +55,7 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     patient = msgspec.structs.replace(settings, retry_s=min(settings.retry_s, RETRY_S), statement_timeout_s=timeout_s)
     found: dict[TableName, str] = {}
     give_up_s = time.monotonic() + max_s
-    with closing(TidbSession(Account.of(patient))) as session:
+    with closing(MysqlSession(Account.of(patient), Role.READ_SOURCE)) as session:
         schemas, facts = carried_out(session, lambda: (read_schemas(session), read_facts(session)), doing="reading the tables' schemas")
         known = sorted(tables.keys() & schemas.keys() & facts.keys(), key=lambda table: (-(facts[table].rows or _UNCOUNTED), table))
         for number, table in enumerate(known):
@@ -61,8 +66,8 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     return SlowReads(found)
 
 
-def _problem(session: TidbSession, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
-    if facts.rows is not None and 0 < facts.rows <= SCANNED_ROWS_MAX and session.flavour is SourceFlavour.TIDB:
+def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
+    if facts.rows is not None and 0 < facts.rows <= SCANNED_ROWS_MAX and session.flavour is Flavour.TIDB:
         return None
     try:
         key = read_key(schema, facts, session.flavour)
@@ -70,20 +75,19 @@ def _problem(session: TidbSession, schema: TableSchema, facts: TableFacts, where
         return None  # told as an estimate that is refused
 
     def asked() -> Sequence[Row]:
-        first = session.rows(key_select(key, f"{order_by(key)} LIMIT 1"))
-        last = session.rows(key_select(key, f"{order_by(key, descending=True)} LIMIT 1"))
+        first, last = end_key(session, key), end_key(session, key, last=True)
         if first == last:
             return ()
-        sql = chunk_select(schema, key, after=first[0], upper=last[0], where=where or None, rows_max=SCANNED_ROWS_MAX)
-        return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is SourceFlavour.TIDB else f"EXPLAIN {sql}")
+        sql = chunk_select(schema, key, after=first, upper=last, where=where or None, rows_max=SCANNED_ROWS_MAX)
+        return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is Flavour.TIDB else f"EXPLAIN {sql}")
 
     try:
         rows = carried_out(session, asked, doing=f"asking how {schema.name} would be read")
     except SourceError as error:
-        if isinstance(error.__cause__, pymysql.err.MySQLError) and passes(error.__cause__):
+        if isinstance(error.__cause__, pymysql.err.MySQLError) and passes(error.__cause__, session.role):
             raise
         return str(error)
-    return problem(rows, key) if session.flavour is SourceFlavour.TIDB else None
+    return problem(rows, key) if session.flavour is Flavour.TIDB else None
 
 
 def problem(rows: Iterable[Row], key: ReadKey) -> str | None:

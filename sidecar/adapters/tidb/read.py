@@ -21,14 +21,18 @@ import pyarrow.compute as pc
 import pymysql
 
 from sidecar.adapters.tidb.schema import TableFacts, handle_read_key, has_columns_of, read_facts, read_key
-from sidecar.adapters.tidb.sql import TOO_LONG, SourceFlavour, TidbSession, carried_out, code_of, passes
-from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, one_of, order_by, qualified, read_as, thinned
+from sidecar.core.keyset import Key, NotAKey, ReadKey, between, evenly_between, one_of, order_by, thinned
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SourceError
 from sidecar.log.absent import with_absent
+from sidecar.mysql.errors import TOO_LONG, code_of, passes
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.key_ranges import end_key, rows_select
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import read_packets
-from sidecar.resultset.selects import as_sent, key_select, spelt
+from sidecar.resultset.selects import key_select, spelt
 
 T = TypeVar("T")
 
@@ -56,9 +60,8 @@ def chunk_select(schema: TableSchema, key: ReadKey, *, after: Key | None, upper:
     Raises keyset.NotAKey.
     """
     columns = [*schema.columns, *(part.column for part in key.columns if key.by_rowid)]
-    selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{index}" for index, column in enumerate(columns))
     condition = between(key, after=after, upper=upper, where=where)
-    return f"SELECT {selected} FROM {read_as(schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
+    return f"{rows_select(columns, schema.name)}{condition}{order_by(key)} LIMIT {rows_max}"
 
 
 def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where: str | None) -> str:
@@ -66,9 +69,8 @@ def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where
 
     A row that `where` hides is there all the same, so its key is not absent. Raises keyset.NotAKey.
     """
-    selected = ", ".join(f"{as_sent(column, qualified(column.name))} AS c{index}" for index, column in enumerate(schema.columns))
     shown = f"({where}\n) IS TRUE" if where else "TRUE"
-    return f"SELECT {selected}, CAST({shown} AS CHAR) FROM {read_as(schema.name)} WHERE {one_of(key, keys)}"
+    return f"{rows_select(schema.columns, schema.name, also=f', CAST({shown} AS CHAR)')} WHERE {one_of(key, keys)}"
 
 
 def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
@@ -136,7 +138,7 @@ class ChunkReader:
         """Whether the schemas are still those that it was read by."""
         return chunk.in_force is self._in_force
 
-    def read(self, session: TidbSession, command: ReadChunk, *, stopped: Callable[[], bool]) -> SelectedChunk | Misfit:
+    def read(self, session: MysqlSession, command: ReadChunk, *, stopped: Callable[[], bool]) -> SelectedChunk | Misfit:
         """Raises SourceError."""
         in_force = self._in_force
         doing = f"reading chunk {command.number} of {command.table}"
@@ -173,7 +175,7 @@ class ChunkReader:
 class _Read:
     """One command on one session. `doing`: how an error begins. All raise SourceError."""
 
-    session: TidbSession
+    session: MysqlSession
     command: ReadChunk
     schema: TableSchema
     in_force: _InForce
@@ -221,7 +223,7 @@ class _Read:
     def _selected(self, sql: str, columns: int) -> tuple[pa.Table, CommitTs | None, float] | Misfit:
         """As `_select`, of a table that is as the schema in force says."""
         brackets, flavour = self.command.brackets, self.asked(lambda: self.session.flavour)
-        if brackets is Brackets.SNAPSHOT and flavour is not SourceFlavour.TIDB:
+        if brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
             what = f"{flavour.value} has no timestamp of a snapshot"
             raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
         found = self.asked(lambda: _select(self.session, sql, columns, brackets))
@@ -230,7 +232,7 @@ class _Read:
         return found
 
 
-def _select(session: TidbSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
+def _select(session: MysqlSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
     """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
     if brackets is Brackets.WATERMARK:
         started_s = time.monotonic()
@@ -248,7 +250,7 @@ def _select(session: TidbSession, sql: str, columns: int, brackets: Brackets) ->
     return found, read_tso, read_s
 
 
-def _learn(session: TidbSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
+def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
     facts = read_facts(session, schema.name).get(schema.name)
     if facts is None:
         return Misfit(f"{schema.name} does not exist, or this account may not see it")
@@ -273,21 +275,21 @@ def _pieces(facts: TableFacts, command: ReadChunk) -> int:
     return min(command.bounds_max, max(1, facts.rows // command.rows_max)) if facts.rows else command.bounds_max
 
 
-def bounds_above(session: TidbSession, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
+def bounds_above(session: MysqlSession, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
     """At most `count` keys above `last`, rising, the last one being the highest that there is up to `upper`; empty if none is.
 
     TiDB tells a row of each region. Elsewhere, and where it cannot, integers are cut evenly and other keys not at all: finding them
     would cost a scan. Raises pymysql's errors.
     """
-    highest = session.rows(key_select(key, f"{between(key, after=last, upper=upper)}{order_by(key, descending=True)} LIMIT 1"))
-    if not highest:
+    highest = end_key(session, key, last=True, after=last, upper=upper)
+    if highest is None:
         return ()
-    if count > 1 and session.flavour is SourceFlavour.TIDB:
-        sample = f" TABLESAMPLE REGIONS(){between(key, after=last, upper=highest[0])}{order_by(key)}"
+    if count > 1 and session.flavour is Flavour.TIDB:
+        sample = f" TABLESAMPLE REGIONS(){between(key, after=last, upper=highest)}{order_by(key)}"
         try:
-            cuts = [row for row in session.rows(key_select(key, sample)) if row != highest[0]]
-            return (*thinned(cuts, count=count - 1), highest[0])
+            cuts = [row for row in session.rows(key_select(key, sample)) if row != highest]
+            return (*thinned(cuts, count=count - 1), highest)
         except pymysql.err.MySQLError as error:
-            if passes(error) and code_of(error) not in TOO_LONG:
+            if passes(error, session.role) and code_of(error) not in TOO_LONG:
                 raise
-    return evenly_between(key, last, highest[0], count=count)
+    return evenly_between(key, last, highest, count=count)

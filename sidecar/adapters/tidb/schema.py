@@ -25,11 +25,16 @@ from sidecar.adapters.tidb.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_w
 from sidecar.adapters.tidb.definition import COLUMNS_TOLD, definition, read_partitions, read_tables
 from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
-from sidecar.adapters.tidb.sql import NO_RIGHT, NOT_THERE, Account, Row, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_key, unreadable
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import NO_RIGHT, NOT_THERE, code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import Caller, TableEstimate
 
 T = TypeVar("T")
@@ -97,7 +102,7 @@ class TidbSchemas:
         if at_ts is None:
             return self._ask("reading the tables' schemas", read_schemas)
 
-        def once(session: TidbSession) -> tuple[Sequence[str], Schemas]:
+        def once(session: MysqlSession) -> tuple[Sequence[str], Schemas]:
             behind = not_loaded(session)
             return behind, as_of(session, at_ts, read_schemas)
 
@@ -107,7 +112,7 @@ class TidbSchemas:
         """The same tables, and views, with their ids at the moment of the call, for little. As of a TSO where there is one, when all
         servers have loaded what was made before it. Raises SourceError."""
 
-        def once(session: TidbSession) -> tuple[Sequence[str], Mapping[TableName, int]]:
+        def once(session: MysqlSession) -> tuple[Sequence[str], Mapping[TableName, int]]:
             now_ts = present_ts(session)
             if now_ts is None:
                 return (), _with_views(session)
@@ -116,7 +121,7 @@ class TidbSchemas:
 
         return self._when_loaded("reading the tables' names", once, lambda _: False)
 
-    def _when_loaded(self, doing: str, once: Callable[[TidbSession], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
+    def _when_loaded(self, doing: str, once: Callable[[MysqlSession], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
         """What `once` finds, asked again in a session of its own while it names DDLs that servers may be behind with: of each one for
         LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
         began_s = asked_s = time.monotonic()
@@ -140,7 +145,7 @@ class TidbSchemas:
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
         """As the port. Raises SourceError."""
 
-        def question(session: TidbSession) -> tuple[Schemas, Mapping[TableName, TableFacts], SourceFlavour]:
+        def question(session: MysqlSession) -> tuple[Schemas, Mapping[TableName, TableFacts], Flavour]:
             return read_schemas(session), _with_statistics(session, read_facts(session), tables), session.flavour
 
         schemas, facts, flavour = self._ask("reading the tables' statistics", question)
@@ -167,11 +172,11 @@ class TidbSchemas:
                 f"--keys of {table}: {error}", hint="give each key as the columns' values in the key's order, as TiDB shows them"
             ) from error
 
-    def _ask(self, doing: str, question: Callable[[TidbSession], T]) -> T:
+    def _ask(self, doing: str, question: Callable[[MysqlSession], T]) -> T:
         if self._caller is None:
-            with closing(TidbSession(self._account)) as session:
+            with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
                 return carried_out(session, lambda: question(session), doing=doing)
-        with closing(TidbSession(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)))) as session:
+        with closing(MysqlSession(_within(self._account, max(self._caller.left_s(), ANSWER_MIN_S)), Role.READ_SOURCE)) as session:
             if not self._caller.when_gone(session.interrupt):
                 session.interrupt()
             return carried_out(session, lambda: question(session), doing=doing, stopped=self._caller.gone)
@@ -182,7 +187,7 @@ def _within(account: Account, left_s: float) -> Account:
     return replace(account, statement_timeout_s=statement_s, retry_s=retry_s, answer_max_s=left_s)
 
 
-def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: SourceFlavour) -> TableEstimate:
+def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | None, flavour: Flavour) -> TableEstimate:
     if schema is None or facts is None:
         return TableEstimate(table, None, None, "", refused=f"{table} does not exist: check the name, or create it first")
     try:
@@ -193,7 +198,7 @@ def _estimate(table: TableName, schema: TableSchema | None, facts: TableFacts | 
 
 
 def _with_statistics(
-    session: TidbSession, facts: Mapping[TableName, TableFacts], tables: Iterable[TableName]
+    session: MysqlSession, facts: Mapping[TableName, TableFacts], tables: Iterable[TableName]
 ) -> Mapping[TableName, TableFacts]:
     """TiDB says 0 rows of a table that it has not analyzed since it was filled. So it says nothing of one that has a row, or that this
     user may not read."""
@@ -202,7 +207,7 @@ def _with_statistics(
     return {**facts, **{table: replace(facts[table], rows=None, bytes=None) for table in unknown}}
 
 
-def _may_have_rows(session: TidbSession, table: TableName) -> bool:
+def _may_have_rows(session: MysqlSession, table: TableName) -> bool:
     try:
         return bool(session.rows(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))
     except pymysql.err.MySQLError as error:
@@ -211,24 +216,24 @@ def _may_have_rows(session: TidbSession, table: TableName) -> bool:
         return True
 
 
-def _in_words(key: ReadKey, facts: TableFacts, flavour: SourceFlavour) -> str:
+def _in_words(key: ReadKey, facts: TableFacts, flavour: Flavour) -> str:
     if key.by_rowid:
         return key.columns[0].column.name
     names = ", ".join(part.column.name for part in key.columns)
-    return f"clustered primary key ({names})" if facts.clustered and flavour is SourceFlavour.TIDB else f"key ({names})"
+    return f"clustered primary key ({names})" if facts.clustered and flavour is Flavour.TIDB else f"key ({names})"
 
 
 # ---- what orders the SELECTs ----------------------------------------------------------------------------------------
 
 
-def read_key(schema: TableSchema, facts: TableFacts, flavour: SourceFlavour) -> ReadKey:
+def read_key(schema: TableSchema, facts: TableFacts, flavour: Flavour) -> ReadKey:
     """Raises SourceError for a table that cannot be read in pieces, with the reason and the way out."""
     if not schema.key:
         raise SourceError(
             f"{schema.name} has neither a primary key nor a unique key of NOT NULL columns: TiCDC does not replicate it",
             hint="give it such a key, or leave it out of the dump",
         )
-    if flavour is SourceFlavour.TIDB and facts.clustered is False and not facts.partitioned:
+    if flavour is Flavour.TIDB and facts.clustered is False and not facts.partitioned:
         return rowid_key(schema.name)
     if reason := unreadable(key_columns(schema)):
         raise SourceError(
@@ -243,10 +248,10 @@ def handle_read_key(schema: TableSchema, facts: TableFacts) -> ReadKey:
     return ReadKey(schema.name, tuple(KeyColumn(column, *facts.charsets.get(column.name, ("", ""))) for column in key_columns(schema)))
 
 
-def read_facts(session: TidbSession, table: TableName | None = None) -> dict[TableName, TableFacts]:
+def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[TableName, TableFacts]:
     """Of every table, or of one. Raises pymysql's errors."""
     scope, values = _scope(table)
-    pk_type = "TIDB_PK_TYPE" if session.flavour is SourceFlavour.TIDB else "NULL"
+    pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "NULL"
     charsets: dict[TableName, dict[str, tuple[str, str]]] = defaultdict(dict)
     found = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
@@ -274,7 +279,7 @@ def read_facts(session: TidbSession, table: TableName | None = None) -> dict[Tab
 # ---- schemas --------------------------------------------------------------------------------------------------------
 
 
-def read_schemas(session: TidbSession, table: TableName | None = None) -> dict[TableName, TableSchema]:
+def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[TableName, TableSchema]:
     """Of every table, or of one. Raises FeedUnsuitable, pymysql's errors."""
     scope, values = _scope(table)
     tables = read_ids(session, table)
@@ -282,7 +287,7 @@ def read_schemas(session: TidbSession, table: TableName | None = None) -> dict[T
     indexes = read_indexes(session, scope, values)
     partitions = read_partitions(session, scope, values)
     facts = read_tables(session, scope, values)
-    json_columns = _json_columns(session, scope, values) if session.flavour is SourceFlavour.MARIADB else frozenset()
+    json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
     found = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns)
@@ -295,25 +300,25 @@ def read_schemas(session: TidbSession, table: TableName | None = None) -> dict[T
     return found
 
 
-def _with_views(session: TidbSession) -> dict[TableName, int]:
+def _with_views(session: MysqlSession) -> dict[TableName, int]:
     return read_ids(session, types="('BASE TABLE', 'VIEW')")
 
 
-def read_ids(session: TidbSession, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
+def read_ids(session: MysqlSession, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
     """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
     scope, values = _scope(table)
-    table_id = "TIDB_TABLE_ID" if session.flavour is SourceFlavour.TIDB else "0"
+    table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
     found = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE IN {types} AND {scope}", values
     )
     return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
 
 
-def has_columns_of(session: TidbSession, schema: TableSchema) -> bool:
+def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
     """Whether SQL shows exactly the columns of `schema` at this moment. One query. Raises pymysql's errors."""
     scope, values = _scope(schema.name)
     json_columns: frozenset[tuple[TableName, str]] = frozenset()
-    if session.flavour is SourceFlavour.MARIADB:
+    if session.flavour is Flavour.MARIADB:
         json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
     try:
         return _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns) == schema.columns
@@ -321,7 +326,7 @@ def has_columns_of(session: TidbSession, schema: TableSchema) -> bool:
         return False  # of a type that the schema cannot have
 
 
-def _columns(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
+def _columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
     return grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA, {COLUMNS_TOLD}"
@@ -379,7 +384,7 @@ def labels(column_type: str) -> tuple[str, ...]:
     )
 
 
-def _json_columns(session: TidbSession, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
+def _json_columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
     """MariaDB's JSON is LONGTEXT with a check of its own."""
     rows = session.rows(
         f"SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE FROM information_schema.check_constraints"

@@ -16,9 +16,11 @@ from typing import TypeVar
 
 import pymysql
 
-from sidecar.adapters.tidb.sql import SourceFlavour, TidbSession, code_of
 from sidecar.core.model import CommitTs
 from sidecar.errors import SourceError
+from sidecar.mysql.errors import code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession
 
 T = TypeVar("T")
 
@@ -26,9 +28,9 @@ _COLLECTED = frozenset({8055, 9006})
 """ErrSnapshotTooOld, ErrGCTooEarly (pingcap/tidb errno; TiKV's own)."""
 
 
-def present_ts(session: TidbSession) -> CommitTs | None:
+def present_ts(session: MysqlSession) -> CommitTs | None:
     """A TSO above every commit that was answered before; None where there is none. Raises pymysql's errors."""
-    if session.flavour is not SourceFlavour.TIDB:
+    if session.flavour is not Flavour.TIDB:
         return None
     session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     try:
@@ -40,14 +42,14 @@ def present_ts(session: TidbSession) -> CommitTs | None:
     return found
 
 
-def as_of(session: TidbSession, at_ts: CommitTs, action: Callable[[TidbSession], T]) -> T:
+def as_of(session: MysqlSession, at_ts: CommitTs, action: Callable[[MysqlSession], T]) -> T:
     """What `action` finds where `session` reads as of `at_ts`; the session is closed after it.
 
     Raises SourceError if that time is garbage-collected or the server is no TiDB, pymysql's errors.
     """
-    if session.flavour is not SourceFlavour.TIDB:
+    if session.flavour is not Flavour.TIDB:
         raise SourceError(
-            f"{session.account} is {session.flavour.value}, which cannot tell what there was at TSO {at_ts}",
+            f"{session.server} is {session.flavour.value}, which cannot tell what there was at TSO {at_ts}",
             hint="set source to the changefeed's upstream TiDB",
         )
     try:
@@ -57,7 +59,7 @@ def as_of(session: TidbSession, at_ts: CommitTs, action: Callable[[TidbSession],
         if code_of(error) not in _COLLECTED:
             raise
         raise SourceError(
-            f"{session.account}: what the tables were at TSO {at_ts} is garbage-collected (error {code_of(error)}): {error.args[-1]}",
+            f"{session.server}: what the tables were at TSO {at_ts} is garbage-collected (error {code_of(error)}): {error.args[-1]}",
             hint="raise tidb_gc_life_time above the longest time for which the sidecar may be behind or away (SET GLOBAL tidb_gc_life_time"
             " = '24h') and, for this time, start a new log (log.uri) and dump again",
         ) from error

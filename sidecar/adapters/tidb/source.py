@@ -33,7 +33,6 @@ import pymysql
 from sidecar.adapters.tidb.read import ChunkReader, Misfit, SelectedChunk
 from sidecar.adapters.tidb.reads import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
-from sidecar.adapters.tidb.sql import Account, SourceFlavour, TidbSession, carried_out, code_of, is_away
 from sidecar.config import SourceSection
 from sidecar.core.chunk import ChunkFile, WrittenChunk
 from sidecar.core.marks import is_former
@@ -52,6 +51,12 @@ from sidecar.core.messages import (
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
 from sidecar.errors import ConfigError, SourceError
 from sidecar.log.layout import chunk_name
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import NO_RELATION, code_of, is_away
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
 from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -77,7 +82,6 @@ MARK_TABLE_DDL = f"""CREATE TABLE IF NOT EXISTS {MARK_TABLE} (
 """One row for each changefeed. An UPDATE touches no column of a key: TiCDC would split it in two. A table with AUTO_INCREMENT, and without
 the comments, serves as well: nothing reads the id."""
 
-_NOT_THERE = frozenset({1049, 1146})
 _DEFAULT = "default"
 
 
@@ -101,14 +105,12 @@ def ensure_mark_table(settings: SourceSection) -> None:
         try:
             session.rows(f"SELECT id, changefeed_id, unique_identifier, event_type, create_time, update_time FROM {MARK_TABLE} LIMIT 0")
         except pymysql.err.MySQLError as error:
-            if code_of(error) not in _NOT_THERE:
+            if code_of(error) not in NO_RELATION:
                 raise
             session.rows(MARK_SCHEMA_DDL)
-            session.rows(
-                MARK_TABLE_DDL if session.flavour is SourceFlavour.TIDB else MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT")
-            )
+            session.rows(MARK_TABLE_DDL if session.flavour is Flavour.TIDB else MARK_TABLE_DDL.replace("AUTO_RANDOM", "AUTO_INCREMENT"))
 
-    with closing(TidbSession(Account.of(settings))) as session:
+    with closing(MysqlSession(Account.of(settings), Role.MARK)) as session:
         carried_out(session, ensure, doing=f"creating the watermark table {MARK_TABLE}")
 
 
@@ -133,7 +135,7 @@ class TidbSource:
         self._reads = Reads()
         self._done: SimpleQueue[SourceEvent] = SimpleQueue()
         self._reading = 0
-        self._sessions: list[TidbSession] = []
+        self._sessions: list[MysqlSession] = []
         self._threads: dict[str, Background] = {}
         self._written: list[_Written] = []
         self._chunks = ChunkReader(schemas)
@@ -144,7 +146,7 @@ class TidbSource:
             case SendMark():
                 self._marks.put(command)
                 if "tidb-marks" not in self._threads:
-                    self._start("tidb-marks", self._send_marks)
+                    self._start("tidb-marks", self._send_marks, Role.MARK)
             case ReadChunk():
                 self._reads.put(command)
                 self._reading += 1
@@ -186,8 +188,8 @@ class TidbSource:
 
     # ---- threads ---------------------------------------------------------------------------------------------------
 
-    def _start(self, name: str, work: Callable[[TidbSession], None]) -> None:
-        session = TidbSession(self._account)
+    def _start(self, name: str, work: Callable[[MysqlSession], None], role: Role = Role.READ_SOURCE) -> None:
+        session = MysqlSession(self._account, role)
         self._sessions.append(session)
 
         def run(_: threading.Event) -> None:
@@ -203,7 +205,7 @@ class TidbSource:
         self._threads[name] = Background(partial(self._write_files, written), name=name)
         self._start(f"tidb-reader-{number}", partial(self._read_chunks, written))
 
-    def _send_marks(self, session: TidbSession) -> None:
+    def _send_marks(self, session: MysqlSession) -> None:
         while (mark := self._marks.get()) is not None and not self._closed.is_set():
             doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
             update = partial(self._mark_row.update, session, mark)
@@ -218,12 +220,12 @@ class TidbSource:
         if event is not None:
             self._done.put(event)
 
-    def _read_chunks(self, written: _Written, session: TidbSession) -> None:
+    def _read_chunks(self, written: _Written, session: MysqlSession) -> None:
         ahead: _Ahead | None = None
         while (command := self._reads.take(ahead.behind if ahead else None)) is not None:
             ahead = self._read_one(session, command, ahead, written)
 
-    def _read_one(self, session: TidbSession, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
+    def _read_one(self, session: MysqlSession, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
         """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
         chunk = self._served(command, ahead)
         if chunk is None:
@@ -247,7 +249,7 @@ class TidbSource:
             return None
         return ahead.chunk if _range(ahead.command) == _range(command) else None
 
-    def _read_ahead(self, session: TidbSession, command: ReadChunk) -> SelectedChunk | None:
+    def _read_ahead(self, session: MysqlSession, command: ReadChunk) -> SelectedChunk | None:
         """The rows behind a chunk. None where that fails: whoever asks for them will be told why."""
         try:
             chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
@@ -255,7 +257,7 @@ class TidbSource:
             return None
         return None if isinstance(chunk, Misfit) else chunk
 
-    def _read(self, session: TidbSession, command: ReadChunk, found: list[SelectedChunk]) -> SourceEvent | None:
+    def _read(self, session: MysqlSession, command: ReadChunk, found: list[SelectedChunk]) -> SourceEvent | None:
         """Put the chunk into `found`, or return why there is none."""
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
@@ -317,7 +319,7 @@ class MarkRow:
         self._holds: str | None = None
         self._doubtful: set[str] = set()
 
-    def update(self, session: TidbSession, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
+    def update(self, session: MysqlSession, mark: SendMark) -> MarkSent | MarkFenced | SourceFailed:
         """One attempt; repeating it is harmless. Raises pymysql's errors."""
         if self._holds is None:
             self._holds = self._present(session) or self._created(session)
@@ -333,7 +335,7 @@ class MarkRow:
         self._doubtful.clear()  # they compare with what the row will never hold again
         return MarkSent(mark.uuid)
 
-    def _changed(self, session: TidbSession, mark: SendMark, holds: str) -> bool:
+    def _changed(self, session: MysqlSession, mark: SendMark, holds: str) -> bool:
         return bool(
             session.change(
                 f"UPDATE {MARK_TABLE} SET unique_identifier = %s, event_type = %s, update_time = UNIX_TIMESTAMP()"
@@ -357,11 +359,11 @@ class MarkRow:
             " late, and nothing needs to be done",
         )
 
-    def _present(self, session: TidbSession) -> str | None:
+    def _present(self, session: MysqlSession) -> str | None:
         rows = session.rows(f"SELECT unique_identifier FROM {MARK_TABLE} WHERE changefeed_id = %s", (self.changefeed_id,))
         return str(rows[0][0]) if rows else None
 
-    def _created(self, session: TidbSession) -> str:
+    def _created(self, session: MysqlSession) -> str:
         """A row with a uuid that is no dump's. If somebody was faster, the row is theirs and told so by the next UPDATE."""
         uuid = secrets.token_hex(16)
         self._doubtful.add(uuid)

@@ -10,7 +10,6 @@ from typing import Any
 
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.job_metas import JobMetas
-from sidecar.adapters.tidb.sql import NO_RIGHT, Account, SourceFlavour, TidbSession, carried_out, code_of
 from sidecar.binlog.nodes import OFFLINE, ONLINE, Node
 from sidecar.config import Config, SourceSection
 from sidecar.core.model import CommitTs, utc
@@ -20,6 +19,12 @@ from sidecar.feeds.binlog.make import node_id, nodes_of, pd_of
 from sidecar.feeds.binlog.start import beginning
 from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.kv.checks import INFOS, INFOS_S, SETTINGS, settings, tables_of
+from sidecar.mysql.account import Account
+from sidecar.mysql.errors import NO_RIGHT, code_of
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.checks import Check, CheckOptions, CheckResult, Key, Told, failed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 
@@ -121,8 +126,8 @@ def faults() -> Told[None]:
 
 def _settings(section: SourceSection) -> list[tuple[str, str, str]]:
     """Of each TiDB server, what it was started with, as far as the account may see: without CONFIG, nothing. Raises SourceError."""
-    with closing(TidbSession(Account.of(section))) as session:
-        if session.flavour is not SourceFlavour.TIDB:
+    with closing(MysqlSession(Account.of(section), Role.READ_SOURCE)) as session:
+        if session.flavour is not Flavour.TIDB:
             return []
         asked = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
         try:

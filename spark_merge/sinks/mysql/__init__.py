@@ -1,6 +1,6 @@
 """A MySQL-compatible database as an output: rows are upserted and deleted in parallel, in transactions that hold the position too.
 
-uri         what the operator names: server, account, TiCDC's parameters      session     a connection, and what its errors mean
+uri         what the operator names: server, account, TiCDC's parameters      server      how sessions (sidecar/mysql) log in
 position    our own tables there: owner, what is accepted, what is begun, how far each worker is
 tables      the target's tables: columns, unique keys, collations             statements  rows as SQL text
 conflicts   which changes must stay in order, and which worker has them       weights     which texts the target takes for equal

@@ -26,12 +26,13 @@ from sidecar.core.model import (
     TableSchema,
 )
 from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.rowcodec.definition import quoted_text
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import APART, Routes, check_apart
 from spark_merge.ddl.tokens import quoted
-from spark_merge.sinks.mysql.ddl_dialect import Dialect, dialect_of, rendered
+from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 
 _NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(1653, 1660), 1748})
@@ -52,13 +53,13 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
     whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
     check_apart((one.name for one in wanted), lambda name: str(routes.target(name).folded()), hint=APART)
-    dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
+    dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
     return [made for one in wanted if (made := _make(session, one, routes, dialect)) is not None]
 
 
-def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect: Dialect) -> Made | None:
+def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect: Flavour) -> Made | None:
     """None: it was there."""
     target, definition = routes.target(schema.name), schema.definition
     if definition is None:
@@ -75,7 +76,7 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect:
     return made
 
 
-def _carry_out(session: PictureSession, name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> Made:
+def _carry_out(session: PictureSession, name: TableName, definition: TableDefinition, routes: Routes, dialect: Flavour) -> Made:
     whole = definition.partitioning
     try:
         session.rows(create_statement(name, definition, routes, dialect))
@@ -91,13 +92,13 @@ def _carry_out(session: PictureSession, name: TableName, definition: TableDefini
 # ---- the statement ----------------------------------------------------------------------------------------------------
 
 
-def create_statement(name: TableName, definition: TableDefinition, routes: Routes, dialect: Dialect) -> str:
+def create_statement(name: TableName, definition: TableDefinition, routes: Routes, dialect: Flavour) -> str:
     """CREATE TABLE for the target. Raises UnsupportedDdl for what the target has not."""
     return rendered(at_target(parsed(tidbs_statement(name, _possible(definition, dialect)), name.schema), routes), dialect)
 
 
-def _possible(definition: TableDefinition, dialect: Dialect) -> TableDefinition:
-    if dialect is not Dialect.MARIADB:
+def _possible(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
+    if dialect is not Flavour.MARIADB:
         return definition
     return replace(definition, indexes=tuple(index for index in definition.indexes if not any(part.expression for part in index.parts)))
 
@@ -173,7 +174,7 @@ def _columns(session: PictureSession, name: TableName) -> list[_Column]:
 
 
 def _compare(
-    session: PictureSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Dialect
+    session: PictureSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Flavour
 ) -> None:
     expected = [_expected(column, dialect) for column in definition.columns]
     differ = [f"{one or 'nothing'} and not {other or 'nothing'}" for one, other in _pairs(there, expected) if one != other]
@@ -186,11 +187,11 @@ def _compare(
         )
 
 
-def _expected(column: ColumnDefinition, dialect: Dialect) -> _Column:
+def _expected(column: ColumnDefinition, dialect: Flavour) -> _Column:
     kind = _plain(column.type_text)
     generated = bool(column.generated)
-    is_text = dialect is Dialect.MARIADB and kind == "json"
-    return _Column(column.name, "longtext" if is_text else kind, column.nullable or (generated and dialect is Dialect.MARIADB), generated)
+    is_text = dialect is Flavour.MARIADB and kind == "json"
+    return _Column(column.name, "longtext" if is_text else kind, column.nullable or (generated and dialect is Flavour.MARIADB), generated)
 
 
 def _pairs(there: list[_Column], expected: list[_Column]) -> list[tuple[_Column | None, _Column | None]]:

@@ -25,13 +25,14 @@ import pymysql
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
+from sidecar.mysql.flavour import Flavour, flavour_of
 from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Statement, StatementKind
 from spark_merge.sinks.mysql.ddl_clock import session_time
-from spark_merge.sinks.mysql.ddl_dialect import Dialect, TableCharset, dialect_of, rendered
+from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 
 LOCK_WAIT_S = 60
@@ -169,7 +170,7 @@ class DdlRunner:
                 ) from error
 
     def _at(self, session: PictureSession, step: _Step, noted: Intent | None) -> None:
-        dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
+        dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
         text = rendered(step.statement, dialect, step.charset())
         if not text:
             return None
@@ -239,10 +240,10 @@ def _end(session: PictureSession, connection: int) -> None:
             raise
 
 
-def _set_up(session: PictureSession, dialect: Dialect, step: _Step) -> None:
+def _set_up(session: PictureSession, dialect: Flavour, step: _Step) -> None:
     common = f"sql_mode = '{SQL_MODE}', time_zone = '+00:00', foreign_key_checks = 0, timestamp = {step.time():.6f}"
     session.rows("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
-    session.rows(f"SET {common}" + ("" if dialect is Dialect.TIDB else f", lock_wait_timeout = {LOCK_WAIT_S}"))
+    session.rows(f"SET {common}" + ("" if dialect is Flavour.TIDB else f", lock_wait_timeout = {LOCK_WAIT_S}"))
     if session.rows("SELECT @@explicit_defaults_for_timestamp") != ((1,),):
         session.rows("SET explicit_defaults_for_timestamp = 1")
 
@@ -260,8 +261,8 @@ def _is_wanted(step: _Step, now: Pictures) -> bool:
     return found
 
 
-def _is_done(session: PictureSession, dialect: Dialect, step: _Step, noted: Intent, now: Pictures) -> bool:
-    if dialect is Dialect.TIDB:
+def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Intent, now: Pictures) -> bool:
+    if dialect is Flavour.TIDB:
         _check_no_job_runs(session, step)
     found = done(step.statement, noted.before, now)
     if found is None:

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import NamedTuple
 
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
+from sidecar.mysql.flavour import Flavour
 from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece, Statement, StatementKind
 from spark_merge.ddl.tokens import quoted
-
-
-class Dialect(Enum):
-    MARIADB = "MariaDB"
-    MYSQL = "MySQL"
-    TIDB = "TiDB"
-
-
-def dialect_of(version: str) -> Dialect:
-    """By what `SELECT VERSION()` tells."""
-    known = {"TiDB": Dialect.TIDB, "MariaDB": Dialect.MARIADB}
-    return next((found for word, found in known.items() if word.lower() in version.lower()), Dialect.MYSQL)
 
 
 class TableCharset(NamedTuple):
@@ -76,7 +64,7 @@ def _mariadb_collation(text: str) -> str | None:
     return _collation({"utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_0900_bin": "utf8mb4_nopad_bin"}.get(text, text))
 
 
-_MARIADB, _MYSQL, _TIDB = Dialect.MARIADB, Dialect.MYSQL, Dialect.TIDB
+_MARIADB, _MYSQL, _TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
 _EVERYWHERE: dict[FeatureKind, Decision] = {
     "placement": _drop, "ttl settings": _drop, "tiflash": _drop, "attributes": _drop, "storage": _drop, "algorithm": _drop, "check": _drop,
     "charset": _charset, "collation": _collation,
@@ -87,7 +75,7 @@ _WITHOUT: dict[FeatureKind, Decision] = {
     "default function": _in_parentheses,
 }  # fmt: skip
 
-DECISIONS: dict[Dialect, dict[FeatureKind, Decision]] = {
+DECISIONS: dict[Flavour, dict[FeatureKind, Decision]] = {
     _TIDB: _EVERYWHERE,
     _MYSQL: _EVERYWHERE | _TIDBS_OWN | _WITHOUT | {"condition": _drop},
     _MARIADB: _EVERYWHERE | _TIDBS_OWN | _WITHOUT | {
@@ -98,7 +86,7 @@ DECISIONS: dict[Dialect, dict[FeatureKind, Decision]] = {
 """What is not named is kept as TiDB has it."""
 
 
-def rendered(statement: Statement, dialect: Dialect, charset: TableCharset = TIDBS) -> str:
+def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TIDBS) -> str:
     """`statement` names tables of the target. Empty: there is nothing to carry out at this target. Raises UnsupportedDdl, by
     name, for what the target has not."""
     if statement.kind is StatementKind.NOTHING:
@@ -117,7 +105,7 @@ def rendered(statement: Statement, dialect: Dialect, charset: TableCharset = TID
 
 class _Writer(NamedTuple):
     statement: Statement
-    dialect: Dialect
+    dialect: Flavour
     charset: TableCharset
 
     def pieces(self, pieces: Pieces) -> str:

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, Protocol
 import pymysql
 
 from sidecar.core.model import TableName
+from sidecar.mysql.errors import NO_RIGHT, NO_TABLE
+from sidecar.mysql.flavour import Flavour
 from spark_merge.ddl.statement import Statement, StatementKind
 from spark_merge.ddl.tokens import quoted
-from spark_merge.sinks.mysql.ddl_dialect import Dialect
 
 
 class PictureSession(Protocol):
@@ -52,14 +53,14 @@ Pictures = Mapping[TableName, Picture]
 
 _NAME = re.compile(r"^(CREATE (?:TEMPORARY )?TABLE )`(?:[^`]|``)*`")
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+| /\*T!\[auto_(?:rand_base|id_cache)\][^*]*\*/")
-_NO_RIGHT_OR_TABLE = frozenset({1044, 1142, 1143, 1227, 1109, 1146})
+_NO_RIGHT_OR_TABLE = NO_RIGHT | {1109, NO_TABLE}
 _PARTITION = re.compile(r"#p#(.*)$", re.IGNORECASE | re.DOTALL)
 
 
 # ---- what is there ----------------------------------------------------------------------------------------------------
 
 
-def pictures(session: PictureSession, dialect: Dialect, names: Iterable[TableName]) -> dict[TableName, Picture]:
+def pictures(session: PictureSession, dialect: Flavour, names: Iterable[TableName]) -> dict[TableName, Picture]:
     """Raises pymysql's errors."""
     return {name: _table(session, dialect, name) if name.table else _schema(session, name.schema) for name in names}
 
@@ -69,7 +70,7 @@ def _schema(session: PictureSession, name: str) -> Picture:
     return Picture(str(found[0][0])) if found else Picture()
 
 
-def _table(session: PictureSession, dialect: Dialect, name: TableName) -> Picture:
+def _table(session: PictureSession, dialect: Flavour, name: TableName) -> Picture:
     found = session.rows("SELECT TABLE_TYPE FROM information_schema.tables WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(name))
     if not found:
         return Picture()
@@ -77,7 +78,7 @@ def _table(session: PictureSession, dialect: Dialect, name: TableName) -> Pictur
         return Picture("VIEW", {})
     ((_, text, *_rest),) = session.rows(f"SHOW CREATE TABLE {quoted(name.schema)}.{quoted(name.table)}")
     definition = _COUNTER.sub("", _NAME.sub(r"\1", text))
-    return Picture(definition, _tidb_ids(session, name) if dialect is Dialect.TIDB else _innodb_ids(session, dialect, name))
+    return Picture(definition, _tidb_ids(session, name) if dialect is Flavour.TIDB else _innodb_ids(session, dialect, name))
 
 
 def _tidb_ids(session: PictureSession, name: TableName) -> dict[str, int]:
@@ -89,9 +90,9 @@ def _tidb_ids(session: PictureSession, name: TableName) -> dict[str, int]:
     return {"": int(own[0][0])} | {str(part).lower(): int(number) for part, number in parts}
 
 
-def _innodb_ids(session: PictureSession, dialect: Dialect, name: TableName) -> dict[str, int] | None:
+def _innodb_ids(session: PictureSession, dialect: Flavour, name: TableName) -> dict[str, int] | None:
     """None without the right to see them, for another engine's table, and where its name there is not known."""
-    tables = "INNODB_SYS_TABLES" if dialect is Dialect.MARIADB else "INNODB_TABLES"
+    tables = "INNODB_SYS_TABLES" if dialect is Flavour.MARIADB else "INNODB_TABLES"
     try:
         if (file := _file_of(session, dialect, name)) is None:
             return None
@@ -107,10 +108,10 @@ def _innodb_ids(session: PictureSession, dialect: Dialect, name: TableName) -> d
     return ids or None
 
 
-def _file_of(session: PictureSession, dialect: Dialect, name: TableName) -> str | None:
+def _file_of(session: PictureSession, dialect: Flavour, name: TableName) -> str | None:
     """Its name in InnoDB, in the character set of file names, to which MariaDB converts. MySQL 8 does that for nobody; how ASCII is
     written there is known (strings/ctype-utf8.cc), and of other letters some are written in ways of their own."""
-    if dialect is Dialect.MARIADB:
+    if dialect is Flavour.MARIADB:
         ((schema, table),) = session.rows(
             "SELECT CAST(CONVERT(%s USING filename) AS BINARY), CAST(CONVERT(%s USING filename) AS BINARY)", tuple(name)
         )

@@ -11,10 +11,13 @@ from contextlib import closing
 import pymysql
 
 from sidecar.core.model import TableName, TableSchema
+from sidecar.mysql.errors import failure
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.position import SinkTable, position_of
-from spark_merge.sinks.mysql.session import SqlSession, retried, sink_error
 from spark_merge.sinks.mysql.tables import TargetTable, read_tables
 from spark_merge.sinks.mysql.uri import SqlSettings, settings_of
 
@@ -25,12 +28,12 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     """What keeps the target from having rows of these tables, each with the way out. A table that the sink will make is no misfit; whether
     it may is not tried. Raises SinkError for a target that cannot be asked, or that has another log's position."""
     settings = settings_of(uri)
-    with closing(SqlSession(settings.server)) as session:
+    with closing(MysqlSession(settings.server, Role.WRITE_TARGET)) as session:
         state = position_of(session, settings.position_schema, log_id=uri.log_id).look()
         made = settings.create_tables and (state is None or state.accepted is None)
         wanted = [schema for schema in schemas if schema.key]
         targets = {schema.name: settings.routes.target(schema.name) for schema in wanted}
-        found = retried(session, lambda _: read_tables(session, wanted, targets), doing="reading what the tables have")
+        found = carried_out(session, lambda: read_tables(session, wanted, targets), doing="reading what the tables have")
         for table in found.values():
             if table.problem and not (made and not table.there):
                 yield table.problem, table.way_out
@@ -38,12 +41,12 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
                 yield from _refused(session, table)
 
 
-def _refused(session: SqlSession, table: TargetTable) -> Iterator[tuple[str, str]]:
+def _refused(session: MysqlSession, table: TargetTable) -> Iterator[tuple[str, str]]:
     name, columns = f"{quoted(table.name.schema)}.{quoted(table.name.table)}", ", ".join(map(quoted, table.names))
     try:
         session.rows(f"REPLACE INTO {name} ({columns}) SELECT {columns} FROM {name} WHERE FALSE")
     except pymysql.err.MySQLError as error:
-        told = sink_error(error, session.server, f"trying to write to {table.name}")
+        told = failure(error, session.server, session.role, f"trying to write to {table.name}")
         yield told.message, told.hint
 
 
@@ -51,14 +54,14 @@ def holds_rows(uri: SinkUri) -> bool:
     """A table that the routes lead to has rows, and no position, of whatever log, says that we wrote any. Where there are no routes: any
     table that the account may see, so let it see those of the changefeed alone."""
     settings = settings_of(uri)
-    with closing(SqlSession(settings.server)) as session:
+    with closing(MysqlSession(settings.server, Role.WRITE_TARGET)) as session:
         ours = SinkTable(session, settings.position_schema).read()
         if ours is not None and (ours.state.accepted or ours.state.detail):
             return False
-        return retried(session, lambda _: _any_row(session, settings), doing="looking whether the tables have rows")
+        return carried_out(session, lambda: _any_row(session, settings), doing="looking whether the tables have rows")
 
 
-def _any_row(session: SqlSession, settings: SqlSettings) -> bool:
+def _any_row(session: MysqlSession, settings: SqlSettings) -> bool:
     routes = settings.routes
     schemas, tables = set(routes.schemas.values()), {name.folded() for name in routes.tables.values()}
     seen = session.rows("SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'")

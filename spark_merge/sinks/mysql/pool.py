@@ -6,17 +6,20 @@ import time
 from collections.abc import Iterable
 from threading import Lock
 
-from spark_merge.sinks.mysql.session import IDLE_S, SqlServer, SqlSession
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
+from sidecar.mysql.setup import IDLE_S
+from spark_merge.sinks.mysql.server import SqlServer
 
 IDLE_MAX = 64
 WARM_S = IDLE_S - 15.0
 """The server ends them soon after."""
 
 _lock = Lock()
-_idle: list[tuple[SqlSession, float]] = []
+_idle: list[tuple[MysqlSession, float]] = []
 
 
-def borrowed(server: SqlServer) -> SqlSession:
+def borrowed(server: SqlServer) -> MysqlSession:
     """Nobody else has it until it is given back. It may have lost its connection, as any."""
     oldest = time.monotonic() - WARM_S
     with _lock:
@@ -26,10 +29,10 @@ def borrowed(server: SqlServer) -> SqlSession:
         found = None if place is None else _idle.pop(place)[0]
     for session in cold:
         session.close()
-    return found or SqlSession(server)
+    return found or MysqlSession(server, Role.WRITE_TARGET)
 
 
-def given_back(sessions: Iterable[SqlSession]) -> None:
+def given_back(sessions: Iterable[MysqlSession]) -> None:
     with _lock:
         _idle.extend((session, time.monotonic()) for session in sessions if session.connected)
         spare = [session for session, _ in _idle[:-IDLE_MAX]]

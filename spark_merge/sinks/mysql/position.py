@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -25,8 +26,10 @@ import pymysql
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
+from sidecar.mysql.errors import NO_RELATION, code_of
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.session import MysqlSession
 from spark_merge.contract import Accepted, Owner
-from spark_merge.sinks.mysql.session import NO_SCHEMA, NO_TABLE, SqlSession, code_of, retried
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
 
 _SINK = """CREATE TABLE IF NOT EXISTS {sink} (
@@ -100,31 +103,34 @@ class SinkTable:
     """`PositionStore` in `schema`. The payload: the tasks of a batch whose rows are all due, because it begins, or because the target's
     keys have changed, and rows went to workers by the keys. Deletes the slots with an acceptance."""
 
-    def __init__(self, session: SqlSession, schema: str) -> None:
+    def __init__(self, session: MysqlSession, schema: str) -> None:
         self._session, self._schema = session, schema
         self._sink, self._slot = _tables(schema)
         self.place = f"schema {schema} at {session.server}"
 
     def read(self) -> Stored[Underway] | None:
-        return retried(self._session, lambda _: read_state(self._session, self._schema), doing="reading the position")
+        return carried_out(self._session, lambda: read_state(self._session, self._schema), doing="reading the position")
 
     def compare_and_swap(
         self, before: Stored[Underway] | None, after: OutputState[Underway], payload: Tasks | None = None
     ) -> Stored[Underway] | Missed:
         if before is None:
             hint = f"let the account create tables in {self._schema}, or create them for it: deploy/SQL-SINK.md"
-            retried(self._session, lambda _: self._create(), doing=f"making our tables in schema {self._schema}", hint=hint)
+            carried_out(self._session, lambda: self._create(), doing=f"making our tables in schema {self._schema}", hint=hint)
         row, expected = SinkRow.of(after), None if before is None else before.version
 
-        def swap(attempt: int) -> Stored[Underway] | Missed:
+        attempts = count()
+
+        def swap() -> Stored[Underway] | Missed:
+            may_be_done = next(attempts) > 0  # an attempt whose answer was lost may have been carried out
             with self._session.transaction():
                 found = _read_row(self._session, self._schema, locked=True)
                 if found != expected or not self._put(row, first=found is None):
-                    return Missed.UNKNOWN if attempt else Missed.CONFLICT
+                    return Missed.UNKNOWN if may_be_done else Missed.CONFLICT
                 self._change_slots(None if before is None else before.state, after, payload)
             return Stored(after, row)
 
-        return retried(self._session, swap, doing="writing the position")
+        return carried_out(self._session, swap, doing="writing the position")
 
     # ---- statements of a swap ------------------------------------------------------------------------------------------
 
@@ -174,13 +180,13 @@ class OwnedSlots:
     schema: str
     owner: Owner
 
-    def advance(self, session: SqlSession, task: str, worker: int, *, known: int, done: int) -> bool:
+    def advance(self, session: MysqlSession, task: str, worker: int, *, known: int, done: int) -> bool:
         """Within the transaction that writes these rows. False: the slot is not as known, so nothing may be committed."""
         _, slot = _tables(self.schema)
         sql = f"UPDATE {slot} SET done = %s WHERE task = %s AND worker = %s AND epoch = %s AND incarnation = %s AND done = %s"
         return session.change(sql, (done, task, worker, *self.owner, known)) == 1
 
-    def done(self, session: SqlSession, task: str) -> list[int] | None:
+    def done(self, session: MysqlSession, task: str) -> list[int] | None:
         """How many rows each worker has committed; None: the task's batch is accepted. Raises OwnershipLost for a replaced owner."""
         _, slot = _tables(self.schema)
         rows = session.rows(f"SELECT epoch, incarnation, done FROM {slot} WHERE task = %s ORDER BY worker", (task,))
@@ -191,7 +197,7 @@ class OwnedSlots:
         return None
 
 
-def position_of(session: SqlSession, schema: str, *, log_id: str) -> PositionKeeper[Underway, Tasks]:
+def position_of(session: MysqlSession, schema: str, *, log_id: str) -> PositionKeeper[Underway, Tasks]:
     remedy = (
         "give each changefeed a position-schema of its own; for a new log of the same one, empty the tables,"
         " drop that schema and dump again"
@@ -199,7 +205,7 @@ def position_of(session: SqlSession, schema: str, *, log_id: str) -> PositionKee
     return PositionKeeper(SinkTable(session, schema), log_id=log_id, remedy=remedy)
 
 
-def read_state(session: SqlSession, schema: str) -> Stored[Underway] | None:
+def read_state(session: MysqlSession, schema: str) -> Stored[Underway] | None:
     """None where nothing of ours is. Raises pymysql's errors, SinkError."""
     row = _read_row(session, schema)
     try:
@@ -211,12 +217,12 @@ def read_state(session: SqlSession, schema: str) -> Stored[Underway] | None:
         ) from error
 
 
-def _read_row(session: SqlSession, schema: str, *, locked: bool = False) -> SinkRow | None:
+def _read_row(session: MysqlSession, schema: str, *, locked: bool = False) -> SinkRow | None:
     sink, _ = _tables(schema)
     try:
         rows = session.rows(f"SELECT {', '.join(SinkRow._fields)} FROM {sink} WHERE id = 1{' FOR UPDATE' if locked else ''}")
     except pymysql.err.MySQLError as error:
-        if code_of(error) in (NO_SCHEMA, NO_TABLE):
+        if code_of(error) in NO_RELATION:
             return None
         raise
     return SinkRow(*rows[0]) if rows else None

@@ -19,6 +19,9 @@ import msgspec
 import pyarrow as pa
 
 from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import stages, tables_with_rows
 from spark_merge.readable import Reading
@@ -28,7 +31,6 @@ from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Tasks, Underway, position_of
 from spark_merge.sinks.mysql.reading import reading
-from spark_merge.sinks.mysql.session import SqlSession, retried
 from spark_merge.sinks.mysql.tables import TargetTable, keys_sum, read_tables
 from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
@@ -48,7 +50,7 @@ class SqlSink:
 
     def __init__(self, settings: SqlSettings, *, log_id: str) -> None:
         self._settings = settings
-        self._session = SqlSession(settings.server)
+        self._session = MysqlSession(settings.server, Role.WRITE_TARGET)
         self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
         self._makes_tables = False
@@ -107,14 +109,14 @@ class SqlSink:
         lock = f"ticdc-dump {sha256(f'{settings.position_schema} {self._log_id}'.encode()).hexdigest()[:40]}"
         server = replace(settings.server, read_s=DDL_S_MAX)
         ddls = DdlSettings(lock, settings.routes, settings.decided, settings.skip_views)
-        return DdlRunner(lambda: SqlSession(server), NotedDdls(self._position), ddls)
+        return DdlRunner(lambda: MysqlSession(server, Role.WRITE_TARGET), NotedDdls(self._position), ddls)
 
     def _make_tables(self, schemas: Mapping[TableName, TableSchema]) -> None:
         """While nothing is accepted, once a term. From then on DDLs see to it, and a table that is not there was dropped by somebody: made
         again, it would lack the rows that it had."""
         if self._makes_tables:
             routes = self._settings.routes
-            retried(self._session, lambda _: make_tables(self._session, schemas.values(), routes), doing="making the tables")
+            carried_out(self._session, lambda: make_tables(self._session, schemas.values(), routes), doing="making the tables")
             self._makes_tables = False
 
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
@@ -124,7 +126,7 @@ class SqlSink:
         new = [schema for schema in wanted if self._known.get(schema, (None, oldest))[1] <= oldest]
         if new:
             targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
-            found = retried(self._session, lambda _: read_tables(self._session, new, targets), doing="reading what the tables have")
+            found = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
             now = time.monotonic()
             self._known.update((schema, (found[schema.name], now)) for schema in new if not found[schema.name].problem)
             return {**{schema.name: self._known[schema][0] for schema in wanted if schema in self._known}, **found}

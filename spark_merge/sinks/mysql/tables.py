@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import SqlFlavour, SqlSession
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class FoundTable:
     indexes: tuple[tuple[tuple[str | None, int | None], ...], ...]
 
 
-def read_table(session: SqlSession, name: TableName) -> FoundTable | None:
+def read_table(session: MysqlSession, name: TableName) -> FoundTable | None:
     """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     columns = session.rows(
@@ -93,7 +94,7 @@ def _is_generated(extra: str) -> bool:
     return "GENERATED" in extra.upper().replace(",", " ").split()
 
 
-def target_table(schema: TableSchema, name: TableName, found: FoundTable | None, flavour: SqlFlavour) -> TargetTable:
+def target_table(schema: TableSchema, name: TableName, found: FoundTable | None, flavour: Flavour) -> TargetTable:
     """How the rows of `schema` go into `name`, which is as `found`."""
     if found is None:
         return TargetTable(
@@ -115,7 +116,7 @@ _Misfit = tuple[str, str]
 
 
 def _misfits(
-    schema: TableSchema, name: TableName, found: FoundTable, there: Mapping[str, FoundColumn], flavour: SqlFlavour
+    schema: TableSchema, name: TableName, found: FoundTable, there: Mapping[str, FoundColumn], flavour: Flavour
 ) -> Iterator[_Misfit]:
     for column in schema.columns:
         target = there.get(lowered(column.name))
@@ -124,7 +125,7 @@ def _misfits(
                 f"table {name} at the target has no column {column.name}, which {schema.name} has",
                 "add the column there as the source has it; it is written from the next batch on, so dump the table again",
             )
-        elif column.kind == "vector" and flavour is not SqlFlavour.TIDB:
+        elif column.kind == "vector" and flavour is not Flavour.TIDB:
             yield (
                 f"column {column.name} of {schema.name} is a vector, which {flavour.value} is not given",
                 "leave the table out of the changefeed, or use a tidb: sink",
@@ -188,7 +189,9 @@ def keys_sum(tables: Mapping[TableName, TargetTable]) -> str:
     return hashlib.sha256(repr(keys).encode()).hexdigest()
 
 
-def read_tables(session: SqlSession, schemas: Sequence[TableSchema], names: Mapping[TableName, TableName]) -> dict[TableName, TargetTable]:
+def read_tables(
+    session: MysqlSession, schemas: Sequence[TableSchema], names: Mapping[TableName, TableName]
+) -> dict[TableName, TargetTable]:
     """By the source's name; `names` are the target's. Raises pymysql's errors."""
     flavour = session.flavour
     return {schema.name: target_table(schema, names[schema.name], read_table(session, names[schema.name]), flavour) for schema in schemas}

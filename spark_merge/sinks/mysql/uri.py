@@ -14,7 +14,7 @@ from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.ddl import Decided
-from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.options import commit_tss, flag, matching, names_of, number, option, read, routes, text
 from spark_merge.sinks.server import one_host, server_of
 

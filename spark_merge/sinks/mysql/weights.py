@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from spark_merge.sinks.mysql.session import SqlSession, retried
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.session import MysqlSession
 
 TEXTS_MAX = 50_000
 """That are remembered."""
@@ -20,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]+_[a-z0-9_]+")
 class Weights:
     """conflicts.Weigh, by a session of its own."""
 
-    def __init__(self, session: SqlSession) -> None:
+    def __init__(self, session: MysqlSession) -> None:
         self._session = session
         self._known: dict[tuple[str, str], str] = {}
         self._blank: dict[str, str] = {}
@@ -42,7 +43,7 @@ class Weights:
         assert _NAME.fullmatch(collation), f"{collation!r} is no collation's name"
         one = f"HEX(WEIGHT_STRING(CONVERT(%s USING {collation.partition('_')[0]}) COLLATE {collation}))"
         sql = f"SELECT {', '.join([one] * len(texts))}"
-        row = retried(self._session, lambda _: self._session.rows(sql, texts)[0], doing="asking for the weights of texts")
+        row = carried_out(self._session, lambda: self._session.rows(sql, texts)[0], doing="asking for the weights of texts")
         return [weight or "" for weight in row]
 
 

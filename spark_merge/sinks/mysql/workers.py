@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +19,12 @@ from typing import NamedTuple
 
 import pymysql
 
-from sidecar.errors import OwnershipLost, SinkError
+from sidecar.errors import OwnershipLost, SinkError, SourceError
+from sidecar.mysql.errors import Warned, failure, passes
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
 from spark_merge.sinks.mysql.position import OwnedSlots
-from spark_merge.sinks.mysql.session import RETRY_FIRST_S, RETRY_MAX_S, RETRY_S, SqlSession, Warned, passes, sink_error
 from spark_merge.sinks.mysql.statements import Puts, SqlWrite, due, statements
 
 BLOCKS_WAITING = 8
@@ -58,7 +59,7 @@ class SqlJob:
 class SqlWorker:
     """`known`: how far its slot is. `offer` and `drain` are called by one thread, which is not the worker's."""
 
-    def __init__(self, session: SqlSession, job: SqlJob, number: int, *, known: int) -> None:
+    def __init__(self, session: MysqlSession, job: SqlJob, number: int, *, known: int) -> None:
         self._session, self._job, self._number, self._known = session, job, number, known
         self._given: Queue[SqlBlock | None] = Queue(BLOCKS_WAITING)
         self._error: BaseException | None = None
@@ -127,26 +128,20 @@ class SqlWorker:
             self._commit_long(blocks[-1])
 
     def _commit(self, blocks: Sequence[Sequence[SqlWrite] | Puts], upto: int) -> None:
-        give_up, wait_s = time.monotonic() + RETRY_S, RETRY_FIRST_S
+        def attempt() -> int:
+            with self._session.transaction():
+                if not self._advance(self._known, upto):
+                    return self._slot()
+                self._execute(due(blocks, known=self._known, batched=self._job.batched))
+                return upto
+
         while self._known < upto:
             try:
-                with self._session.transaction():
-                    if self._advance(self._known, upto):
-                        self._execute(due(blocks, known=self._known, batched=self._job.batched))
-                        found = upto
-                    else:
-                        found = self._slot()
-                self._known = found
-            except pymysql.err.MySQLError as error:
-                if not passes(error):
-                    raise self._failure(error, blocks) from error
-                self._session.close()
-                if time.monotonic() + wait_s > give_up:
-                    raise sink_error(error, self._session.server, "writing rows") from error
-                time.sleep(wait_s)
-                wait_s = min(wait_s * 2, RETRY_MAX_S)
-            except Warned as error:
-                raise self._failure(error, blocks) from error
+                self._known = carried_out(self._session, attempt, doing="writing rows")
+            except SinkError as error:
+                if (cause := error.__cause__) is None or passes(cause, self._session.role):
+                    raise
+                raise self._failure(cause, blocks) from cause
 
     def _commit_long(self, block: SqlBlock) -> None:
         """The blocks up to the one that ends the commit are taken as they come, and let go of one by one."""
@@ -167,7 +162,7 @@ class SqlWorker:
             self._known = known
         except (pymysql.err.MySQLError, Warned) as error:
             self._session.close()
-            raise sink_error(error, self._session.server, "writing a long commit", _DOES_NOT_FIT) from error
+            raise failure(error, self._session.server, self._session.role, "writing a long commit", _DOES_NOT_FIT) from error
 
     def _next(self) -> SqlBlock:
         block = self._given.get()
@@ -196,7 +191,7 @@ class SqlWorker:
                 )
             self._session.change(sql)
 
-    def _failure(self, error: BaseException, blocks: Sequence[Sequence[SqlWrite] | Puts]) -> SinkError:
+    def _failure(self, error: BaseException, blocks: Sequence[Sequence[SqlWrite] | Puts]) -> SourceError | SinkError:
         """The one row that the target does not take is found by trying each alone; nothing of it stays."""
         writes = [write for block in blocks for write in (block.writes() if isinstance(block, Puts) else block)]
         for write in writes:
@@ -204,17 +199,17 @@ class SqlWorker:
                 with rolled_back(self._session):
                     self._execute(statements([write], batched=False))
             except (pymysql.err.MySQLError, Warned) as alone:
-                if passes(alone):
+                if passes(alone, self._session.role):
                     break
                 doing = f"row {write.key} of {write.texts.schema.name}, for {write.texts.table.name}"
                 hint = "raise max_allowed_packet at the target" if alone.args[0] == 1153 else _DOES_NOT_FIT
-                return sink_error(alone, self._session.server, doing, hint)
+                return failure(alone, self._session.server, self._session.role, doing, hint)
         names = ", ".join(sorted({str(write.texts.table.name) for write in writes}))
-        return sink_error(error, self._session.server, f"writing rows of {names}", _DOES_NOT_FIT)
+        return failure(error, self._session.server, self._session.role, f"writing rows of {names}", _DOES_NOT_FIT)
 
 
 @contextmanager
-def rolled_back(session: SqlSession) -> Iterator[None]:
+def rolled_back(session: MysqlSession) -> Iterator[None]:
     class Back(Exception):
         pass
 
@@ -229,7 +224,7 @@ def rolled_back(session: SqlSession) -> Iterator[None]:
 class Workers:
     """All of a task's. `done`: where each begins, from its slot. Use as a context: leaving it ends them."""
 
-    def __init__(self, sessions: Callable[[], SqlSession], job: SqlJob, done: Sequence[int]) -> None:
+    def __init__(self, sessions: Callable[[], MysqlSession], job: SqlJob, done: Sequence[int]) -> None:
         self._sessions = [sessions() for _ in done]
         self._workers = [SqlWorker(session, job, number, known=done[number]) for number, session in enumerate(self._sessions)]
 
@@ -247,7 +242,7 @@ class Workers:
         if errors:
             raise next((error for error in errors if isinstance(error, OwnershipLost)), errors[0])
 
-    def close(self) -> list[SqlSession]:
+    def close(self) -> list[MysqlSession]:
         """Their sessions, for who uses them next."""
         for worker in self._workers:
             worker.close()

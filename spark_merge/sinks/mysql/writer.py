@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.mysql.retry import carried_out
 from spark_merge.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
 from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots
-from spark_merge.sinks.mysql.session import retried
 from spark_merge.sinks.mysql.statements import Puts, SqlTexts, SqlWrite
 from spark_merge.sinks.mysql.tables import TargetTable
 from spark_merge.sinks.mysql.uri import SqlSettings
@@ -52,7 +52,7 @@ class SqlWriter:
             return Outcome(task.id, counts)
         session = borrowed(self.settings.server)
         try:
-            done = retried(session, lambda _: self.slots.done(session, task.id), doing="reading the task's slots")
+            done = carried_out(session, lambda: self.slots.done(session, task.id), doing="reading the task's slots")
             if done is None:
                 return Outcome(task.id, {})
             live = task.units[0].live

@@ -28,6 +28,7 @@ PING, QUIT, QUERY = 0x0E, 0x01, 0x03
 FIRST_CONNECTION = (1 << 40) + 1
 """TiDB's numbers are longer than the handshake's 32 bits."""
 _CAPABILITIES = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000
+_ASSIGNMENT = re.compile(r"(\w+) = ('[^']*'|[^,]+)")
 _OF_TABLE = re.compile(r"TABLE_SCHEMA = '(\w+)' AND TABLE_NAME = '(\w+)'")
 
 
@@ -88,6 +89,7 @@ class _Connection:
     snapshot_ts: int = 0
     schemas_ts: int = 0
     in_transaction: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 class FakeTidb:
@@ -97,6 +99,7 @@ class FakeTidb:
     schemas than these, as where the server is behind; what is newer is `done` in ddl_jobs and not synced. `ddl_jobs`: table id, begin
     and end of all jobs, in Unix seconds. `job_list`: jobs as mysql.tidb_ddl_job and mysql.tidb_ddl_history have them in time;
     `ddl_kinds`: what information_schema says of them. `before`: called with each statement before it is answered; it may raise Refused.
+    `defaults`: of session variables; those `unknown` it does not have. Of all it heeds `tidb_snapshot` and `sql_select_limit` alone.
     `settings_shown`: what SHOW CONFIG tells; None: the account may not see it. `plan`: what any EXPLAIN tells. It knows no WHERE and no
     LIMIT, and turns rows round for any DESC.
     """
@@ -118,6 +121,8 @@ class FakeTidb:
         self.jobs: dict[int, dict[str, object]] = {}
         self.statements: list[str] = []
         self.settings_shown: Rows | None = []
+        self.defaults: dict[str, str] = {}
+        self.unknown: frozenset[str] = frozenset()
         self.plan: Rows = []
         self.before: Callable[[str], None] = lambda sql: None
         self._folder = folder
@@ -156,7 +161,11 @@ class FakeTidb:
         self.statements.append(sql)
         self.before(sql)
         head = sql.split()[0].upper()
-        if found := re.fullmatch(r"SET (?:@@)?tidb_snapshot = '(\d*)'", sql):
+        for name, value in _ASSIGNMENT.findall(sql) if head == "SET" else ():
+            if name in self.unknown:
+                raise Refused(1193, f"Unknown system variable '{name}'")
+            connection.variables[name] = value.strip("'")
+        if found := re.fullmatch(r"SET .*\btidb_snapshot = '(\d*)'.*", sql):
             connection.snapshot_ts = int(found[1] or 0)
             connection.schemas_ts = connection.snapshot_ts if self.loaded_ts is None else min(connection.snapshot_ts, self.loaded_ts)
             if connection.snapshot_ts and connection.snapshot_ts < self.safe_ts:
@@ -167,8 +176,10 @@ class FakeTidb:
             return None
         if sql == "SELECT VERSION()":
             return [(self.version,)]
-        if sql == "SELECT VERSION(), CONNECTION_ID()":
-            return [(self.version, connection.number)]
+        if sql == "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet":
+            return [(self.version, connection.number, 1 << 26)]
+        if found := re.fullmatch(r"SELECT @@session\.(\w+)", sql):
+            return [(connection.variables[found[1]],)]
         if sql == "SELECT @@tidb_current_ts":
             self.now_ts += connection.in_transaction
             return [(self.now_ts if connection.in_transaction else 0,)]
@@ -253,7 +264,8 @@ class FakeTidb:
             threading.Thread(target=self._serve, args=(connection,), name="fake-tidb-session", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        state = _Connection(next(self._numbers))
+        snapshot_ts = int(self.defaults.get("tidb_snapshot", 0))
+        state = _Connection(next(self._numbers), snapshot_ts, snapshot_ts, variables=dict(self.defaults))
         with suppress(OSError, ConnectionError), connection, connection.makefile("rb") as stream:
             connection.sendall(_packets(0, _greeting(self.version)))
             _read(stream)
@@ -268,11 +280,13 @@ class FakeTidb:
         if command[0] != QUERY:
             return _packets(1, _OK)
         try:
-            rows = self.answer(command[1:].decode(), state)
+            rows = self.answer(sql := command[1:].decode(), state)
         except Refused as refused:
             return _packets(1, b"\xff" + struct.pack("<H", refused.code) + b"#HY000" + refused.text.encode())
         if rows is None or isinstance(rows, int):
             return _packets(1, _OK[:1] + _length(rows or 0) + _OK[2:])
+        if sql.startswith("SELECT"):
+            rows = rows[: int(state.variables.get("sql_select_limit", len(rows)))]
         width = len(rows[0]) if rows else 1
         columns = [_column(f"c{number}") for number in range(width)]
         return _packets(1, _length(width), *columns, _EOF, *(b"".join(map(_value, row)) for row in rows), _EOF)

@@ -15,8 +15,8 @@ import pytest
 
 from sidecar.adapters.tidb.definition import definition
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.adapters.tidb.sql import SourceFlavour
 from sidecar.core.model import ColumnDefinition, TableName, TableSchema
+from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.table_info import table_schema
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTable, FakeTidb
@@ -112,7 +112,7 @@ def test_a_table_made_by_hand_is_told_alike(name: str, tmp_path: Path) -> None:
 )
 def test_a_width_that_the_server_hides_is_the_default(text: str, told: str) -> None:
     (column,) = definition(
-        [("c", "YES", "int", text, "", None, None, None, "")], (), (True, "utf8mb4_bin"), "", flavour=SourceFlavour.TIDB
+        [("c", "YES", "int", text, "", None, None, None, "")], (), (True, "utf8mb4_bin"), "", flavour=Flavour.TIDB
     ).columns
     assert column == ColumnDefinition("c", told)
 
@@ -128,7 +128,7 @@ def test_what_mariadb_says_otherwise_is_told_as_tidb_does() -> None:
         ("b", "NO", "bit", "bit(1)", "", "b'0'", None, None, None),
         ("j", "YES", "longtext", "longtext", "", None, "utf8mb4", "utf8mb4_bin", None),
     ]
-    found = definition(rows, (), (True, "utf8mb4_bin"), "", flavour=SourceFlavour.MARIADB, json_columns={"j"})
+    found = definition(rows, (), (True, "utf8mb4_bin"), "", flavour=Flavour.MARIADB, json_columns={"j"})
     assert {column.name: column.default for column in found.columns} == {
         "n": "'7'", "s": "'it''s'", "z": None, "t": "CURRENT_TIMESTAMP(3)", "d": "CURRENT_TIMESTAMP", "u": "(uuid())", "b": "b'0'",
         "j": None,

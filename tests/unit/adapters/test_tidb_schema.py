@@ -16,10 +16,11 @@ import pytest
 
 from sidecar.adapters.tidb import schema
 from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, _with_statistics, read_key
-from sidecar.adapters.tidb.sql import SourceFlavour, TidbSession
 from sidecar.config import SourceSection
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SourceError, SourceLost
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession
 from sidecar.ports import Caller
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb
@@ -55,7 +56,7 @@ def known(server: Statistics, **rows: int | None) -> dict[str, tuple[int | None,
     tables = {
         TableName("app", name): TableFacts(count, count, clustered=True, partitioned=False, charsets={}) for name, count in rows.items()
     }
-    found = _with_statistics(cast(TidbSession, server), tables, [*tables, TableName("app", "dropped")])
+    found = _with_statistics(cast(MysqlSession, server), tables, [*tables, TableName("app", "dropped")])
     return {table.table: (about.rows, about.bytes) for table, about in found.items()}
 
 
@@ -85,7 +86,7 @@ def test_a_table_that_may_not_be_read_or_is_gone_is_not_known_and_any_other_erro
 
 
 def test_a_clustered_primary_key_orders_the_reads() -> None:
-    key = read_key(TableSchema(TABLE, (ID, NAME), ("name", "id")), facts(), SourceFlavour.TIDB)
+    key = read_key(TableSchema(TABLE, (ID, NAME), ("name", "id")), facts(), Flavour.TIDB)
     assert [(part.column.name, part.charset, part.collation) for part in key.columns] == [
         ("name", "utf8mb4", "utf8mb4_bin"),
         ("id", "", ""),
@@ -93,24 +94,24 @@ def test_a_clustered_primary_key_orders_the_reads() -> None:
 
 
 def test_tidb_reads_a_table_without_a_clustered_key_by_rowid_whatever_its_key_is() -> None:
-    assert read_key(TableSchema(TABLE, (ID, PRICE), ("price",)), facts(clustered=False), SourceFlavour.TIDB).by_rowid
+    assert read_key(TableSchema(TABLE, (ID, PRICE), ("price",)), facts(clustered=False), Flavour.TIDB).by_rowid
 
 
 def test_a_partitioned_table_is_never_read_by_rowid() -> None:
     """EXCHANGE PARTITION can leave two rows of it with one _tidb_rowid."""
     unclustered = facts(clustered=False, partitioned=True)
-    assert not read_key(TableSchema(TABLE, (ID, PRICE), ("id",)), unclustered, SourceFlavour.TIDB).by_rowid
+    assert not read_key(TableSchema(TABLE, (ID, PRICE), ("id",)), unclustered, Flavour.TIDB).by_rowid
     with pytest.raises(SourceError, match="price is a double"):
-        read_key(TableSchema(TABLE, (ID, PRICE), ("price",)), unclustered, SourceFlavour.TIDB)
+        read_key(TableSchema(TABLE, (ID, PRICE), ("price",)), unclustered, Flavour.TIDB)
 
 
 def test_other_servers_have_no_rowid() -> None:
-    assert not read_key(TableSchema(TABLE, (ID,), ("id",)), facts(clustered=None), SourceFlavour.MARIADB).by_rowid
+    assert not read_key(TableSchema(TABLE, (ID,), ("id",)), facts(clustered=None), Flavour.MARIADB).by_rowid
 
 
 def test_a_table_without_a_key_is_refused_also_where_a_rowid_would_help() -> None:
     with pytest.raises(SourceError, match="does not replicate"):
-        read_key(TableSchema(TABLE, (ID,), ()), facts(clustered=False), SourceFlavour.TIDB)
+        read_key(TableSchema(TABLE, (ID,), ()), facts(clustered=False), Flavour.TIDB)
 
 
 # ---- a source that stands ---------------------------------------------------------------------------------------------

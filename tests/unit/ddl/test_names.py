@@ -9,12 +9,13 @@ import pytest
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.mysql.flavour import Flavour
 from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader, words
 from spark_merge.ddl.routes import APART, Routes, check_apart, routes_of
-from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
+from spark_merge.sinks.mysql.ddl_dialect import rendered
 
 ROUTES = routes_of(" shop.*=>shop_copy.* , Shop.Orders => copy.orders2,`we,ird`.`a.b`=>x.`y z`")
 
@@ -27,7 +28,7 @@ def head(*tables: TableName, after: tuple[TableName, ...] = ()) -> Head:
 
 def carried(text: str, table: str, found: Head, routes: Routes = ROUTES) -> str:
     statement = of_the_log(parsed(text, "shop"), DdlRecord(CommitTs(2), "shop", table, text), found)
-    return rendered(at_target(statement, routes), Dialect.MARIADB)
+    return rendered(at_target(statement, routes), Flavour.MARIADB)
 
 
 # ---- routes ------------------------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def test_renames_of_one_commit_are_done_as_if_at_once(moves: str, expected: str)
     statements = [parsed(f"rename table {source} to {target}", "s") for source, target in pairs]
     found = together(statements, head(*(TableName("s", one) for one in "abcx")))
     assert " ".join(f"{source.table}>{target.table}" for source, target in found.moves) == expected
-    assert rendered(found, Dialect.MARIADB).count(" TO ") == len(found.moves)
+    assert rendered(found, Flavour.MARIADB).count(" TO ") == len(found.moves)
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,20 @@ import pytest
 
 from sidecar.core.model import Ddl, Message, TableName
 from sidecar.errors import UnsupportedDdl
+from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.replay.recording import Recording
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Feature, StatementKind
 from spark_merge.ddl.tokens import quoted, tokens
-from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, Dialect, TableCharset, dialect_of, rendered
+from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, TableCharset, rendered
 from tests.support.recordings import recording
 
 RECORDINGS = ("demo", "shop", "shop-new", "ddl", "ddl-new", "filter", "rowformats", "restart", "large", "tz")
-MARIADB, MYSQL, TIDB = Dialect.MARIADB, Dialect.MYSQL, Dialect.TIDB
+MARIADB, MYSQL, TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
 CREATED = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
-def for_target(text: str, dialect: Dialect = MARIADB, schema: str = "s") -> str:
+def for_target(text: str, dialect: Flavour = MARIADB, schema: str = "s") -> str:
     return rendered(parsed(text, schema), dialect)
 
 
@@ -75,7 +76,7 @@ def check(schema: str, query: str) -> None:
         with pytest.raises(UnsupportedDdl, match="makes a view"):
             rendered(statement, MARIADB)
         return
-    for dialect in Dialect:
+    for dialect in Flavour:
         text = rendered(statement, dialect)
         assert statement.kind is StatementKind.NOTHING or text
         assert rendered(parsed(text, "another"), dialect) == text, "names have schemas, and nothing else changes"
@@ -249,7 +250,7 @@ def test_tokens_know_quotes_and_comments() -> None:
 
 
 def test_dialects_are_known_by_their_versions() -> None:
-    assert [dialect_of(one) for one in ("8.0.11-TiDB-v8.5.0", "11.4.2-MariaDB-log", "8.0.36")] == [TIDB, MARIADB, MYSQL]
+    assert [flavour_of(one) for one in ("8.0.11-TiDB-v8.5.0", "11.4.2-MariaDB-log", "8.0.36")] == [TIDB, MARIADB, MYSQL]
 
 
 def test_mysql_has_no_condition_of_a_column_or_an_index() -> None:

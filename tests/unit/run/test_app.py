@@ -14,13 +14,13 @@ import pytest
 
 from sidecar.adapters.etcd.owner import OwnerHolder
 from sidecar.adapters.memory.progress import MemoryProgress
-from sidecar.adapters.tidb import sql
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.config import Config, SourceSection
 from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivered import DeliveryReport
+from sidecar.mysql import retry
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.merge_process import worker_state
@@ -119,7 +119,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
 def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(app, "say", lambda *lines: told.extend(line.event for line in lines))
-    monkeypatch.setattr(sql, "_ending", Event())
+    monkeypatch.setattr(retry, "_ending", Event())
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
         source = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=600)
         monkeypatch.setattr(app, "MAKES", {"kafka": lambda *_: TidbSchemas(source).tables()})

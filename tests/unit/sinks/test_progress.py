@@ -15,6 +15,8 @@ from deltalake.exceptions import DeltaError
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder, s3
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.process.progress import watched_by
 from spark_merge.sinks.clickhouse.server import ClickHouseServer as ClickHouse
 from spark_merge.sinks.delta.table import CALL_S_MAX as DELTA_S_MAX
@@ -23,7 +25,7 @@ from spark_merge.sinks.http.client import Client, Receiver
 from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.kafka import client as kafka
 from spark_merge.sinks.kafka.producer import _Patience
-from spark_merge.sinks.mysql import session as mysql
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from tests.support.scripted_http import Answer, scripted
 from tests.support.watched import HeardWatch
@@ -87,15 +89,15 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
             return 1
 
         def fetchone(self) -> tuple[object, ...]:
-            return ("8.0", 1)
+            return ("8.0", 1, 1 << 20)
 
         fetchall = tuple
 
-    done = [lambda *_: None] * 4
-    connection = SimpleNamespace(cursor=Cursor, **dict(zip(("begin", "commit", "rollback", "_force_close"), done, strict=True)))
+    done = [lambda *_: None] * 5
+    connection = SimpleNamespace(cursor=Cursor, **dict(zip(("connect", "begin", "commit", "rollback", "_force_close"), done, strict=True)))
     monkeypatch.setattr(pymysql, "connect", lambda **_: connection)
-    monkeypatch.setattr(mysql.SqlServer, "password", lambda _: "")
-    session = mysql.SqlSession(mysql.SqlServer((("h", 1),), "u", connect_s=10, read_s=300, write_s=200))
+    monkeypatch.setattr(SqlServer, "password", lambda _: "")
+    session = MysqlSession(SqlServer((("h", 1),), "u", connect_s=10, read_s=300, write_s=200), Role.WRITE_TARGET)
     session.rows("SELECT 1")
     assert heard.calls_s == [10 + 5 * 500, 500]
     with session.transaction():

@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from sidecar.core.model import CommitTs, TableName, TableSchema, ts_at
+from sidecar.mysql.flavour import Flavour
 from spark_merge.ddl.parser import parsed
 from spark_merge.sinks.mysql.ddl import Intent, MemoryDdlPosition
 from spark_merge.sinks.mysql.ddl_clock import session_time
-from spark_merge.sinks.mysql.ddl_dialect import Dialect
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 
 A, B, TMP = (TableName("s", one) for one in ("a", "b", "tmp"))
@@ -103,4 +103,4 @@ def test_at_mysql_tables_are_looked_up_by_the_names_that_innodb_gives_them(name:
                 return [(file, number) for file, number in files.items() if file == values[0] or file.startswith(values[3])]
             return [("t", "CREATE TABLE `t` (`x` int)")] if sql.startswith("SHOW CREATE") else [("BASE TABLE",)]
 
-    assert pictures(cast("PictureSession", Told()), Dialect.MYSQL, [name])[name].ids == ids
+    assert pictures(cast("PictureSession", Told()), Flavour.MYSQL, [name])[name].ids == ids

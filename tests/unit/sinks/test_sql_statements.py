@@ -9,7 +9,8 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.sinks.mysql.session import SqlFlavour, SqlSession
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlTexts, SqlWrite, literal_of, statements
 from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, read_table, target_table
 
@@ -40,7 +41,7 @@ def test_what_is_no_canonical_text_is_never_sent(kind: str, text: str) -> None:
 def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> SqlTexts:
     schema = TableSchema(NAME, tuple(Column(name, "int") for name in columns), key)
     found = FoundTable(tuple(FoundColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
-    return SqlTexts(schema, target_table(schema, NAME, found, SqlFlavour.MARIADB))
+    return SqlTexts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
 
 
 def write(made: SqlTexts, number: int, row: tuple[str, str], *, gone: bool = False) -> SqlWrite:
@@ -81,20 +82,20 @@ def test_a_key_of_several_columns_is_a_condition_and_generated_columns_are_not_w
 def test_a_table_that_cannot_take_the_rows_says_so(found: FoundTable | None, problem: str) -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "int")), ("a",))
     with pytest.raises(SinkError, match=problem):
-        SqlTexts(schema, target_table(schema, NAME, found, SqlFlavour.MARIADB))
+        SqlTexts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
 
 
 def test_a_vector_is_refused_by_name_but_by_tidb() -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "vector")), ("a",))
     found = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "vector", None, False)), ((("a", None),),))
     with pytest.raises(SinkError, match=r"column b of .* is a vector"):
-        target_table(schema, NAME, found, SqlFlavour.MARIADB).check()
-    target_table(schema, NAME, found, SqlFlavour.TIDB).check()
+        target_table(schema, NAME, found, Flavour.MARIADB).check()
+    target_table(schema, NAME, found, Flavour.TIDB).check()
 
 
 def of_one(kind: str) -> SqlTexts:
     schema = TableSchema(NAME, (Column("a", kind),), ("a",))  # type: ignore[arg-type]  # kinds
-    return SqlTexts(schema, target_table(schema, NAME, FoundTable((A,), ((("a", None),),)), SqlFlavour.MARIADB))
+    return SqlTexts(schema, target_table(schema, NAME, FoundTable((A,), ((("a", None),),)), Flavour.MARIADB))
 
 
 @pytest.mark.parametrize("kind", ["int", "text", "binary"])
@@ -166,6 +167,6 @@ def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, ge
         def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
             return [("at", "timestamp", None, extra, None)] if "COLUMNS" in sql else []
 
-    found = read_table(cast("SqlSession", Told()), NAME)
+    found = read_table(cast("MysqlSession", Told()), NAME)
     assert found is not None
     assert [column.generated for column in found.columns] == [generated]

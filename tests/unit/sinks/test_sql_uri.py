@@ -14,7 +14,7 @@ from sidecar.process.kept_secrets import variable
 from spark_merge.contract import Owner
 from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.mysql.position import OwnedSlots
-from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.uri import SqlSettings, settings_of
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.registry import name_of, open_sink

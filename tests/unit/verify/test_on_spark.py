@@ -18,7 +18,7 @@ from sidecar.log.verification_files import read_report
 from spark_merge.contract import Head
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob, SparkTasks
-from spark_merge.sinks.mysql.session import SqlServer
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import runner
 from spark_merge.verify.on_spark import HERE_ROWS, OnSpark, VerifySource, begin
 from tests.support.eventually import eventually

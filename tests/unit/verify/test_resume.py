@@ -15,8 +15,8 @@ from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.verification import CheckState
+from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.readable import RowsRead
-from spark_merge.sinks.mysql.reading import KeySpan
 from spark_merge.verify import moving, table_check
 from spark_merge.verify.resume import load
 from spark_merge.verify.runner import Ending

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -13,16 +14,17 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.keyset import Key
-from sidecar.errors import SinkError
+from sidecar.errors import SinkError, SourceChanged, SourceLost
 from sidecar.log.verification import AskedTable, CheckState, Slice
-from spark_merge.readable import Reading
+from spark_merge.readable import Reading, RowsRead
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
 from spark_merge.verify import table_check
+from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
 from tests.support.table_shapes import TABLE
-from tests.support.verified import World
+from tests.support.verified import World, WorldPart
 
 
 def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, slice: Slice | None = None, **context: object) -> TableCheck:
@@ -291,9 +293,61 @@ def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_told(still: St
         still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
 
 
-def test_a_table_that_ddls_change_again_and_again_is_not_compared(still: Still) -> None:
-    report = still.check(gate=lambda _: still.world.alter(), wait=lambda _: None).run()
+def test_a_table_that_ddls_change_again_and_again_is_not_compared(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Moving, "_is_another", lambda *_: True)  # each segment has a DDL of the table
+    report = still.check(gate=lambda worked_s: still.change("y") if worked_s else None, wait=still.world.wait).run()
     assert (report.state, report.why) == (CheckState.SKIPPED, "DDLs change the table again and again")
+
+
+@pytest.mark.parametrize(("changed", "state"), [(1, CheckState.EQUAL), (table_check.TRIES_MAX, CheckState.SKIPPED)])
+def test_a_source_that_a_ddl_has_changed_already_is_compared_again(
+    still: Still, monkeypatch: pytest.MonkeyPatch, changed: int, state: CheckState
+) -> None:
+    """C2: its error 1054 ended the comparison as a failure. `changed`: so many reads meet the DDL that the sink has not seen yet."""
+    reads, call = itertools.count(), WorldPart.__call__
+
+    def read(part: WorldPart) -> Iterator[RowsRead]:
+        if next(reads) < changed:
+            raise SourceChanged("Unknown column 'c' in 'SELECT' (error 1054)", hint="a DDL changed the table")
+        yield from call(part)
+
+    monkeypatch.setattr(WorldPart, "__call__", read)
+    assert still.check(gate=Steps(), wait=still.world.wait).run().state is state
+
+
+def test_a_ddl_is_waited_for_until_the_sink_has_it_however_far_the_sink_is_behind(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C3: three attempts within 1.5 s ended before a lake had a TRUNCATE."""
+    call, waits = WorldPart.__call__, itertools.count()
+    lagging = True
+
+    def read(part: WorldPart) -> Iterator[RowsRead]:
+        if lagging:
+            raise SourceChanged("Unknown column 'c' in 'SELECT' (error 1054)", hint="a DDL changed the table")
+        yield from call(part)
+
+    def wait(_: float) -> None:
+        nonlocal lagging
+        if lagging and next(waits) == 50:
+            still.world.wait(0)
+            lagging = False
+
+    monkeypatch.setattr(WorldPart, "__call__", read)
+    still.world.ts += 1  # the DDL's, which nothing has delivered yet
+    assert still.check(gate=Steps(), wait=wait).run().state is CheckState.EQUAL
+    assert next(waits) == 51
+
+
+def test_another_error_of_the_source_is_tried_again_and_then_told(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+
+    def read(part: WorldPart) -> Iterator[RowsRead]:
+        reads.append(part)
+        raise SourceLost("it is away", hint="start it")
+
+    monkeypatch.setattr(WorldPart, "__call__", read)
+    with pytest.raises(SourceLost):
+        still.check(gate=Steps(), wait=still.world.wait).run()
+    assert len(reads) == table_check.TRIES_MAX
 
 
 def test_a_row_that_comes_to_be_outside_of_the_predicate_is_no_extra_one(still: Still) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from sidecar.adapters.tidb.sql import Account, TidbSession, carried_out
 from sidecar.errors import SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import read_packets
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FIRST_CONNECTION, FakeTidb, Refused
@@ -46,7 +50,7 @@ def slow(tidb: FakeTidb) -> tuple[threading.Event, threading.Event]:
 @pytest.mark.parametrize("how", ["rows", "packets"])
 def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: FakeTidb, how: str) -> None:
     came, go = slow(tidb)
-    session = TidbSession(Account.of(tidb.settings()))
+    session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     read = (lambda: read_packets(session, SLOW, 1)) if how == "packets" else (lambda: session.rows(SLOW))
     heard: list[Exception] = []
 
@@ -66,12 +70,40 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     assert len(heard) == 1
 
 
+@pytest.mark.parametrize("role", Role)
+def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTidb, role: Role) -> None:
+    """Its transaction is rolled back with its connection."""
+    came, go = slow(tidb)
+    session = MysqlSession(Account.of(tidb.settings()), role)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(session.rows, SLOW)
+        assert came.wait(PATIENCE_S)
+        session.interrupt()
+        assert isinstance(asked.exception(PATIENCE_S), pymysql.err.OperationalError)
+    session.close()
+    go.set()
+    assert (KILL in tidb.statements) is (role is not Role.WRITE_TARGET)
+
+
+def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(tidb: FakeTidb) -> None:
+    session = MysqlSession(Account.of(tidb.settings()), Role.WRITE_TARGET)
+
+    def write() -> None:
+        with session.transaction():
+            session.close()
+            session.rows("SELECT @@tidb_current_ts")
+
+    with pytest.raises(pymysql.err.MySQLError):
+        write()
+    assert "COMMIT" not in tidb.statements
+
+
 def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_asked_again(
     tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sidecar.adapters.tidb.sql.ANSWER_GRACE_S", 0.0)
+    monkeypatch.setattr("sidecar.mysql.account.ANSWER_GRACE_S", 0.0)
     slow(tidb)
-    session = TidbSession(Account.of(tidb.settings(statement_timeout_s=3.0)))
+    session = MysqlSession(Account.of(tidb.settings(statement_timeout_s=3.0)), Role.READ_SOURCE)
     with pytest.raises(pymysql.err.OperationalError, match="2013"):
         session.rows(SLOW)
     session.close()
@@ -85,7 +117,7 @@ def test_what_the_server_has_ended_is_not_killed(tidb: FakeTidb, refused: Refuse
             raise refused
 
     tidb.before = before
-    session = TidbSession(Account.of(tidb.settings()))
+    session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     with nullcontext() if refused is None else pytest.raises(pymysql.err.MySQLError, match=str(refused.code)):
         session.rows("SELECT @@tidb_current_ts")
     session.close()
@@ -94,7 +126,7 @@ def test_what_the_server_has_ended_is_not_killed(tidb: FakeTidb, refused: Refuse
 
 def test_where_the_server_is_gone_nobody_hears_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
     came, go = slow(tidb)
-    session = TidbSession(Account.of(tidb.settings()))
+    session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     heard: list[type[Exception]] = []
 
     def reader() -> None:
@@ -114,7 +146,7 @@ def test_where_the_server_is_gone_nobody_hears_that_there_is_nothing_to_kill(tid
 
 
 def test_a_session_that_is_interrupted_while_it_connects_asks_nothing(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, connect = TidbSession(Account.of(tidb.settings())), socket.create_connection
+    session, connect = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE), socket.create_connection
 
     def connected(*place: Any, **options: Any) -> socket.socket:
         session.interrupt()
@@ -136,7 +168,7 @@ def test_an_interrupt_does_not_make_a_connection_plain_under_who_uses_it(tidb: F
             self.plain = True
             super().shutdown(how)
 
-    session, connection = TidbSession(Account.of(tidb.settings())), pymysql.connect(host="-", defer_connect=True)
+    session, connection = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE), pymysql.connect(host="-", defer_connect=True)
     ours, theirs = socket.socketpair()
     with Encrypted(fileno=ours.detach()) as encrypted, theirs:
         connection._sock, session._connection = encrypted, connection

@@ -1,0 +1,143 @@
+"""What a session sets before its first statement: one table of variables, by the session's role and the server's flavour.
+
+- A variable that changes which rows a SELECT returns, how they are spelled, or what a write stores is set, whatever the server's own value
+  is.
+- A variable that this version does not have (error 1193) is no danger. Any other refusal is an error that names the variable, unless the
+  session has the value already.
+- Noop variables of TiDB (pingcap/tidb pkg/sessionctx/variable/noop.go) are set at MariaDB and MySQL only: they change nothing there.
+
+Sources: pingcap/tidb pkg/sessionctx/vardef, pkg/sessionctx/variable/sysvar.go; "Server System Variables" of MySQL 8.4 and MariaDB 11.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from sidecar.mysql.errors import SettingRefused, code_of, is_clients
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.roles import Role
+
+IDLE_S = 60
+"""After that the target's server ends a connection that sends nothing, and what its transaction holds: a successor need not wait for a
+worker that is frozen."""
+
+LOCK_WAIT_S = 10
+
+ROWS_MAX = (1 << 64) - 1
+
+SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+
+UNKNOWN_VARIABLE = 1193
+
+_T, _A, _Y = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
+_ALL, _NOT_TIDB = (_T, _A, _Y), (_A, _Y)
+_ROLES = tuple(Role)
+_SOURCE, _TARGET = (Role.READ_SOURCE, Role.MARK), (Role.READ_TARGET, Role.WRITE_TARGET)
+_WRITES, _WRITES_TARGET = (Role.MARK, Role.WRITE_TARGET), (Role.WRITE_TARGET,)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`value`: SQL. In braces: what is known only when a session opens (`_values`)."""
+
+    name: str
+    value: str
+    flavours: tuple[Flavour, ...]
+    roles: tuple[Role, ...]
+    why: str
+
+
+VARIABLES = (
+    Variable("sql_select_limit", str(ROWS_MAX), _ALL, _ROLES, "it cuts every SELECT, those of information_schema too"),
+    Variable("max_execution_time", "{statement_ms}", (_T, _Y), _ROLES, "the server's own limit may end each read of a large table"),
+    Variable("max_statement_time", "{statement_s}", (_A,), _ROLES, "as max_execution_time"),
+    Variable("time_zone", "'+00:00'", _ALL, _ROLES, "a TIMESTAMP is spelled and understood in it"),
+    Variable("sql_mode", f"'{SQL_MODE}'", _ALL, _ROLES, "quotes, ||, padding of CHAR; zero dates and a zero id are values as others"),
+    Variable("collation_connection", "'utf8mb4_bin'", _ALL, _ROLES, "two texts that are no columns compare as at TiDB"),
+    Variable("autocommit", "1", _ALL, _ROLES, "else a read stays in the snapshot of the session's first, and a write is never committed"),
+    Variable("group_concat_max_len", "1073741824", _ALL, _ROLES, "it cuts what a predicate groups"),
+    Variable("div_precision_increment", "4", _ALL, _ROLES, "a predicate's division has the digits of the default"),
+    Variable("default_week_format", "0", _ALL, _ROLES, "a predicate's WEEK() counts as the default does"),
+    Variable("lc_time_names", "'en_US'", _NOT_TIDB, _ROLES, "a predicate's names of days and months"),
+    Variable("completion_type", "'NO_CHAIN'", _NOT_TIDB, _ROLES, "CHAIN: after a COMMIT reads stay in a new snapshot"),
+    Variable("sql_auto_is_null", "0", _NOT_TIDB, _ROLES, "IS NULL would match the row that was inserted last"),
+    Variable("sql_big_selects", "1", _NOT_TIDB, _ROLES, "a scan of a large table is not rejected by max_join_size"),
+    Variable("max_sort_length", "32768", _NOT_TIDB, _ROLES, "ORDER BY looks at the whole key, and not at its first bytes alone"),
+    Variable("information_schema_stats_expiry", "0", (_Y,), _ROLES, "numbers of rows are not a day old"),
+    Variable("system_versioning_asof", "DEFAULT", (_A,), _ROLES, "a table with system versions is read as of the present"),
+    Variable("tidb_snapshot", "''", (_T,), _ROLES, "the present is read, and no old snapshot"),
+    Variable("tidb_read_staleness", "0", (_T,), _ROLES, "as tidb_snapshot"),
+    Variable("tidb_enable_external_ts_read", "0", (_T,), _ROLES, "as tidb_snapshot"),
+    Variable("tidb_low_resolution_tso", "0", (_T,), _ROLES, "its TSO is up to two seconds old, and a chunk must be read inside its window"),
+    Variable("tidb_read_consistency", "'strict'", (_T,), _ROLES, "weak: a read passes locks of commits that are before it"),
+    Variable("tidb_replica_read", "'leader'", (_T,), _ROLES, "no rows depend on how far a follower or a learner is"),
+    Variable("tidb_isolation_read_engines", "'tikv,tidb'", (_T,), _ROLES, "TiFlash spells a few values otherwise than TiKV"),
+    Variable("tidb_translate_softdelete_sql", "1", (_T,), _ROLES, "rows that are deleted softly are deleted, for the feed as for us"),
+    Variable("sql_safe_updates", "0", _NOT_TIDB, _WRITES, "it rejects an UPDATE or DELETE by its plan"),
+    Variable("foreign_key_checks", "0", _ALL, _WRITES_TARGET, "rows come by key and not by reference; TiCDC's order keeps the references"),
+    Variable("unique_checks", "1", _NOT_TIDB, _WRITES_TARGET, "a unique key may not be written twice"),
+    Variable("sql_notes", "1", _NOT_TIDB, _WRITES_TARGET, "a note counts as a warning, and a write with a warning has failed"),
+    Variable("max_error_count", "1024", _NOT_TIDB, _WRITES_TARGET, "0: SHOW WARNINGS is empty after a warning"),
+    Variable("sql_quote_show_create", "1", _NOT_TIDB, _WRITES_TARGET, "a table's picture is parsed"),
+    Variable("sql_if_exists", "0", (_A,), _WRITES_TARGET, "a DDL of what is not there fails"),
+    Variable("innodb_lock_wait_timeout", "{lock_wait_s}", _ALL, _WRITES_TARGET, "a lock of somebody else is waited for by our retries"),
+    Variable("wait_timeout", "{idle_s}", _ALL, _TARGET, "IDLE_S"),
+    Variable("tidb_txn_mode", "'pessimistic'", (_T,), _WRITES_TARGET, "a slot that is taken is waited for, and does not fail at the end"),
+    Variable("allow_auto_random_explicit_insert", "1", (_T,), _WRITES_TARGET, "the source's ids are written"),
+    Variable("tidb_skip_utf8_check", "0", (_T,), _WRITES_TARGET, "a text that is none is rejected"),
+    Variable("tidb_skip_ascii_check", "0", (_T,), _WRITES_TARGET, "as tidb_skip_utf8_check"),
+)
+
+ISOLATION = dict.fromkeys(_SOURCE, "REPEATABLE READ") | dict.fromkeys(_TARGET, "READ COMMITTED")
+"""At the source a SELECT of READ COMMITTED would read later than its transaction's TSO. At the target the newest committed rows are
+read, and no gap is locked."""
+
+
+def settings(role: Role, flavour: Flavour, *, statement_s: float) -> list[tuple[str, str]]:
+    """Names and SQL values. `statement_s`: how long the server lets a statement run, 0 for no limit."""
+    values = {"statement_ms": int(statement_s * 1000), "statement_s": statement_s, "lock_wait_s": LOCK_WAIT_S, "idle_s": IDLE_S}
+    return [(one.name, one.value.format(**values)) for one in VARIABLES if flavour in one.flavours and role in one.roles]
+
+
+def set_up(cursor: Cursor, role: Role, flavour: Flavour, *, statement_s: float) -> None:
+    """Raises SettingRefused, pymysql's errors."""
+    cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {ISOLATION[role]}, READ WRITE")
+    _set(cursor, settings(role, flavour, statement_s=statement_s))
+
+
+def _set(cursor: Cursor, wanted: Sequence[tuple[str, str]]) -> None:
+    """All in one statement; where the server refuses that, in two, until it is one variable that is refused."""
+    try:
+        cursor.execute(f"SET {', '.join(f'{name} = {value}' for name, value in wanted)}")
+    except pymysql.err.MySQLError as error:
+        if is_clients(error):  # there is no connection any more
+            raise
+        if len(wanted) > 1:
+            half = len(wanted) // 2
+            _set(cursor, wanted[:half])
+            _set(cursor, wanted[half:])
+        elif (code := code_of(error)) != UNKNOWN_VARIABLE and not _has(cursor, *wanted[0]):
+            ((name, value),) = wanted
+            raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error
+
+
+def _has(cursor: Cursor, name: str, value: str) -> bool:
+    cursor.execute(f"SELECT @@session.{name}")
+    row = cursor.fetchone()
+    return row is not None and same(row[0], value)
+
+
+def same(effective: Any, value: str) -> bool:
+    """Whether a variable that the server shows as `effective` has this SQL value."""
+    shown, wanted = (str(one).strip("'").upper() for one in (effective, value))
+    known = {"ON": "1", "OFF": "0"}
+    shown, wanted = known.get(shown, shown), known.get(wanted, wanted)
+    try:
+        return float(shown) == float(wanted)
+    except ValueError:
+        return set(shown.split(",")) == set(wanted.split(","))
