@@ -217,8 +217,8 @@ def transaction_only(table: DeltaTable, how: CommitProperties) -> None:
     _adding([])(table, how)
 
 
-def _adding(actions: list[AddAction]) -> Act:
-    return lambda table, how: table.create_write_transaction(actions, "append", table.schema(), commit_properties=how)
+def _adding(actions: Sequence[AddAction]) -> Act:
+    return lambda table, how: table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how)
 
 
 def with_transactions(act: Act, *more: Transaction) -> Act:
