@@ -15,6 +15,7 @@ from random import Random
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Seq, TableName
+from sidecar.core.progress import Key
 from sidecar.log.layout import chunk_name
 from spark_merge.rule import Image
 from spark_merge.testing import histories
@@ -130,7 +131,7 @@ def _add_pass(rng: Random, history: RandomHistory, table: _Table, dump_id: str, 
         table.marks.add(high)
         found, wanted = table.at(rng.randrange(low, high + 1)), keys[part::CHUNKS]
         rows = [found[key] for key in wanted if key in found]
-        absent = [] if asked == "all rows" else [(str(one), str(two)) for one, two in wanted if (one, two) not in found]
+        absent: list[Key] = [] if asked == "all rows" else [tuple(map(str, key)) for key in wanted if key not in found]
         path = chunk_name(table.name.table, epoch=1, number=next(table.chunks))
         history.chunk_rows[path], history.absent[path] = rows, absent
         size, since = len(rows) + len(absent), Seq(begin // SEGMENT_TS)
