@@ -32,16 +32,13 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.readable import Reading, RowsRead
 from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
 from spark_merge.sinks.delta.places import places_in, table_place
-from spark_merge.sinks.delta.statistics import exact
+from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
 from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import dealt
-
-_READ_FEATURES = frozenset({"timestampNtz"})
-"""Of tables that this sink makes."""
 
 _COMMITS_FIRST = 16
 """That are asked for until one is found that the position has."""
@@ -151,9 +148,9 @@ class DeltaReader:
         if found is None:
             return None
         features = set(found.protocol().reader_features or ())
-        if features - _READ_FEATURES:
+        if features - READER_FEATURES:
             raise SinkError(
-                f"the Delta table {table.uri} has got the features {', '.join(sorted(features - _READ_FEATURES))}, which no table of this "
+                f"the Delta table {table.uri} has got the features {', '.join(sorted(features - READER_FEATURES))}, which no table of this "
                 "sink has",
                 hint="remove them (ALTER TABLE … DROP FEATURE), or deliver to a new folder and dump again",
             )

@@ -29,8 +29,10 @@ PROPERTY = "delta.dataSkippingStatsColumns"
 DONE = "ticdc-dump statistics"
 """A transaction of the table: its files have only statistics that are right."""
 
-_READER_FEATURES = frozenset({"timestampNtz"})
-_WRITER_FEATURES = _READER_FEATURES | {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
+READER_FEATURES = frozenset({"timestampNtz"})
+"""Of tables that this sink makes."""
+
+_WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
 """Of tables whose files have no more in the log than an AddAction can say: no deletion vector, no row ids."""
 
 File = Mapping[str, Any]
@@ -89,14 +91,14 @@ def _is_bound(key: str) -> bool:
 
 
 def corrected(table: DeltaTable, files: Iterable[File], names: Sequence[str]) -> Iterator[AddAction]:
-    """These files once more, with statistics of these columns. None of a table with features of somebody else: delta-rs cannot say again
-    what such a file has in the log."""
+    """These files once more, with statistics of these columns; not those that have none, or lie elsewhere. None of a table with features of
+    somebody else: delta-rs cannot say again what such a file has in the log."""
     protocol = table.protocol()
-    if set(protocol.reader_features or ()) - _READER_FEATURES or set(protocol.writer_features or ()) - _WRITER_FEATURES:
+    if set(protocol.reader_features or ()) - READER_FEATURES or set(protocol.writer_features or ()) - _WRITER_FEATURES:
         return
     for file in files:
         path = file["path"]
-        if unquote(path) == path and ":" not in path:
+        if file["num_records"] is not None and unquote(path) == path and ":" not in path:
             yield AddAction(path, file["size_bytes"], {}, file["modification_time"], data_change=False, stats=_stats(file, names))
 
 
