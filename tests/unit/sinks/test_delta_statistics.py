@@ -22,6 +22,7 @@ from spark_merge.sinks.delta.columns import DeltaColumn
 from spark_merge.sinks.delta.table import Table
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, Row, Segments, change, deliver, opened
+from tests.support.read_back import reading_of, texts_of
 
 TOP = str((1 << 64) - 1)
 UNSIGNED = TableSchema(ORDERS, (Column("id", "uint", nullable=False), Column("n", "int")), ("id",))
@@ -79,6 +80,13 @@ def test_a_table_of_an_earlier_version_is_corrected_when_its_output_is_opened(ea
     assert after > before
     earlier.open()
     assert DeltaTable(earlier.table).version() == after, "once"
+
+
+def test_a_table_that_is_not_corrected_yet_is_read_back_by_its_keys(earlier: Output) -> None:
+    """A verification may run before the worker opens the output."""
+    reading = reading_of(earlier.uri, UNSIGNED, log_id="log-1", parts=1, keys=[[TOP]])
+    assert (TOP, "1") in texts_of(reading, UNSIGNED)
+    assert earlier.named() is None
 
 
 def test_a_table_that_an_earlier_version_wrote_after_that_is_corrected_by_its_next_batch(
