@@ -45,6 +45,11 @@ class Block:
         return len(self.ordinal)
 
     @property
+    def deletes(self) -> bool:
+        """Whether it is of a dump's keys that the source does not have."""
+        return self.dump_pass is not None and self.rows > 0 and self.op[0].as_py() == "delete"
+
+    @property
     def origin(self) -> Literal["log", "dump"]:
         return "log" if self.dump_pass is None else "dump"
 

@@ -9,7 +9,8 @@
             return Place(uri, lambda log_id: MySink(uri, log_id=log_id), rows)
 
 A random log with windows is delivered by sinks that die, freeze, wake up and are redone in other cuts. In the end a consumer has what the
-slow rule says: exactly once and in order where the output is a stream, in its end state where the greatest version wins.
+slow rule says: exactly once and in order where the output is a stream, in its end state where the greatest version wins. dumps_port.py has
+its dumps of every kind.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from spark_merge.delivery import TaskWork
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.memory import hidden, versioned
 from spark_merge.testing import histories
+from spark_merge.testing.dumps_port import DumpsPort
 from spark_merge.testing.places import Here, Place, accepted
 from spark_merge.testing.story import TABLES, WAIT_S, Died, Mortal, Story, WorkerLife
 
 
-class SinkPort:
+class SinkPort(DumpsPort):
     """Subclasses give a fixture `place` for each output to try, new for each test."""
 
     @pytest.fixture

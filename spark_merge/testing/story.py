@@ -18,12 +18,15 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
+from spark_merge.complete import received
 from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.readable import Readable, Reading
 from spark_merge.readable import newest as newest_rows
+from spark_merge.sink_record import SinkId
 from spark_merge.testing import histories
+from spark_merge.testing.histories import RandomHistory
 from spark_merge.testing.places import Here, Place, Shown, accepted
 
 WAIT_S = 600
@@ -160,13 +163,16 @@ class Mortal:
 
 
 class Story:
-    """A log, what the slow rule makes of it, and one output."""
+    """A log, what the slow rule makes of it, and one output. `made`: who makes the log. `name`: of the sink, which receives dumps for it
+    alone, too; the rule sees what it receives."""
 
-    def __init__(self, folder: Path, place: Place, *, seed: int) -> None:
-        self.place, self.random = place, Random(seed)
-        self.history = histories.random_history(self.random)
+    def __init__(
+        self, folder: Path, place: Place, *, seed: int, made: Callable[[Random], RandomHistory] | None = None, name: str = ""
+    ) -> None:
+        self.place, self.random, self._name = place, Random(seed), name
+        self.history = (made or histories.random_history)(self.random)
         self.log = open_folder(str(folder / "log"))
-        self.manifests: list[Manifest] = histories.write_log(self.log, self.history)
+        self.manifests: list[Manifest] = [received(one, name) for one in histories.write_log(self.log, self.history)]
         self.tables = {row.table for row in self.history.merged(self.manifests)}
         self.shown: dict[tuple[TableName, tuple[str | None, ...]], int] = {}
         """How many of each row's changes had taken effect, at the least, when a target that keeps the newest was looked at last."""
@@ -175,7 +181,11 @@ class Story:
         return JobSettings(self.log, limits=BatchLimits(segments_max=segments_max), epoch_max=epoch)
 
     def delivery(self, sink: Sink | None = None, *, epoch: int | None = None, segments_max: int = 2, tasks: Here | None = None) -> Delivery:
-        return Delivery(sink or self.place.sink(), self.settings(epoch=epoch, segments_max=segments_max), tasks or Here())
+        settings, sink_id = (
+            self.settings(epoch=epoch, segments_max=segments_max),
+            SinkId(self._name, self.place.uri) if self._name else None,
+        )
+        return Delivery(sink or self.place.sink(), settings, tasks or Here(), sink_id=sink_id)
 
     def finish(self, *, segments_max: int = 2) -> None:
         delivery = self.delivery(segments_max=segments_max)

@@ -21,14 +21,15 @@ from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.testing import histories
+from spark_merge.testing.dumps_port import DumpsPort
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
 from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
+from spark_merge.testing.true_histories import true_history
 from tests.lanes import LANE
 from tests.support.lake import catalog_of, on_s3, tables_of, uri_of
 from tests.support.merged_lake import compact, merged_place
 from tests.support.services.s3 import S3
-from tests.support.true_histories import true_history
 
 pytestmark = pytest.mark.xdist_group("iceberg")
 
@@ -44,6 +45,12 @@ def story_of(folder: Path, place: Place, patch: pytest.MonkeyPatch, *, seed: int
     patch.setattr(histories, "random_history", lambda rng: true_history(rng, passes=passes))
     patch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
     return Story(folder, place, seed=seed)
+
+
+class TestDumps(DumpsPort):
+    @pytest.fixture
+    def place(self, place: Place) -> Place:
+        return place
 
 
 if LANE.whole:  # the tests after it have a share of it

@@ -96,6 +96,33 @@ def test_a_dump_stays_below_the_live_rows_that_come_while_it_runs(tmp_path: Path
     assert (below.base is not None, below.dump, below.live) == (True, "d1 1", 1)
 
 
+@OUTPUTS
+@CUTS
+def test_a_key_that_the_source_does_not_have_is_no_row_afterwards(tmp_path: Path, kind: str, batches: list[list[int]]) -> None:
+    """A dump of keys, a repair, an exact dump: of a row that is there, of one that a change of the batch brings, of one that is nowhere."""
+    to = Output(tmp_path, kind)
+    to.chunks(c1=[("1", "a"), ("2", "b")])
+    write_chunk(to.log, "c2", [("1", "A")], absent=[("2",), ("3",), ("4",)])
+    write_chunk(to.log, "c3", [("2", "again")], absent=[("1",)])
+    rows = [
+        chunk(1, 50, "c1", since_seq=1),
+        change(2, 110, after=("3", "lost")),
+        chunk(2, 150, "c2", since_seq=2, dump_id="d2"),
+        change(2, 170, after=("4", "later"), ordinal=1),
+        chunk(3, 250, "c3", since_seq=3, dump_id="d3"),
+    ]
+    assert to.deliver(rows, batches) == [("2", "again"), ("4", "later")]
+
+
+@OUTPUTS
+def test_a_first_dump_of_keys_makes_no_row_of_what_is_not_there(tmp_path: Path, kind: str) -> None:
+    """Into a table without a file, which takes a dump's files as they are; and of that dump nothing but such keys."""
+    to = Output(tmp_path, kind)
+    write_chunk(to.log, "c1", [("1", "a")], absent=[("2",)])
+    write_chunk(to.log, "c2", [], absent=[("3",), ("4",)])
+    assert to.deliver([chunk(1, 50, "c1", since_seq=1), chunk(2, 150, "c2", since_seq=1)], [[1], [2]]) == [("1", "a")]
+
+
 ONE, AGAIN, OTHER, EARLIER = DumpPass("d1", Seq(5)), DumpPass("d1", Seq(9)), DumpPass("d2", Seq(5)), DumpPass("d1", Seq(0))
 
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import Mode
 from tests.support.deliveries import ORDERS
 from tests.support.delta_place import delta_table, folder_of
@@ -69,6 +71,21 @@ def test_merged_rows_follow_each_schema_change(tmp_path: Path) -> None:
     assert story.rows() == []
     story.deliver((None, ("5", "0", None, "z")))
     assert story.rows() == [("5", "0", None, "z")]
+
+
+def test_the_files_of_a_key_that_is_renamed_are_skipped_by_it_and_no_reader_loses_a_row(tmp_path: Path) -> None:
+    story = Story(tmp_path, "merge", schemas={ORDERS: table(Column("a", "int"))})
+    story.deliver((None, ("1", "7")), (None, ("2", "8")))
+    after = TableSchema(ORDERS, (Column("number", "int", nullable=False), Column("a", "int")), ("number",))
+    story.deliver(ddl="ALTER TABLE orders RENAME COLUMN id TO number", after=after)
+    story.deliver((("1", "7"), ("1", "9")))
+    found = delta_table(folder_of(story.uri), ORDERS)
+    assert found is not None
+    assert statistics.named(found) == ["_commit_ts", "id", "a", "number"]
+    assert all({"min.number", "max.number"} <= set(file) for file in statistics.files_of(found))
+    for where, count in (("number", 1), ("id", None), ("a", 9)):
+        value = pc.field(where).is_null() if count is None else pc.field(where) == count
+        assert found.to_pyarrow_dataset().to_table(filter=value).num_rows == (2 if count is None else 1), where
 
 
 def test_a_schema_change_that_is_not_followed_leaves_rows_as_they_were(tmp_path: Path) -> None:

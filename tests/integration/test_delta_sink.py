@@ -26,11 +26,11 @@ from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
 from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
+from spark_merge.testing.true_histories import true_history
 from tests.contract.test_sink_port import bucket as bucket  # a fixture
 from tests.lanes import LANE
 from tests.support.delta_place import delta_table, folder_of, history_place
 from tests.support.services.ports import free_port
-from tests.support.true_histories import true_history
 
 WHERE = ["append", "merge", *(["append on s3", "merge on s3"] if LANE.whole else [])]
 

@@ -17,6 +17,7 @@ from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
 from tests.mutations.init import INIT
+from tests.mutations.lakes import LAKE_SINKS
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
@@ -38,6 +39,7 @@ MUTATIONS = [
     *SEVERAL,
     *SESSIONS,
     *MERGING,
+    *LAKE_SINKS,
     *VERIFYING,
     *CERTIFICATES,
     *TERMINAL,

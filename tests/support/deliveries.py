@@ -14,6 +14,7 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpTold
 from sidecar.log import storage
+from sidecar.log.absent import with_absent
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder
 from spark_merge.contract import (
@@ -70,10 +71,13 @@ def chunk(
     }  # fmt: skip
 
 
-def write_chunk(log: Folder, path: str, rows: Sequence[Sequence[str | None]], schema: TableSchema = SCHEMA) -> None:
+def write_chunk(
+    log: Folder, path: str, rows: Sequence[Sequence[str | None]], schema: TableSchema = SCHEMA, *, absent: Sequence[tuple[str, ...]] = ()
+) -> None:
+    """`absent`: keys that the source does not have."""
     columns = {column.name: pa.array([row[i] for row in rows], pa.string()) for i, column in enumerate(schema.columns)}
     with storage.new_file(log, path) as file:
-        pq.write_table(pa.table(columns), file)
+        pq.write_table(with_absent(pa.table(columns), schema.key, absent), file)
 
 
 def batches(rows: Sequence[Row], *, rows_max: int = 2) -> list[pa.RecordBatch]:

@@ -36,7 +36,7 @@ def storage_place(uri: str, form: Form) -> Place:
         for line in there.read():
             assert isinstance(line, Line)
             assert line.commit_ts is not None
-            image = tuple(canonical(column, line.values[column.name], form) for column in COLUMNS)
+            image = tuple(canonical(column, line.values.get(column.name), form) for column in COLUMNS)
             after = None if line.op == "D" else image
             seq = (line.commit_ts - 1) // SEGMENT_TS
             found.setdefault(line.folder.name, []).append((seq, line.commit_ts, _OPS[line.op], image[:2], after))

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.sinks.delta.columns import Layout, layout_of
 from spark_merge.sinks.delta.ddl import DELTA, DeltaAltered
-from spark_merge.sinks.delta.merge import touched, with_transactions
-from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_errors, transaction_only
+from spark_merge.sinks.delta.merge import touched
+from spark_merge.sinks.delta.statistics import exact, named
+from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_errors, transaction_only, with_transactions
 
 
 def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> None:
@@ -29,7 +31,10 @@ def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> No
     def act(found: DeltaTable, _: Seq) -> Act | None:
         if table.due(found, moment) > moment.last + 1:
             return None  # rows have come since: a later owner is past this DDL
-        return with_transactions(_act(found, altered, before, after), touched(moment.log_id))
+        made = _act(found, altered, before, after)
+        if (names := _with_key(found, altered, before, after)) is not None and not table.name_statistics(found, names):
+            return _too_late
+        return with_transactions(made, touched(moment.log_id))
 
     of_ddls = replace(moment, of=" ddl")
     if table.due(found, of_ddls) > moment.last:
@@ -37,6 +42,21 @@ def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> No
     if altered.unless_empty and not altered.emptied:
         raise DELTA.refused(head, altered.unless_empty)
     table.bring(after, of_ddls, act)
+
+
+def _with_key(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> list[str] | None:
+    """The columns with statistics, and those to which the key moves: all rows are rewritten, and the MERGEs after it skip files by them."""
+    known = named(found) or []
+    if altered.after is None or not _updates(altered, before, after):
+        return None
+    moved = {column.name for column in after.columns if column not in before.columns and exact(column.kind)}
+    new = _names(altered.after, after)
+    added = [new[name] for name in altered.after.key if new[name] in moved and new[name] not in known]
+    return [*known, *added] if added else None
+
+
+def _too_late(_: DeltaTable, __: CommitProperties) -> object:
+    raise CommitFailedError("another commit came between")
 
 
 def _act(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> Act:

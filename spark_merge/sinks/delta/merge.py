@@ -4,9 +4,9 @@
 
 - A dump's files are added as they are where the table was empty when the first ones of their pass came and nothing else has come since: the
   chunks of one pass share no key (contract.DumpPass). Chunks of a second pass share keys with those of the first, also within one dump, so
-  they are merged; a batch that has both is merged as a whole. Two more transactions of the table remember it: `… dump {pass}` whose rows it
-  has, `… live` 1 where it has others. They are in the commit of the rows, and the log says which pass a chunk is of, so a worker that dies
-  changes nothing.
+  they are merged; a batch that has both is merged as a whole, and so is one in which a dump deletes keys. Two more transactions of the
+  table remember it: `… dump {pass}` whose rows it has, `… live` 1 where it has others. They are in the commit of the rows, and the log says
+  which pass a chunk is of, so a worker that dies changes nothing.
 - Memory: the keys of a batch's rows of a table, then a piece of them at a time; of the MERGE itself MERGE_BYTES_MAX, after which delta-rs
   spills to the disk. A MERGE rewrites the files in which it finds a key, so it costs what these are large: files that the least and the
   greatest key of a batch leave out are not read.
@@ -29,7 +29,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
-from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app
+from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
 from spark_merge.sinks.errors import storage_errors
 
@@ -63,7 +63,9 @@ def _pass(log_id: str, of: DumpPass) -> str:
 
 
 def _only_pass(files: Sequence[WrittenFile]) -> DumpPass | None:
-    """The pass whose rows these are and nobody else's."""
+    """The pass whose rows these are and nobody else's; None where it has deletes, which are no rows of a table."""
+    if any(file.staged for file in files):
+        return None
     found = {file.passes for file in files}
     (first, *others) = next(iter(found)) or (None,)
     return first if len(found) == 1 and not others else None
@@ -71,17 +73,6 @@ def _only_pass(files: Sequence[WrittenFile]) -> DumpPass | None:
 
 def _is_of_pass(found: DeltaTable, table: Table, only: DumpPass, log_id: str) -> bool:
     return not table.transaction(found, _live(log_id)) and table.transaction(found, _pass(log_id, only)) == 1
-
-
-def with_transactions(act: Act | None, *more: Transaction) -> Act | None:
-    if act is None:
-        return None
-
-    def acting(table: DeltaTable, how: CommitProperties) -> object:
-        how.app_transactions = [*(how.app_transactions or ()), *more]
-        return act(table, how)
-
-    return acting
 
 
 # ---- the MERGE ------------------------------------------------------------------------------------------------------
@@ -133,11 +124,11 @@ class Folded:
     def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         op = self._place.layout.envelope("op")
         for file, keep in zip(self._files, self._keep, strict=True):
-            names, at = schema.names[:-1] + ([] if file.passes else [op]), 0
+            names, at = schema.names[:-1] + ([op] if file.staged else []), 0
             for rows in _read(self._folder, file, names):
                 kept = pa.Table.from_batches([rows]).filter(pa.array(keep[at : at + rows.num_rows]))
                 at += rows.num_rows
-                gone = pa.repeat(pa.scalar(value=False), kept.num_rows) if file.passes else pc.equal(kept[op], "delete")
+                gone = pc.equal(kept[op], "delete") if file.staged else pa.repeat(pa.scalar(value=False), kept.num_rows)
                 yield from kept.select(schema.names[:-1]).append_column(self.gone, gone).cast(schema).to_batches()
 
     def _last_of_each_key(self) -> tuple[list[Any], dict[str, tuple[int, int]]]:

@@ -8,9 +8,13 @@ that is longer than file systems take is its beginning, `~~` and a hash.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import quote
 
 from sidecar.core.model import TableName
+from sidecar.log import storage
+from sidecar.log.storage import Folder
 
 NAME_BYTES_MAX = 200
 _HEAD_BYTES, _HASH_DIGITS = 150, 32
@@ -19,6 +23,13 @@ _HEAD_BYTES, _HASH_DIGITS = 150, 32
 def table_place(target: TableName) -> str:
     """`target`: after the routes."""
     return f"{_part(target.schema)}/{_part(target.table)}"
+
+
+def places_in(folder: Folder) -> Iterator[str]:
+    """Of all tables below an output's folder. Raises StorageError."""
+    for schema in storage.list_folders(folder):
+        if not schema.startswith("_"):
+            yield from (f"{schema}/{table}" for table in storage.list_folders(replace(folder, root=folder.path(schema))))
 
 
 def _part(name: str) -> str:

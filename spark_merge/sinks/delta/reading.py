@@ -31,16 +31,14 @@ from spark_merge.ddl.eras import Era, eras
 from spark_merge.ddl.routes import Routes
 from spark_merge.readable import Reading, RowsRead
 from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
-from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.delta.places import places_in, table_place
+from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
 from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import dealt
-
-_READ_FEATURES = frozenset({"timestampNtz"})
-"""Of tables that this sink makes."""
 
 _COMMITS_FIRST = 16
 """That are asked for until one is found that the position has."""
@@ -137,12 +135,7 @@ class DeltaReader:
         if len(set(places)) == 1:
             return places
         with storage_errors(self.folder):
-            schemas = [name for name in storage.list_folders(self.folder) if not name.startswith("_")]
-            there = [
-                f"{schema}/{table}"
-                for schema in schemas
-                for table in storage.list_folders(replace(self.folder, root=self.folder.path(schema)))
-            ]
+            there = list(places_in(self.folder))
         known = {place.lower(): place for place in there}
         return [places[0], *(place if place in there else known.get(place.lower(), place) for place in places[1:])]
 
@@ -155,9 +148,9 @@ class DeltaReader:
         if found is None:
             return None
         features = set(found.protocol().reader_features or ())
-        if features - _READ_FEATURES:
+        if features - READER_FEATURES:
             raise SinkError(
-                f"the Delta table {table.uri} has got the features {', '.join(sorted(features - _READ_FEATURES))}, which no table of this "
+                f"the Delta table {table.uri} has got the features {', '.join(sorted(features - READER_FEATURES))}, which no table of this "
                 "sink has",
                 hint="remove them (ALTER TABLE … DROP FEATURE), or deliver to a new folder and dump again",
             )
@@ -186,7 +179,7 @@ class DeltaReader:
     def _files(
         self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], commit_ts: str = ""
     ) -> Iterator[DeltaFile]:
-        """Those in which one of the keys may be."""
+        """Those in which one of the keys may be. Only bounds of whole numbers count: an earlier version wrote others, too."""
         with delta_errors(table.table_uri):
             actions = pa.table(table.get_add_actions(flatten=True))
         folder, none = replace(self.folder, root=self.folder.path(place)), [None] * actions.num_rows
@@ -194,7 +187,8 @@ class DeltaReader:
         def told(name: str) -> Sequence[Any]:
             return actions.column(name).to_pylist() if name in actions.column_names else none
 
-        bounds = {name: list(zip(told(f"min.{source}"), told(f"max.{source}"), strict=True)) for name, source in key.items()}
+        sure = {column.name for column in columns_of(table) if exact(column.kind)}
+        bounds = {name: list(zip(told(f"min.{of}"), told(f"max.{of}"), strict=True)) for name, of in key.items() if of in sure}
         times = zip(told(f"min.{commit_ts}"), told(f"max.{commit_ts}"), strict=True)
         for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), times, strict=True)):
             if wanted is None or all(wanted.meet(name, *found[number]) for name, found in bounds.items()):

@@ -1,6 +1,6 @@
 """The Delta sink: of the hidden kind, over a folder of Delta tables.
 
-    open → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
+    open → the tables' statistics, once → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
 
 - The position, the fence and the record for all tables are the files sink's commits (folder/commits.py) beside the tables.
 - A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
@@ -31,7 +31,7 @@ from spark_merge.sinks.delta.altering import alter
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import alterations
 from spark_merge.sinks.delta.merge import merge
-from spark_merge.sinks.delta.places import table_place
+from spark_merge.sinks.delta.places import places_in, table_place
 from spark_merge.sinks.delta.reading import DeltaReader
 from spark_merge.sinks.delta.table import Moment, Table
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
@@ -44,6 +44,9 @@ from spark_merge.sinks.table_ddl import check_key, checked_effects
 
 TABLES_AT_ONCE_MAX = 8
 """Whose commits wait for the storage side by side."""
+
+STATISTICS = "_statistics.json"
+"""Beside the tables of an output: none of them has statistics that may be wrong (statistics.py)."""
 
 
 class DeltaSink:
@@ -63,6 +66,7 @@ class DeltaSink:
     def open(self, *, epoch: int | None) -> Standing:
         self._known.clear()
         standing = self._output.open(epoch)
+        self._correct_statistics()
         if self._settings.mode == "merge":
             self._sweep_staged()
         return standing
@@ -120,7 +124,7 @@ class DeltaSink:
         self._side_by_side(partial(alter, self._table(self._at(one.before.name)), one, head, moment) for one in found)
 
     def _forget_staged(self, files: Iterable[WrittenFile]) -> None:
-        staged = [file.path for file in files if file.path.startswith(f"{STAGED}/")]
+        staged = [file.path for file in files if file.staged]
         with storage_errors(self._settings.folder):
             storage.remove(self._settings.folder, staged)
 
@@ -130,6 +134,17 @@ class DeltaSink:
         with storage_errors(folder):
             found = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
             storage.remove(folder, [f"{STAGED}/{name}" for name in found if owner_of(name) < self._output.owner])
+
+    def _correct_statistics(self) -> None:
+        """Once, of all tables: what an earlier version wrote may be read for long before a batch comes to it."""
+        folder = self._settings.folder
+        with storage_errors(folder):
+            if storage.exists(folder, STATISTICS):
+                return
+            places = list(places_in(folder))
+        self._side_by_side(self._table(place).make_exact for place in places)
+        with storage_errors(folder):
+            storage.write_atomically(folder, STATISTICS, b'{"exact":true}\n')
 
     def _table(self, place: str) -> Table:
         return Table(self._settings.folder, place)

@@ -28,6 +28,7 @@ from sidecar.log.storage import Folder
 from sidecar.process.kept_secrets import kept
 from sidecar.process.progress import may_take
 from spark_merge.contract import Owner
+from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
 
@@ -118,21 +119,56 @@ class Table:
             if table is None:
                 self._make(layout)
                 continue
+            if not self.exact(table):
+                self._make_exact(table)
+                continue
             if missing := _missing(table, layout, self.uri):
                 self.commit(table, lambda found, how: found.alter.add_columns(list(map(_field, missing)), commit_properties=how))
                 continue
             if (made := act(table, due)) is None or self.commit(table, made, moment):
                 return
-        raise SinkError(
+        raise self._overtaken()
+
+    def _overtaken(self) -> SinkError:
+        return SinkError(
             f"the Delta table {self.uri} is changed by others faster than a batch can be committed, {TRIES_MAX} times",
             hint="nobody else may write to it; run OPTIMIZE and VACUUM less often",
         )
 
     def append(self, layout: Layout, files: Sequence[WrittenFile], moment: Moment) -> None:
         def act(_: DeltaTable, due: Seq) -> Act | None:
-            return adding([file for file in files if file.seq >= due])
+            new = [file for file in files if file.seq >= due]
+            return adding(new) if new else None
 
         self.bring(layout, moment, act)
+
+    def exact(self, table: DeltaTable) -> bool:
+        """Whether the log has no statistics of its files that may be wrong (statistics.py)."""
+        return self.transaction(table, statistics.DONE) > 0
+
+    def make_exact(self) -> None:
+        """Once, of a table that an earlier version wrote; nothing of a table that is not this sink's."""
+        for _ in range(TRIES_MAX):
+            table = self.load()
+            if table is None or self.exact(table) or all(column.source is None for column in columns_of(table)):
+                return
+            self._make_exact(table)
+        raise self._overtaken()
+
+    def _make_exact(self, table: DeltaTable) -> None:
+        """Nothing, or the property alone, where others were faster. Who finds the property, and not that its files are done, does all."""
+        with delta_errors(self.uri):
+            files, there = statistics.files_of(table), statistics.named(table)
+        names = statistics.had_by_all(files, columns_of(table))
+        wrong = files if there == names else statistics.with_others(files, names)
+        if there == names or self.name_statistics(table, names):
+            actions = list(statistics.corrected(table, wrong, names))
+            self.commit(table, with_transactions(_adding(actions), Transaction(statistics.DONE, 1)))
+
+    def name_statistics(self, table: DeltaTable, names: Sequence[str]) -> bool:
+        """The columns that have statistics in files that are written from here on; as `commit`."""
+        wanted = statistics.properties(names)
+        return self.commit(table, lambda found, how: found.alter.set_table_properties(wanted, commit_properties=how))
 
     def _make(self, layout: Layout) -> None:
         """Of two who make it at once one does."""
@@ -144,8 +180,9 @@ class Table:
                     self.uri,
                     Schema([_field(column) for column in layout.missing]),
                     mode="error",
+                    configuration=statistics.properties(column.name for column in layout.missing if statistics.exact(column.kind)),
                     storage_options=self._options,
-                    commit_properties=CommitProperties(max_commit_retries=0),
+                    commit_properties=CommitProperties(max_commit_retries=0, app_transactions=[Transaction(statistics.DONE, 1)]),
                 )
             except (CommitFailedError, DeltaError):
                 if self.load() is None:
@@ -164,16 +201,34 @@ class Table:
         return True
 
 
-def adding(files: Sequence[WrittenFile]) -> Act | None:
+def adding(files: Sequence[WrittenFile]) -> Act:
     """These files as they are, to the rows that are there."""
-    if not files:
-        return None
-    actions = [AddAction(file.name, file.bytes, {}, file.written_ms, data_change=True, stats=file.stats) for file in files]
-    return lambda table, how: table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how)
+
+    def acting(table: DeltaTable, how: CommitProperties) -> object:
+        names = statistics.named(table) or []
+        told = [(file, statistics.completed(file.stats, names)) for file in files]
+        actions = [AddAction(file.name, file.bytes, {}, file.written_ms, data_change=True, stats=stats) for file, stats in told]
+        return _adding(actions)(table, how)
+
+    return acting
 
 
 def transaction_only(table: DeltaTable, how: CommitProperties) -> None:
-    table.create_write_transaction([], "append", table.schema(), commit_properties=how)
+    _adding([])(table, how)
+
+
+def _adding(actions: Sequence[AddAction]) -> Act:
+    return lambda table, how: table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how)
+
+
+def with_transactions(act: Act, *more: Transaction) -> Act:
+    """The same act, whose commit says these of the table, too."""
+
+    def acting(table: DeltaTable, how: CommitProperties) -> object:
+        how.app_transactions = [*(how.app_transactions or ()), *more]
+        return act(table, how)
+
+    return acting
 
 
 def columns_of(table: DeltaTable) -> list[DeltaColumn]:

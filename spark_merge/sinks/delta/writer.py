@@ -1,8 +1,8 @@
 """The Delta sink's part in tasks: portions to Parquet files of one segment and table, which nobody sees until a commit names them.
 
 A file's name tells its segment, part, owner and attempt, as in the files sink: a task that runs twice, or outlives its driver, replaces
-nothing. In `mode=merge` the files of live rows are for the driver alone, in a folder of their own; those of a dump's rows have the table's
-own columns and lie where the table can take them as they are. Knows no deltalake.
+nothing. In `mode=merge` the files of live rows and of a dump's deletes are for the driver alone, in a folder of their own; those of a
+dump's rows have the table's own columns and lie where the table can take them as they are. Knows no deltalake.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import IO, Any
 
 import pyarrow as pa
@@ -44,7 +43,7 @@ class TablePlace:
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """`path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them, JSON. `passes`: of a
-    dump's rows, empty for live ones."""
+    dump's rows and deletes, empty for live ones."""
 
     seq: Seq
     table: TableName
@@ -55,6 +54,11 @@ class WrittenFile:
     stats: str
     written_ms: int
     passes: frozenset[DumpPass] = frozenset()
+
+    @property
+    def staged(self) -> bool:
+        """Whether it has the whole envelope, and no table takes it as it is."""
+        return self.path.startswith(f"{STAGED}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +86,23 @@ class DeltaWriter:
         return Outcome(task.id, counts, files)
 
     def _written(self, name: str, portion: Portion, told: _Told) -> Iterator[WrittenFile]:
-        """None without rows."""
-        to, aside = self.tables[portion.schema.name], self.mode == "merge" and portion.unit.live
-        found = (block for block in _blocks(portion, told) if block.rows)
-        first = next(found, None)
-        if first is None:
-            return
+        """One or two; none without rows."""
+        to, aside = self.tables[portion.schema.name], self.mode == "merge"
         whole = to.layout.files()
-        kept = whole if self.mode == "append" or aside else merged_columns(to.layout)
-        path = f"{STAGED}/{to.place}/{name}" if aside else f"{to.place}/{name}"
-        with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path, durable=False) as out:
-            with _parquet(out, kept) as (write, told_of_file):
-                for block in chain([first], found):
-                    write(typed(block, whole).select(kept.names))
-            size = out.tell()
-        stats = _stats(told_of_file[0], {to.layout.envelope(n) for n in ("seq", "commit_ts")} | {*to.key})
-        rows = told_of_file[0].num_rows
+        with ExitStack() as opened:
+            made: dict[bool, _File] = {}
+            for block in _blocks(portion, told):
+                staged = aside and (portion.unit.live or block.deletes)
+                if block.rows and staged not in made:
+                    kept = whole if staged or not aside else merged_columns(to.layout)
+                    path = f"{STAGED}/{to.place}/{name}" if staged else f"{to.place}/{name}"
+                    made[staged] = opened.enter_context(_new_file(self.folder, path, kept))
+                if block.rows:
+                    made[staged].write(typed(block, whole))
         seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
-        yield WrittenFile(seq, table, path, name, rows, size, stats, now_ms, frozenset(told.passes))
+        for one in made.values():
+            stats = _stats(one.metadata)
+            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(told.passes))
 
 
 def merged_columns(layout: Layout) -> pa.Schema:
@@ -131,30 +134,52 @@ def _counted(pieces: Iterable[Piece], told: _Told) -> Iterator[Piece]:
         yield piece
 
 
+class _File:
+    """A Parquet file that is written. `metadata` and `bytes` when it is whole."""
+
+    def __init__(self, path: str, out: IO[bytes], into: pa.Schema) -> None:
+        self.path, self.bytes = path, 0
+        self.metadata: Any = None
+        self._out, self._names = out, into.names
+        self._writer = pq.ParquetWriter(out, into, compression="zstd", compression_level=1)
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows.select(self._names), row_group_size=ROW_GROUP_ROWS_MAX)
+
+    def end(self) -> None:
+        self._writer.close()
+        self.metadata, self.bytes = self._writer.writer.metadata, self._out.tell()
+
+    def give_up(self) -> None:
+        """Or its destructor continues to write."""
+        self._writer.is_open = False
+
+
 @contextmanager
-def _parquet(out: IO[bytes], into: pa.Schema) -> Iterator[tuple[Callable[[pa.Table], object], list[Any]]]:
-    """A function that writes, and the file's metadata when it is whole."""
-    told: list[Any] = []
-    writer = pq.ParquetWriter(out, into, compression="zstd", compression_level=1, metadata_collector=told)
-    try:
-        yield lambda rows: writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX), told
-        writer.close()
-    except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
-        raise
+def _new_file(folder: Folder, path: str, into: pa.Schema) -> Iterator[_File]:
+    with storage_errors(f"{folder}/{path}"), storage.new_file(folder, path, durable=False) as out:
+        file = _File(path, out, into)
+        try:
+            yield file
+            file.end()
+        except BaseException:
+            file.give_up()
+            raise
 
 
-def _stats(metadata: Any, names: set[str]) -> str:
-    """For readers that pass over files: of whole numbers only, whose least and greatest are exact in any form."""
+def _stats(metadata: Any) -> str:
+    """For readers that skip files (statistics.py): of whole numbers only, whose least and greatest are exact in any form."""
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     nulls: dict[str, int] = {}
+    whole = {column.name for column in metadata.schema.to_arrow_schema() if pa.types.is_integer(column.type)}
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         for column in (group.column(number) for number in range(group.num_columns)):
             name, found = column.path_in_schema, column.statistics
-            if name in names and found is not None and found.has_min_max and type(found.min) is int:
-                least[name] = min(least.get(name, found.min), found.min)
-                most[name] = max(most.get(name, found.max), found.max)
+            if name in whole and found is not None:
                 nulls[name] = nulls.get(name, 0) + found.null_count
+                if found.has_min_max:
+                    least[name] = min(least.get(name, found.min), found.min)
+                    most[name] = max(most.get(name, found.max), found.max)
     told = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False)

@@ -4,7 +4,7 @@ A file of a task has a key once, unless it has rows of several passes of dumps. 
 read, and a position delete in the same commit names each row that a later one follows. Rows themselves are neither read nor written again.
 
 Memory: the keys and commit_ts of a table's rows in a batch, those of live puts twice; nothing where a table has one file of live rows and
-its dump's rows come below them, or has rows of one pass alone.
+its dump's rows come below them, or has rows of one pass alone and no deletes.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def with_keys(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int],
 def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int], into: Files) -> None:
     """A file of position deletes a partition, if these files have rows that later ones follow."""
     data = [file for file in files if file.content == DataFileContent.DATA]
-    keys = [file for file in files if file.content == DataFileContent.EQUALITY_DELETES and not file.passes]
-    alone = len(data) == len(keys) == 1 and not data[0].passes
+    keys = [file for file in files if file.content == DataFileContent.EQUALITY_DELETES and (file.deletes or not file.passes)]
+    alone = len(data) == len(keys) == 1 and not passes([*data, *keys])
     of_one_pass = not keys and len(passes(data)) == 1
     if not data or alone or of_one_pass:
         return
@@ -91,9 +91,9 @@ def _repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int]) 
 
 def _rank(file: LakeFile) -> int:
     """Of its rows: a key that was touched comes before the put that it has become."""
-    if file.content != DataFileContent.DATA:
-        return RANK_DELETE
-    return RANK_CHUNK if file.passes else RANK_PUT
+    if file.passes:
+        return RANK_CHUNK
+    return RANK_PUT if file.content == DataFileContent.DATA else RANK_DELETE
 
 
 def _read(folder: Folder, file: LakeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -21,10 +21,10 @@ hides nothing. Live rows that come while the pass runs do not matter. A change t
 the next pass, which is merged.
 
 The argument needs all live rows since the table had no file, one pass, and delete files that stay. So `base` is forgotten for ever, in the
-commit that sees it, when (a) a second pass comes, or the first one finds live rows from before it, (b) the table's snapshot is not our last
-one: `rewrite_data_files` moves rows to later numbers and drops delete files, (c) the table gets another key, or the operator did a DDL by
-hand. From then on a dump's rows are merged, with equality deletes of their keys at the commit's own number. A TRUNCATE removes all files,
-and is the next `base`.
+commit that sees it, when (a) a second pass comes, or the first one finds live rows from before it or deletes keys, (b) the table's snapshot
+is not our last one: `rewrite_data_files` moves rows to later numbers and drops delete files, (c) the table gets another key, or the
+operator did a DDL by hand. From then on a dump's rows are merged, with equality deletes of their keys at the commit's own number. A
+TRUNCATE removes all files, and is the next `base`.
 
 A worker that dies changes none of this. The log says which pass a chunk is of, and `dump` and `live` are in the commit of the rows that
 they describe. A batch with rows of two passes is merged as a whole.
@@ -160,7 +160,7 @@ def _merged_files(batch: TableBatch, below: Below) -> tuple[Below, list[LakeFile
     due, below = passes(files), below.with_live(live(files))
     key = key_ids(Schema.model_validate_json(target.schema), schema.key)
     more = Files(batch.standing.owner)
-    if below.takes(due):
+    if below.takes(due) and not any(file.deletes for file in files):
         low = [file for file in files if file.passes and file.content == DataFileContent.DATA]
         below, merged = replace(below, dump=str(next(iter(due)))), live(files)
     else:

@@ -4,6 +4,7 @@
                  before goes (an equality delete, with the `_commit_ts` of the last change, by which the driver tells files of several tasks
                  apart)
     dump's rows  a data file; where the table takes them among its live rows (merge.py) their keys in a file beside it
+    its deletes  a file of their keys
 
 A file has a key once at most. Only a file with rows of several passes of dumps may repeat one (fold.py).
 Memory: HELD_BYTES_MAX (writer.py), and the keys of what is held once more.
@@ -116,12 +117,16 @@ class _Table:
         )
 
     def _write_dump(self, files: Files, held: _Rows) -> None:
-        rows, told = pa.concat_tables(held.rows), frozenset(held.passes)
+        every, puts, told = pa.concat_tables(held.rows), pa.chunked_array(held.puts), frozenset(held.passes)
+        rows, gone = every.filter(puts), every.filter(pc.invert(puts))
+        of_keys = {"passes": told, "content": DataFileContent.EQUALITY_DELETES, "key": key_ids(self.schema, self.table.key)}
         keys = self._keys(rows)
-        self._put(files, held, rows, passes=told, keyed=self.target.merges)
-        if self.target.merges:
-            ids = key_ids(self.schema, self.table.key)
-            self._put(files, held, keys, passes=told, content=DataFileContent.EQUALITY_DELETES, key=ids)
+        if rows.num_rows:
+            self._put(files, held, rows, passes=told, keyed=self.target.merges)
+            if self.target.merges:
+                self._put(files, held, keys, **of_keys)
+        if gone.num_rows:
+            self._put(files, held, self._keys(gone), **of_keys, deletes=True)
 
     def _put(self, files: Files, held: _Rows, rows: pa.Table, **told: object) -> None:
         files.put(self.target, self.table.name, held.seqs, self.schema, rows, **told)

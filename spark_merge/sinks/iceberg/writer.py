@@ -64,7 +64,7 @@ class LakeTarget:
 class LakeFile:
     """A file of one table, of these segments. `version`: as of its Target. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
     `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `passes`: of a dump's rows
-    in `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows."""
+    in `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows. `deletes`: of keys that a dump deletes."""
 
     first: Seq
     last: Seq
@@ -79,6 +79,7 @@ class LakeFile:
     key: tuple[int, ...] = ()
     passes: frozenset[DumpPass] = frozenset()
     keyed: bool = False
+    deletes: bool = False
 
     @property
     def name(self) -> str:

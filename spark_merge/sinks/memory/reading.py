@@ -12,7 +12,7 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted
 from spark_merge.readable import Reading, RowsRead, Versions
-from spark_merge.rule import OutputRow
+from spark_merge.rule import Image, OutputRow
 from spark_merge.sinks.memory.target import target
 
 
@@ -44,9 +44,15 @@ class TwinPart:
         if own:
             yield self._rows_read(own)
 
+    def _image(self, row: OutputRow) -> Image:
+        """Of a key that a dump deletes no more is known."""
+        if (image := row.before if row.after is None else row.after) is not None:
+            return image
+        known = dict(zip(self.schema.key, row.key, strict=True))
+        return tuple(known.get(name) for name in self.schema.column_names())
+
     def _rows_read(self, own: list[OutputRow]) -> RowsRead:
-        images = [(row.before if row.after is None else row.after) or () for row in own]
-        names = self.schema.column_names()
+        images, names = [self._image(row) for row in own], self.schema.column_names()
         if any(len(image) != len(names) for image in images):
             raise SinkError(
                 f"{self.schema.name} cannot be read back: the twin has rows of other columns than {', '.join(names)}",

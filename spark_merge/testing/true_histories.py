@@ -1,16 +1,21 @@
-"""Random logs of tables that are really there (spark_merge.testing.histories has any rows in chunks): rows from before the log, changes of
-them in transactions, and dumps whose chunks have what a SELECT has found between their marks. Of a pass no two chunks have one key. Some
-tables have no change before the last segment.
+"""Random logs of tables that are really there (histories.py has any rows in chunks): rows from before the log, changes of them in
+transactions, and dumps whose chunks have what a SELECT has read between their marks. Of a pass no two chunks have one key. Some tables have
+no change before the last segment.
+
+Two dumps read a table side by side, each once or several times: all of it, or some keys, or all keys that anybody may have; what the source
+does not have of the keys is absent. A dump is for all sinks, for `MINE` alone, or for another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from random import Random
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Seq, TableName
+from sidecar.core.progress import Key
 from sidecar.log.layout import chunk_name
 from spark_merge.rule import Image
 from spark_merge.testing import histories
@@ -19,6 +24,13 @@ from spark_merge.testing.histories import SEGMENT_TS, SEGMENTS, RandomHistory, c
 KEYS = 12
 CHANGES_A_SEGMENT = 6
 CHUNKS = 3
+DUMPS = 2
+MINE, OTHER = "mine", "another"
+"""Names of sinks."""
+
+PASS_TS = 10
+"""What each pass takes at the least: its marks are at moments of their own."""
+
 Rows = Mapping[Image, Image]
 
 
@@ -30,6 +42,8 @@ class _Table:
     rows: dict[Image, Image]
     states: list[tuple[int, Rows]] = field(default_factory=list)
     written: int = 0
+    chunks: Iterator[int] = field(default_factory=count)
+    marks: set[int] = field(default_factory=set)
 
     def at(self, ts: int) -> Rows:
         return next(rows for since, rows in reversed(self.states) if since <= ts)
@@ -40,7 +54,7 @@ class _Table:
 
 
 def true_history(rng: Random, *, passes: int = 2) -> RandomHistory:
-    """As histories.random_history. `passes`: at most that many over a table, one after another."""
+    """As histories.random_history. `passes`: at most that many of a dump over a table, one after another."""
     history = RandomHistory([[] for _ in range(SEGMENTS)], [], [[] for _ in range(SEGMENTS)], {})
     for number in range(histories.TABLES):
         table = _Table(TableName("s", f"t{number}"), {})
@@ -52,7 +66,8 @@ def true_history(rng: Random, *, passes: int = 2) -> RandomHistory:
         for seq in range(quiet, SEGMENTS):
             for ts in sorted(rng.sample(range(1, SEGMENT_TS + 1), rng.randrange(CHANGES_A_SEGMENT))):
                 history.changes[seq] += _transaction(rng, table, CommitTs(seq * SEGMENT_TS + ts))
-        _add_passes(rng, history, table, rng.randrange(1, passes + 1))
+        begun = [_add_dump(rng, history, table, dump, rng.randrange(1, passes + 1)) for dump in range(rng.randrange(1, DUMPS + 1))]
+        _lose_changes(rng, history, table, min(begun))
     for seq, changes in enumerate(history.changes):
         changes.sort(key=lambda change: (change.commit_ts, change.rank))
         history.rows += [row for ordinal, change in enumerate(changes) for row in rows_of_change(seq, ordinal, change)]
@@ -92,29 +107,42 @@ def _change(rng: Random, table: _Table, ts: CommitTs, key: Image) -> Iterator[Ch
         yield change_of(table.name, ts, "UPDATE", new=new, old=old)
 
 
-def _add_passes(rng: Random, history: RandomHistory, table: _Table, passes: int) -> None:
-    """Of one dump, where each begins with a segment of its own; else of another one. The stream may lack changes of before the first."""
-    edges = sorted(rng.sample(range(SEGMENTS * SEGMENT_TS), 2 * passes))
-    begun = [(0, edges[0] // SEGMENT_TS)]
-    for begin in edges[2::2]:
-        (dump, last), since = begun[-1], begin // SEGMENT_TS
-        begun.append((dump + (since == last), since))
-    number = 0
-    for (dump, since), begin, end in zip(begun, edges[::2], edges[1::2], strict=True):
-        keys = _keys()
-        rng.shuffle(keys)
-        for part in range(CHUNKS):
-            low = rng.randrange(begin, end + 1)
-            high = rng.randrange(low, end + 1) + 1
-            found = table.at(rng.randrange(low, high + 1))
-            rows = [found[key] for key in keys[part::CHUNKS] if key in found]
-            path = chunk_name(table.name.table, epoch=1, number=number)
-            number += 1
-            history.chunk_rows[path] = rows
-            closes = (high - 1) // SEGMENT_TS
-            chunks = (ChunkFile(table.name, path, len(rows), 1, None, None, since_seq=Seq(since)),)
-            window = ClosedWindow(f"{dump:016d}", CommitTs(low), CommitTs(high), Seq(min(low // SEGMENT_TS, closes)), chunks)
-            history.windows[closes].append(window)
+def _add_dump(rng: Random, history: RandomHistory, table: _Table, dump: int, passes: int) -> int:
+    """The segment in which it begins. Passes that begin in one segment are of dumps of their own."""
+    edges = sorted(rng.sample(range(0, SEGMENTS * SEGMENT_TS, PASS_TS), 2 * passes))
+    sinks = rng.choice([(), (), (MINE,), (OTHER,)])
+    own, last = 100 * dump, -1
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        since = begin // SEGMENT_TS
+        own, last = own + (since == last), since
+        _add_pass(rng, history, table, f"{own:016d}", (begin, end), sinks)
+    return edges[0] // SEGMENT_TS
+
+
+def _add_pass(rng: Random, history: RandomHistory, table: _Table, dump_id: str, span: tuple[int, int], sinks: tuple[str, ...]) -> None:
+    begin, end = span
+    keys, asked = _keys(), rng.choice(["all rows", "some keys", "all keys"])
+    rng.shuffle(keys)
+    if asked == "some keys":
+        keys = keys[: rng.randrange(1, len(keys))]
+    for part in range(CHUNKS):
+        high = rng.choice([ts for ts in range(begin + 1, end + 2) if ts not in table.marks])
+        low = rng.randrange(begin, high)
+        table.marks.add(high)
+        found, wanted = table.at(rng.randrange(low, high + 1)), keys[part::CHUNKS]
+        rows = [found[key] for key in wanted if key in found]
+        absent: list[Key] = [] if asked == "all rows" else [tuple(map(str, key)) for key in wanted if key not in found]
+        path = chunk_name(table.name.table, epoch=1, number=next(table.chunks))
+        history.chunk_rows[path], history.absent[path] = rows, absent
+        size, since = len(rows) + len(absent), Seq(begin // SEGMENT_TS)
+        chunk = ChunkFile(table.name, path, size, 1, None, None, since_seq=since, absent=len(absent))
+        closes = (high - 1) // SEGMENT_TS
+        first = Seq(min(low // SEGMENT_TS, closes))
+        history.windows[closes].append(ClosedWindow(dump_id, CommitTs(low), CommitTs(high), first, (chunk,), sinks))
+
+
+def _lose_changes(rng: Random, history: RandomHistory, table: _Table, begun: int) -> None:
+    """The stream may lack changes of before the first dump, which brings the rows."""
     kept = rng.choice([1.0, 0.5])
-    for changes in history.changes[: begun[0][1]]:
+    for changes in history.changes[:begun]:
         changes[:] = [change for change in changes if change.table != table.name.table or rng.random() < kept]

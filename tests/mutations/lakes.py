@@ -1,0 +1,54 @@
+"""What lakes do with a dump's deletes, and what they tell their readers of files."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+LAKES = "tests/contract/test_merged_lakes.py"
+STATISTICS = "tests/unit/sinks/test_delta_statistics.py"
+ABSENT = f"{LAKES}::test_a_key_that_the_source_does_not_have_is_no_row_afterwards"
+
+LAKE_SINKS = [
+    Mutation(
+        "a Delta table takes the keys that a dump deletes as rows",
+        "spark_merge/sinks/delta/writer.py",
+        "(portion.unit.live or block.deletes)",
+        "portion.unit.live",
+        f"{ABSENT}[batches0-delta]",
+    ),
+    Mutation(
+        "a Delta table takes a pass as it is, deletes and all",
+        "spark_merge/sinks/delta/merge.py",
+        "    if any(file.staged for file in files):\n        return None\n",
+        "",
+        f"{LAKES}::test_a_first_dump_of_keys_makes_no_row_of_what_is_not_there[delta]",
+    ),
+    Mutation(
+        "an Iceberg table takes the keys that a dump deletes as rows",
+        "spark_merge/sinks/iceberg/merge_writer.py",
+        "every.filter(puts), every.filter(pc.invert(puts))",
+        "every, every.slice(0, 0)",
+        f"{ABSENT}[batches0-iceberg]",
+    ),
+    Mutation(
+        "an Iceberg table keeps a row of the batch that a dump deletes after it",
+        "spark_merge/sinks/iceberg/fold.py",
+        "(file.deletes or not file.passes)",
+        "not file.passes",
+        f"{ABSENT}[batches3-iceberg]",
+    ),
+    Mutation(
+        "a Delta table has statistics of decimals",
+        "spark_merge/sinks/delta/statistics.py",
+        "return bool(pa.types.is_integer(kind))",
+        "return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))",
+        f"{STATISTICS}::test_a_table_of_an_earlier_version_is_corrected_when_its_output_is_opened",
+    ),
+    Mutation(
+        "a file without a column has no statistics of it",
+        "spark_merge/sinks/delta/statistics.py",
+        'dict.fromkeys(names, found["numRecords"]) | found["nullCount"]',
+        'found["nullCount"]',
+        f"{STATISTICS}::test_columns_that_come_and_go_lose_no_row_for_any_filter[append]",
+    ),
+]
