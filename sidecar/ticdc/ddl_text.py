@@ -117,6 +117,22 @@ def action_of(query: str) -> Action:
     return _first(_CHANGES, changes[0], query)
 
 
+_KEEP_ROWS = frozenset(
+    {_A.CREATE_VIEW, _A.DROP_VIEW, _A.ADD_INDEX, _A.DROP_INDEX, _A.RENAME_INDEX, _A.ALTER_INDEX_VISIBILITY, _A.ADD_COLUMNAR_INDEX}
+    | {_A.ADD_FULLTEXT_INDEX, _A.CREATE_HYBRID_INDEX, _A.ADD_FOREIGN_KEY, _A.DROP_FOREIGN_KEY, _A.SET_TIFLASH_REPLICA}
+    | {_A.ADD_CHECK_CONSTRAINT, _A.DROP_CHECK_CONSTRAINT, _A.ALTER_CHECK_CONSTRAINT}
+)
+
+
+def keeps_rows(query: str) -> bool:
+    """Whether rows, columns and partitions are after the statement what they were before, whatever its options: of views, indexes, foreign
+    keys and checks. False also for a statement that is not known."""
+    try:
+        return action_of(query) in _KEEP_ROWS
+    except UnsupportedDdl:
+        return False
+
+
 def _first(rules: Sequence[tuple[re.Pattern[str], Action]], text: str, query: str) -> Action:
     for pattern, action in rules:
         if pattern.fullmatch(text):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.core.model import TableName
-from spark_merge.ddl.column_syntax import Charset, column, condition, default, element, placement, table_option
+from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option
 from spark_merge.ddl.partition_syntax import definitions, partition_by
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
@@ -62,7 +62,7 @@ class _Alter:
         if reader.sees("PARTITION BY"):
             return self._partition_by()
         for word, read in _BY_WORD.items():
-            if reader.sees(word):
+            if reader.sees(word) and not reader.sees(FORCED):
                 reader.take(word) if word in _COPIED else reader.skip(word)
                 return read(self)
         charset = Charset()

@@ -24,6 +24,7 @@ _STORAGE = words(
     " STATS_SAMPLE_RATE TABLE_CHECKSUM ENCRYPTION SECONDARY_ENGINE TABLESPACE NODEGROUP STORAGE AUTOEXTEND_SIZE ENGINE_ATTRIBUTE"
     " SECONDARY_ENGINE_ATTRIBUTE"
 )
+FORCED = "FORCE AUTO_INCREMENT|AUTO_RANDOM_BASE"
 _ROW_IDS = words("SHARD_ROW_ID_BITS PRE_SPLIT_REGIONS AUTO_ID_CACHE AUTO_RANDOM_BASE")
 
 
@@ -146,7 +147,7 @@ def _column_option(reader: TokenReader) -> bool:
     elif reader.skip_any(("COLUMN_FORMAT", "STORAGE")):
         reader.feature("storage", reader.option())
     else:
-        return False
+        return reader.unknown_option()
     return True
 
 
@@ -292,7 +293,7 @@ def index_options(reader: TokenReader) -> None:
             global_index(reader)
         elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS")):
             reader.feature("storage", reader.option())
-        elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()):
+        elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()) and not reader.unknown_option():
             return
 
 
@@ -303,6 +304,8 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
     """One; False where none comes."""
     if reader.sees("DEFAULT CHARACTER|CHAR|CHARSET|COLLATE"):
         reader.skip("DEFAULT")
+    if reader.sees(FORCED) and reader.skip("FORCE"):
+        reader.feature("row ids", " FORCE")
     word = reader.next.value if reader.next.kind == "word" else ""
     if charset.read(reader):
         return True
@@ -317,8 +320,10 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
         placement(reader)
     elif word.startswith("TTL"):
         _ttl(reader)
+    elif reader.skip("AFFINITY"):
+        reader.feature("unknown option", f" /*T![affinity] AFFINITY = {reader.option()} */")
     else:
-        return False
+        return reader.unknown_option()
     return True
 
 

@@ -21,6 +21,8 @@ _OF_THE_CLUSTER = (
     "CREATE PLACEMENT", "ALTER PLACEMENT", "DROP PLACEMENT", "CREATE OR REPLACE PLACEMENT", "CREATE RESOURCE", "ALTER RESOURCE",
     "DROP RESOURCE", "LOCK TABLE|TABLES", "UNLOCK TABLE|TABLES", "LOCK STATS", "UNLOCK STATS",
 )  # fmt: skip
+_OPENS_A_VIEW = "CREATE VIEW|OR|ALGORITHM|DEFINER|SQL"
+"""OR REPLACE, ALGORITHM, DEFINER and SQL SECURITY stand in no other CREATE of TiDB's grammar but that of a placement policy."""
 
 
 def parsed(text: str, schema: str) -> Statement:
@@ -28,7 +30,7 @@ def parsed(text: str, schema: str) -> Statement:
     reader = TokenReader(text, schema)
     if any(reader.sees(words) for words in _OF_THE_CLUSTER):
         return Statement(StatementKind.NOTHING, text)
-    if reader.sees("CREATE") and reader.sees_before("VIEW", "AS"):
+    if reader.sees(_OPENS_A_VIEW):
         return Statement(StatementKind.CREATE_VIEW, text)
     found = _statement(reader, schema)
     while reader.skip(";"):
@@ -105,7 +107,7 @@ def _schema_options(reader: TokenReader) -> Charset:
             placement(reader)
         elif reader.skip_any(("ENCRYPTION", "SET TIFLASH REPLICA", "READ ONLY")):
             reader.option()
-        else:
+        elif not reader.unknown_option():
             return charset
 
 
@@ -144,6 +146,8 @@ def _table_options(reader: TokenReader) -> Pieces:
     options = reader.made()
     if reader.sees("PARTITION BY"):
         partition_by(reader)
+    while reader.unknown_option():
+        pass
     return (*(charset.pieces() or (Feature("charset of the table", ""),)), *options, *reader.made())
 
 

@@ -87,5 +87,5 @@ def _options(reader: TokenReader) -> None:
             ("STORAGE ENGINE", "ENGINE", "DATA DIRECTORY", "INDEX DIRECTORY", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP")
         ):
             reader.feature("storage", reader.option())
-        else:
+        elif not reader.unknown_option():
             return
