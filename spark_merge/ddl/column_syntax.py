@@ -217,6 +217,9 @@ def element(reader: TokenReader) -> bool:
     if reader.sees("CHECK") or reader.sees("CONSTRAINT CHECK") or _named_check(reader):
         check(reader)
         return True
+    if reader.sees("VECTOR|COLUMNAR|HYBRID INDEX|KEY"):
+        _columnar_index(reader)
+        return True
     if reader.take("CONSTRAINT") and not reader.sees("PRIMARY|UNIQUE|FOREIGN"):
         reader.name()
     if reader.take("PRIMARY KEY"):
@@ -244,6 +247,20 @@ def element(reader: TokenReader) -> bool:
     return True
 
 
+def _columnar_index(reader: TokenReader) -> None:
+    """Of TiFlash, which no target has by itself: no row depends on it."""
+    reader.skip("VECTOR|COLUMNAR|HYBRID INDEX|KEY")
+    reader.skip("IF NOT EXISTS")
+    name = "" if reader.sees("(|USING|TYPE") else reader.option()
+    if reader.skip("USING|TYPE"):
+        reader.option()
+    reader.feature("tiflash", name + reader.bare_parens())
+    while reader.skip("ADD_COLUMNAR_REPLICA_ON_DEMAND") or (
+        reader.skip_any(("USING", "TYPE", "COMMENT", "PARAMETER", "WITH PARSER")) and reader.option()
+    ):
+        pass
+
+
 def _named_check(reader: TokenReader) -> bool:
     return reader.sees("CONSTRAINT") and reader.word_after_name() == "CHECK"
 
@@ -258,7 +275,7 @@ def _index_name(reader: TokenReader) -> None:
 def _index_type(reader: TokenReader) -> bool:
     if not reader.skip("USING|TYPE"):
         return False
-    if reader.option().upper() not in ("BTREE", "HASH"):
+    if reader.option().upper() not in ("BTREE", "HASH", "RTREE"):
         reader.refuse("an index that a target without TiFlash has")
     return True
 
@@ -291,7 +308,9 @@ def index_options(reader: TokenReader) -> None:
             clustered(reader)
         elif reader.sees("GLOBAL|LOCAL"):
             global_index(reader)
-        elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS")):
+        elif reader.skip("WITH PARSER"):
+            reader.feature("unknown option", f" WITH PARSER {reader.option()}")
+        elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS", "SECONDARY_ENGINE_ATTRIBUTE")):
             reader.feature("storage", reader.option())
         elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()) and not reader.unknown_option():
             return

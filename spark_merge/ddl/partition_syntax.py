@@ -5,6 +5,8 @@ from __future__ import annotations
 from spark_merge.ddl.column_syntax import placement
 from spark_merge.ddl.reader import TokenReader
 
+NOT_LOGGED = "NO_WRITE_TO_BINLOG|LOCAL"
+
 
 def partition_by(reader: TokenReader) -> None:
     reader.need("PARTITION BY")
@@ -48,20 +50,22 @@ def _interval(reader: TokenReader) -> None:
     reader.feature("interval partitions", text)
 
 
-def definitions(reader: TokenReader) -> None:
-    """`(PARTITION name [VALUES …] [options], …)`."""
+def definitions(reader: TokenReader) -> bool:
+    """`(PARTITION name [VALUES …] [options], …)`; returns whether they have values. Those of HASH and KEY have none."""
     reader.need("(")
+    valued = False
     while True:
         reader.need("PARTITION")
         reader.name()
-        _values(reader)
+        valued |= _values(reader)
         _options(reader)
         if not reader.take(","):
             break
     reader.need(")")
+    return valued
 
 
-def _values(reader: TokenReader) -> None:
+def _values(reader: TokenReader) -> bool:
     if reader.skip("DEFAULT"):
         reader.feature("default partition", " DEFAULT")
     elif reader.take("VALUES LESS THAN"):
@@ -74,6 +78,9 @@ def _values(reader: TokenReader) -> None:
             reader.feature("default partition", text)
         else:
             reader.write(text)
+    else:
+        return False
+    return True
 
 
 def _options(reader: TokenReader) -> None:
