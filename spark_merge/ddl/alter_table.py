@@ -14,7 +14,7 @@ from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partiti
 
 def alter_table(reader: TokenReader) -> Statement:
     """From the table's name on."""
-    table = reader.table()
+    table, unqualified = reader.table(), reader.unqualified
     head = reader.made()
     found = _Alter(reader, table)
     found.changes()
@@ -27,11 +27,12 @@ def alter_table(reader: TokenReader) -> Statement:
         moves=tuple(found.renames),
         changes=tuple(found.columns),
         partitions=found.partitions,
+        unqualified=tuple((unqualified, bare) for bare in found.unqualified),
     )
     if found.exchanged is None:
         return statement
     partition, other = found.exchanged
-    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), partition=partition)
+    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), unqualified=(), partition=partition)
 
 
 class _Alter:
@@ -41,6 +42,7 @@ class _Alter:
         self.items: list[Pieces] = []
         self.exchanged: tuple[str, TableName] | None = None
         self.renames: list[tuple[TableName, TableName]] = []
+        self.unqualified: list[bool] = []
         self.columns: list[ColumnChange] = []
         self.partitions = Partitions.UNTOUCHED
 
@@ -185,6 +187,7 @@ class _Alter:
             reader.skip_any(("TO|AS", "="))
             reader.write(" TO")
             self.renames.append((self._table, reader.table()))
+            self.unqualified.append(reader.unqualified)
 
     # ---- the table -----------------------------------------------------------------------------------------------------
 

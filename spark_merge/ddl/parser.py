@@ -38,7 +38,7 @@ def parsed(text: str, schema: str) -> Statement:
         pass
     if not reader.at_end():
         reader.refuse("its end")
-    return replace(found, assumed=frozenset(reader.assumed))
+    return found
 
 
 def _statement(reader: TokenReader, schema: str) -> Statement:
@@ -169,13 +169,16 @@ def _table(reader: TokenReader) -> Pieces:
 def _rename(reader: TokenReader) -> Statement:
     items: list[Pieces] = []
     moves: list[tuple[TableName, TableName]] = []
+    unqualified: list[tuple[bool, bool]] = []
     while True:
-        before = reader.table()
+        before, bare = reader.table(), reader.unqualified
         reader.need("TO")
         moves.append((before, reader.table()))
+        unqualified.append((bare, reader.unqualified))
         items.append(reader.made())
         if not reader.skip(","):
-            return Statement(StatementKind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
+            found = Statement(StatementKind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
+            return replace(found, unqualified=tuple(unqualified))
 
 
 def _create_index(reader: TokenReader) -> Statement:

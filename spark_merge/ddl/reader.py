@@ -39,8 +39,8 @@ class TokenReader:
         self._schema = schema
         self._tokens = tokens(text)
         self._at = 0
-        self.assumed: set[TableName] = set()
-        """Names that had no schema."""
+        self.unqualified = False
+        """Whether the last table's name had no schema."""
         self._made: list[str | TableName | SchemaPiece | Feature] = []
 
     # ---- what comes ----------------------------------------------------------------------------------------------------
@@ -122,8 +122,7 @@ class TokenReader:
         first = self._name()
         whole = self.skip(".")
         found = TableName(first, self._name()) if whole else TableName(self._schema, first)
-        if not whole:
-            self.assumed.add(found)
+        self.unqualified = not whole
         if not found.schema:
             self.refuse(f"the schema of {first}")
         self._made.append(found)
