@@ -13,6 +13,7 @@ import pytest
 
 from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.console import CONSOLE
+from tests.mutations.ddls import DDLS
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
@@ -36,6 +37,7 @@ MUTATIONS = [
     *DUMPS,
     *SEVERAL,
     *MERGING,
+    *DDLS,
     *VERIFYING,
     *CERTIFICATES,
     *TERMINAL,
