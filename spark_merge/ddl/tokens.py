@@ -34,6 +34,7 @@ _END = SqlToken("end", "", "", True)
 
 FEATURES = frozenset(
     {"auto_rand", "auto_id_cache", "auto_rand_base", "clustered_index", "force_inc", "placement", "ttl", "global_index", "pre_split"}
+    | {"resource_group"}
 )
 """Of TiDB's features those whose words the grammar here has."""
 

@@ -42,7 +42,7 @@ def json_columns(lines: bytes, names: Sequence[str]) -> JsonColumns:
 
 
 def _fields(images: pl.Series) -> list[pa.Array]:
-    """All columns of an image at once, null where there is none: polars goes through the whole struct for each field that is asked of it."""
+    """All columns of an image at once, null where there is none: polars goes through the whole struct for each field alone."""
     return [one.cast(pa.string()) for one in images.to_arrow().flatten()]
 
 
