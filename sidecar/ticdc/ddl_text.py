@@ -76,13 +76,13 @@ _OF_TABLES: tuple[tuple[str, Action], ...] = (
     (r"ADD (VECTOR|COLUMNAR) (INDEX|KEY) .*", _A.ADD_COLUMNAR_INDEX),
     (r"ADD FULLTEXT .*", _A.ADD_FULLTEXT_INDEX),
     (r"ADD (CONSTRAINT (\S+ )?)?(UNIQUE|INDEX|KEY) .*", _A.ADD_INDEX),
-    (r"ADD .*", _A.ADD_COLUMN),
+    (r"ADD (?!STATS_EXTENDED ).*", _A.ADD_COLUMN),
     (r"(DROP|FIRST) PARTITION .*", _A.DROP_TABLE_PARTITION),
     (r"DROP PRIMARY KEY .*", _A.DROP_PRIMARY_KEY),
     (r"DROP FOREIGN KEY .*", _A.DROP_FOREIGN_KEY),
     (r"DROP (CHECK|CONSTRAINT) .*", _A.DROP_CHECK_CONSTRAINT),
     (r"DROP (INDEX|KEY) .*", _A.DROP_INDEX),
-    (r"DROP .*", _A.DROP_COLUMN),
+    (r"DROP (?!STATS_EXTENDED ).*", _A.DROP_COLUMN),
     (r"(MODIFY|CHANGE|RENAME COLUMN) .*", _A.MODIFY_COLUMN),
     (r"RENAME (INDEX|KEY) .*", _A.RENAME_INDEX),
     (r"RENAME .*", _A.RENAME_TABLE),
@@ -119,12 +119,15 @@ _CHANGES = [(re.compile(pattern), action) for pattern, action in _OF_TABLES]
 _HOW = re.compile(r"(ALGORITHM|LOCK) .*")
 """How it is done, not what."""
 
-_OF_PARTITIONS = re.compile(r"(TRUNCATE|DROP|REORGANIZE|EXCHANGE|ADD) PARTITION .*|PARTITION BY .*")
+_OF_PARTITIONS = re.compile(
+    r"(TRUNCATE|DROP|REORGANIZE|EXCHANGE|ADD|CHECK|OPTIMIZE|REPAIR|REBUILD|IMPORT|DISCARD) PARTITION .*|PARTITION BY .*"
+)
 """Whose commas part partitions; nothing stands beside them."""
 
 _WITHOUT_A_JOB = re.compile(r"((ENGINE|ROW_FORMAT) (= )?\S+ )+(?=\S)")
 _WITHOUT_A_COMMA = re.compile(
-    r"(?<=\S )(?=PARTITION BY |REMOVE (PARTITIONING|TTL) |REORGANIZE PARTITION |SPLIT MAXVALUE PARTITION |MERGE FIRST PARTITION )"
+    r"(?<=\S )(?=PARTITION BY |REMOVE (PARTITIONING|TTL) |REORGANIZE PARTITION |SPLIT MAXVALUE PARTITION |MERGE FIRST PARTITION "
+    r"|PARTITION \S+ (?:ATTRIBUTES|PLACEMENT) )"
 )
 """What the grammar has behind the list of changes (parser.y::AlterTableSpecSingleOpt)."""
 
@@ -146,7 +149,7 @@ def action_of(query: str) -> Action:
     changes = [_WITHOUT_A_JOB.sub("", one, count=1) for one in parts if not _HOW.match(one)]
     if len(changes) == 1 and _COLUMNS.match(changes[0]):
         changes = [" ".join(["ADD", *part, ""]) for part in _parts(_in_brackets(changes[0].split()))]
-    return _A.MULTI_SCHEMA_CHANGE if len(changes) != 1 else _first(_CHANGES, changes[0], query)
+    return _A.MULTI_SCHEMA_CHANGE if len(changes) > 1 else _first(_CHANGES, "".join(changes), query)
 
 
 _KEEP_ROWS = frozenset(
@@ -190,11 +193,11 @@ def _tokens(query: str) -> Iterator[str]:
 
 
 def _parts(tokens: Sequence[str]) -> Iterator[list[str]]:
-    """Between commas outside of brackets."""
+    """Between commas outside of brackets. A text begins no part: it is another label of a TiFlash replica."""
     depth, part = 0, list[str]()
-    for token in tokens:
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         depth += (token == "(") - (token == ")")
-        if token == "," and not depth:
+        if token == "," and not depth and following != "''":
             yield part
             part = []
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.core.model import TableName
-from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option
+from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option, tiflash_replica
 from spark_merge.ddl.partition_syntax import NOT_LOGGED, definitions, partition_by
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
@@ -50,6 +50,9 @@ class _Alter:
         """`change, change, … [change]`: some come without a comma behind the others. Of those the targets' grammars have PARTITION BY and
         REMOVE PARTITIONING in the same place, and the others as changes of their own."""
         reader = self._reader
+        if reader.at_end():
+            self.items.append(())  # TiCDC writes none of what is the cluster's own
+            return
         while True:
             self._change()
             self.items.append(reader.made())
@@ -195,7 +198,7 @@ class _Alter:
         charset = Charset()
         while charset.read(self._reader):
             pass
-        if not charset.charset:
+        if charset.charset in ("", "default"):
             self._reader.refuse("a charset")
         for piece in charset.pieces():
             self._reader.write(piece)
@@ -230,12 +233,7 @@ class _Alter:
         reader.write(" WITHOUT VALIDATION")
 
     def _tiflash(self) -> None:
-        reader = self._reader
-        reader.feature("tiflash", reader.option())
-        if reader.skip("LOCATION LABELS"):
-            reader.option()
-            while reader.sees(",") and reader.skip(","):
-                reader.option()
+        tiflash_replica(self._reader)
 
     def _attributes(self) -> None:
         self._reader.feature("attributes", self._reader.option())
@@ -281,7 +279,7 @@ class _Alter:
 
     def _interval(self, words: str) -> None:
         reader = self._reader
-        text = f"{words} {reader.bare_parens()}"
+        text = f"{words} {reader.bare_parens().strip()}"
         reader.feature("interval partitions", text + (" IF EXISTS" if reader.skip("IF EXISTS") else ""))
         reader.skip(NOT_LOGGED)
 

@@ -7,9 +7,15 @@ from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces
 
 _TYPES = words(
     "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
-    " DECIMAL DEC FIXED NUMERIC DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR VARCHARACTER NCHAR NVARCHAR BINARY VARBINARY"
+    " DECIMAL DEC FIXED NUMERIC DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR VARCHARACTER BINARY VARBINARY"
     " TINYTEXT TEXT MEDIUMTEXT LONGTEXT TINYBLOB BLOB MEDIUMBLOB LONGBLOB ENUM SET JSON VECTOR"
 )
+_OTHER_NAMES = {
+    "NATIONAL CHAR|CHARACTER VARYING": "VARCHAR", "NATIONAL VARCHAR|VARCHARACTER": "VARCHAR", "NATIONAL CHAR|CHARACTER": "CHAR",
+    "NCHAR VARCHAR|VARCHARACTER|VARYING": "VARCHAR", "NVARCHAR": "VARCHAR", "NCHAR": "CHAR",
+    "LONG VARBINARY": "MEDIUMBLOB", "LONG VARCHAR|VARCHARACTER": "MEDIUMTEXT", "LONG CHAR|CHARACTER VARYING": "MEDIUMTEXT",
+    "LONG": "MEDIUMTEXT",
+}  # fmt: skip
 DEFAULT_COLLATIONS = {
     "utf8mb4": "utf8mb4_bin", "utf8": "utf8_bin", "utf8mb3": "utf8_bin", "latin1": "latin1_bin", "ascii": "ascii_bin",
     "gbk": "gbk_chinese_ci", "gb18030": "gb18030_chinese_ci", "binary": "binary",
@@ -101,18 +107,29 @@ def column_type(reader: TokenReader) -> None:
 
 def _data_type(reader: TokenReader, charset: Charset) -> None:
     word = reader.next.value if reader.next.kind == "word" else ""
-    if word in ("LONG", "NATIONAL", "SERIAL") or word not in _TYPES:
-        reader.refuse("a known type")
     if word == "VECTOR":
         reader.skip("VECTOR")
+        reader.skip("< FLOAT >")
         return reader.feature("vector", " VECTOR" + (reader.bare_parens() if reader.sees("(") else ""))
-    reader.take(word)
-    reader.take_any(("PRECISION", "VARYING"))
+    if not _type_by_another_name(reader):
+        if word not in _TYPES:
+            reader.refuse("a known type")
+        reader.take(word)
+        reader.take_any(("PRECISION", "VARYING"))
     if reader.sees("("):
         reader.parens()
     while reader.take_any(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")) or charset.read(reader):
         pass
     return None
+
+
+def _type_by_another_name(reader: TokenReader) -> bool:
+    """NATIONAL types have TiDB's default charset (parser.y: NChar names none), and utf8mb3 at other servers: they go as TiDB has them."""
+    for spelled, name in _OTHER_NAMES.items():
+        if reader.skip(spelled):
+            reader.write(f" {name}")
+            return True
+    return False
 
 
 def _generated(reader: TokenReader) -> None:
@@ -125,6 +142,9 @@ def _generated(reader: TokenReader) -> None:
 def _column_option(reader: TokenReader) -> bool:
     """False where none comes."""
     if reader.take("AUTO_INCREMENT"):
+        return True
+    if reader.skip("SERIAL DEFAULT VALUE"):
+        reader.write(" NOT NULL AUTO_INCREMENT UNIQUE")
         return True
     if reader.skip("AUTO_RANDOM"):
         reader.feature("auto_random", " AUTO_RANDOM" + (reader.bare_parens() if reader.sees("(") else ""))
@@ -142,8 +162,11 @@ def _column_option(reader: TokenReader) -> bool:
         reader.string()
     elif reader.sees("CHECK") or reader.sees("CONSTRAINT"):
         check(reader)
-    elif reader.take("REFERENCES"):
+    elif reader.skip("REFERENCES"):
+        # TiDB makes no foreign key of it (docs/foreign-key: FOREIGN KEY alone does), MariaDB and MySQL 9 do
         _references(reader)
+        reader.made()
+        reader.feature("inline reference", "")
     elif reader.skip_any(("COLUMN_FORMAT", "STORAGE")):
         reader.feature("storage", reader.option())
     else:
@@ -333,7 +356,7 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
         reader.string() if reader.next.kind == "string" else reader.number()
     elif word in _ROW_IDS and reader.skip(word):
         reader.feature("row ids", f" {word} = {reader.option()}")
-    elif (word in _STORAGE and reader.skip(word)) or reader.skip_any(("DATA DIRECTORY", "INDEX DIRECTORY")):
+    elif (word in _STORAGE and reader.skip(word)) or reader.skip("UNION") or reader.skip_any(("DATA DIRECTORY", "INDEX DIRECTORY")):
         reader.feature("storage", reader.option())
     elif reader.sees("PLACEMENT"):
         placement(reader)
@@ -348,7 +371,19 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
 
 def placement(reader: TokenReader) -> None:
     reader.must_skip("PLACEMENT POLICY")
+    if reader.sees("SET DEFAULT"):
+        reader.skip("SET")
     reader.feature("placement", reader.option())
+
+
+def tiflash_replica(reader: TokenReader) -> None:
+    """`n [LOCATION LABELS 'a', 'b']`; a comma behind a label leads to another one, or to another change."""
+    reader.feature("tiflash", reader.option())
+    if reader.skip("LOCATION LABELS"):
+        reader.option()
+        while reader.sees(",") and reader.kind_after_comma() == "string":
+            reader.skip(",")
+            reader.option()
 
 
 def _ttl(reader: TokenReader) -> None:

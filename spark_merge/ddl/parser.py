@@ -12,7 +12,17 @@ from dataclasses import replace
 
 from sidecar.core.model import TableName
 from spark_merge.ddl.alter_table import alter_table
-from spark_merge.ddl.column_syntax import Charset, column, condition, element, index_options, index_parts, placement, table_option
+from spark_merge.ddl.column_syntax import (
+    Charset,
+    column,
+    condition,
+    element,
+    index_options,
+    index_parts,
+    placement,
+    table_option,
+    tiflash_replica,
+)  # fmt: skip
 from spark_merge.ddl.partition_syntax import partition_by
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import Feature, Pieces, SchemaPiece, Statement, StatementKind
@@ -71,7 +81,8 @@ def _statement(reader: TokenReader, schema: str) -> Statement:
         reader.name()
         reader.need("ON")
         reader.table()
-        reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()
+        while reader.skip_any(("ALGORITHM", "LOCK")):
+            reader.option()
         return Statement(StatementKind.DROP_INDEX, reader.text, reader.made())
     return reader.refuse("a statement that a target can be given (sequences and what comes back from a drop cannot)")
 
@@ -106,8 +117,10 @@ def _schema_options(reader: TokenReader) -> Charset:
             continue
         if reader.sees("PLACEMENT"):
             placement(reader)
-        elif reader.skip_any(("ENCRYPTION", "SET TIFLASH REPLICA", "READ ONLY")):
+        elif reader.skip_any(("ENCRYPTION", "READ ONLY")):
             reader.option()
+        elif reader.skip("SET TIFLASH REPLICA"):
+            tiflash_replica(reader)
         elif not reader.unknown_option():
             return charset
 

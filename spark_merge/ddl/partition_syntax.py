@@ -28,7 +28,7 @@ def partition_by(reader: TokenReader) -> None:
     if reader.sees("("):
         definitions(reader)
     if reader.skip("UPDATE INDEXES"):
-        reader.feature("global index", reader.bare_parens())
+        reader.feature("global index", f" UPDATE INDEXES {reader.bare_parens().strip()}")
 
 
 def _columns(reader: TokenReader) -> None:
@@ -41,10 +41,10 @@ def _columns(reader: TokenReader) -> None:
 def _interval(reader: TokenReader) -> None:
     """`INTERVAL (…) FIRST PARTITION LESS THAN (…) LAST PARTITION LESS THAN (…) [NULL PARTITION] [MAXVALUE PARTITION]`."""
     reader.must_skip("INTERVAL")
-    text = f" INTERVAL {reader.bare_parens()}"
+    text = f" INTERVAL {reader.bare_parens().strip()}"
     for end in ("FIRST", "LAST"):
         reader.must_skip(f"{end} PARTITION LESS THAN")
-        text += f" {end} PARTITION LESS THAN {reader.bare_parens()}"
+        text += f" {end} PARTITION LESS THAN {reader.bare_parens().strip()}"
     for more in ("NULL PARTITION", "MAXVALUE PARTITION"):
         text += f" {more}" if reader.skip(more) else ""
     reader.feature("interval partitions", text)

@@ -59,8 +59,11 @@ class TokenReader:
         """What comes after the next two, of `CONSTRAINT name CHECK`."""
         return self._tokens[min(self._at + 2, len(self._tokens) - 1)].value
 
+    def kind_after_comma(self) -> str:
+        return self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
+
     def at_end(self) -> bool:
-        return self.next.kind == "end"
+        return self.next.kind == "end" or self.sees(";")
 
     def refuse(self, expected: str) -> NoReturn:
         found = self.next.text or "its end"
@@ -109,7 +112,10 @@ class TokenReader:
         return found
 
     def name(self) -> str:
+        """A column may name its table, and that its schema: the last one is its own."""
         found = self._name()
+        while self.skip("."):
+            found = self._name()
         self._made.append(" " + quoted(found))
         return found
 
@@ -180,7 +186,8 @@ class TokenReader:
     def string(self) -> None:
         if self.next.kind != "string":
             self.refuse("a text in quotes")
-        self._copy()
+        while self.next.kind == "string":
+            self._copy()
 
     def bare_parens(self) -> str:
         """An expression in parentheses as text, not copied."""

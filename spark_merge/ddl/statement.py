@@ -50,6 +50,7 @@ FeatureKind = Literal[
     "auto_random", "row ids", "clustered", "placement", "ttl", "ttl settings", "tiflash", "attributes", "storage", "algorithm", "check",
     "charset", "collation", "charset of the table", "vector", "expression index", "json path", "default function", "global index",
     "index visibility", "interval partitions", "default partition", "nullability of a generated column", "condition", "unknown option",
+    "inline reference",
 ]  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def _mariadb_collation(text: str) -> str | None:
 _MARIADB, _MYSQL, _TIDB = Dialect.MARIADB, Dialect.MYSQL, Dialect.TIDB
 _EVERYWHERE: dict[FeatureKind, Decision] = {
     "placement": _drop, "ttl settings": _drop, "tiflash": _drop, "attributes": _drop, "storage": _drop, "algorithm": _drop, "check": _drop,
+    "inline reference": _drop,
     "charset": _charset, "collation": _collation,
 }  # fmt: skip
 _TIDBS_OWN: dict[FeatureKind, Decision] = {

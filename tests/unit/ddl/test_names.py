@@ -160,7 +160,7 @@ def test_renames_of_one_commit_are_done_as_if_at_once(moves: str, expected: str)
 @pytest.mark.parametrize(
     ("text", "table", "named"),
     [
-        ("create table t (a int references p(id))", ("s", "t"), [("s", "t"), ("s", "p")]),
+        ("create table t (a int, foreign key (a) references p(id))", ("s", "t"), [("s", "t"), ("s", "p")]),
         ("alter table t rename to o.u", ("o", "u"), [("s", "t"), ("o", "u")]),
         ("drop index i on t", ("s", "t"), [("s", "t")]),
         ("drop table t", None, [("s", "t")]),
