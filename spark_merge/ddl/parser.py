@@ -84,7 +84,7 @@ def _statement(reader: TokenReader, schema: str) -> Statement:
         while reader.skip_any(("ALGORITHM", "LOCK")):
             reader.option()
         return Statement(StatementKind.DROP_INDEX, reader.text, reader.made())
-    return reader.refuse("a statement that a target can be given (sequences and what comes back from a drop cannot)")
+    return reader.refuse("a statement that a target can be given (what comes back from a drop cannot)")
 
 
 # ---- schemas ----------------------------------------------------------------------------------------------------------

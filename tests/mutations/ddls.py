@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 TOKENS = "tests/unit/ddl/test_tokens.py"
+SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 
 DDLS = [
@@ -63,5 +64,19 @@ DDLS = [
         "[one.cast(pa.string()) for one in images.to_arrow().flatten()]",
         "[images.struct.field(one).to_arrow().cast(pa.string()) for one in images.struct.fields]",
         "tests/unit/sinks/test_json_rows.py::test_an_image_is_gone_through_once_whatever_its_columns_are",
+    ),
+    Mutation(
+        "NCHAR is utf8mb3 at the target",
+        "spark_merge/ddl/column_syntax.py",
+        '"NVARCHAR": "VARCHAR", "NCHAR": "CHAR",',
+        '"NVARCHAR": "NVARCHAR", "NCHAR": "NCHAR",',
+        f"{SCENARIO}[ddl_create_table]",
+    ),
+    Mutation(
+        "rows of HASH partitions leave where some are added",
+        "spark_merge/ddl/alter_table.py",
+        "return None if definitions(reader) else self._rearranged()",
+        "return None if definitions(reader) else None",
+        f"{SCENARIO}[effects_partitions]",
     ),
 ]
