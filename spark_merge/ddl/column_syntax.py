@@ -190,6 +190,10 @@ def default(reader: TokenReader) -> None:
     elif token.kind == "word" and token.value not in ("NEXT", "NEXTVAL"):
         reader.skip(token.value)
         reader.feature("default function", " " + token.text + (reader.bare_parens() if reader.sees("(") else ""))
+    elif token.kind == "number" and token.text[:2] in ("x'", "X'") and len(token.text) > len("x''"):
+        # what TiDB restores 0x1F as; MariaDB has it as a number only in the other spelling
+        reader.option()
+        reader.write(f" 0x{token.text[2:-1]}")
     else:
         reader.take_any(("+", "-"))
         reader.number()

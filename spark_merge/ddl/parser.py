@@ -148,9 +148,10 @@ def _create_table(reader: TokenReader) -> Statement:
 
 
 def _element(reader: TokenReader) -> Pieces:
+    """Without IF NOT EXISTS of an index, which says nothing of a new table, and which MariaDB has in ALTER TABLE alone."""
     if not element(reader):
         column(reader)
-    return reader.made()
+    return tuple(piece for piece in reader.made() if not (isinstance(piece, Feature) and piece.kind == "condition"))
 
 
 def _table_options(reader: TokenReader) -> Pieces:
