@@ -93,6 +93,7 @@ class Action(IntEnum):
     ALTER_TABLE_MODE = 75
     REFRESH_META = 76
     MODIFY_SCHEMA_READ_ONLY = 77
+    ALTER_TABLE_AFFINITY = 78
     ADD_FULLTEXT_INDEX = 230
     CREATE_HYBRID_INDEX = 231
 
@@ -122,7 +123,7 @@ class Effect(Enum):
 
 
 _ALTER = frozenset({5, 6, 7, 8, 9, 10, 12, 13, 15, 16, 17, 18, 19, 20, 22, 23, 29, 30, 31, 32, 33, 35, 37, 38, 39, 40, 41, 43, 44, 45})
-_ALTER |= {49, 50, 54, 56, 57, 59, 61, 64, 65, 67, 73, 74, 75, 230, 231}
+_ALTER |= {49, 50, 54, 56, 57, 59, 61, 64, 65, 67, 73, 74, 75, 78, 230, 231}
 
 _EFFECTS = {Action(number): Effect.ALTER for number in _ALTER} | {
     Action.CREATE_SCHEMA: Effect.CREATE_SCHEMA,

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.core.model import TableName
-from spark_merge.ddl.column_syntax import Charset, column, condition, default, element, placement, table_option
-from spark_merge.ddl.partition_syntax import definitions, partition_by
+from spark_merge.ddl.column_syntax import FORCED, Charset, column, condition, default, element, placement, table_option, tiflash_replica
+from spark_merge.ddl.partition_syntax import NOT_LOGGED, definitions, partition_by
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Feature, Partitions, Pieces, Statement, StatementKind
 
 
 def alter_table(reader: TokenReader) -> Statement:
     """From the table's name on."""
-    table = reader.table()
+    table, unqualified = reader.table(), reader.unqualified
     head = reader.made()
     found = _Alter(reader, table)
     found.changes()
@@ -27,11 +27,12 @@ def alter_table(reader: TokenReader) -> Statement:
         moves=tuple(found.renames),
         changes=tuple(found.columns),
         partitions=found.partitions,
+        unqualified=tuple((unqualified, bare) for bare in found.unqualified),
     )
     if found.exchanged is None:
         return statement
     partition, other = found.exchanged
-    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), partition=partition)
+    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), unqualified=(), partition=partition)
 
 
 class _Alter:
@@ -41,20 +42,25 @@ class _Alter:
         self.items: list[Pieces] = []
         self.exchanged: tuple[str, TableName] | None = None
         self.renames: list[tuple[TableName, TableName]] = []
+        self.unqualified: list[bool] = []
         self.columns: list[ColumnChange] = []
         self.partitions = Partitions.UNTOUCHED
 
     def changes(self) -> None:
-        """`change, change, …`; one that is said without a comma after a partition's is one of its own, as in the grammar."""
+        """`change, change, … [change]`: some come without a comma behind the others. Of those the targets' grammars have PARTITION BY and
+        REMOVE PARTITIONING in the same place, and the others as changes of their own."""
         reader = self._reader
+        if reader.at_end():
+            self.items.append(())  # TiCDC writes none of what is the cluster's own
+            return
         while True:
             self._change()
             self.items.append(reader.made())
             if not reader.skip(","):
-                if reader.sees("PARTITION BY"):
-                    self._partition_by()
+                if any(reader.sees(words) for words in ("PARTITION BY", "REMOVE PARTITIONING")):
+                    self._change()
                     self.items[-1] += reader.made()
-                if not (reader.sees("REMOVE PARTITIONING") and self.items[-1]):
+                if not any(reader.sees(words) for words in _WITHOUT_A_COMMA):
                     return
 
     def _change(self) -> None:
@@ -62,7 +68,7 @@ class _Alter:
         if reader.sees("PARTITION BY"):
             return self._partition_by()
         for word, read in _BY_WORD.items():
-            if reader.sees(word):
+            if reader.sees(word) and not reader.sees(FORCED):
                 reader.take(word) if word in _COPIED else reader.skip(word)
                 return read(self)
         charset = Charset()
@@ -80,12 +86,13 @@ class _Alter:
         reader = self._reader
         if reader.take("PARTITION"):
             condition(reader)
+            reader.skip(NOT_LOGGED)
             if reader.take("PARTITIONS"):
                 self._rearranged()
                 return reader.number()
-            return definitions(reader)
+            return None if definitions(reader) else self._rearranged()
         if element(reader):
-            return self._without_check()
+            return self._without_what_no_target_has()
         reader.take("COLUMN")
         condition(reader)
         if not reader.take("("):
@@ -97,10 +104,10 @@ class _Alter:
             if not reader.take(","):
                 return reader.need(")")
 
-    def _without_check(self) -> None:
+    def _without_what_no_target_has(self) -> None:
         made = self._reader.made()
-        checks = [piece for piece in made if isinstance(piece, Feature) and piece.kind == "check"]
-        for piece in checks or made:
+        dropped = [piece for piece in made if isinstance(piece, Feature) and piece.kind in ("check", "tiflash")]
+        for piece in dropped or made:
             self._reader.write(piece)
 
     def _drop(self) -> None:
@@ -183,6 +190,7 @@ class _Alter:
             reader.skip_any(("TO|AS", "="))
             reader.write(" TO")
             self.renames.append((self._table, reader.table()))
+            self.unqualified.append(reader.unqualified)
 
     # ---- the table -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +198,7 @@ class _Alter:
         charset = Charset()
         while charset.read(self._reader):
             pass
-        if not charset.charset:
+        if charset.charset in ("", "default"):
             self._reader.refuse("a charset")
         for piece in charset.pieces():
             self._reader.write(piece)
@@ -210,6 +218,7 @@ class _Alter:
 
     def _reorganize(self) -> None:
         self._rearranged()
+        self._reader.skip(NOT_LOGGED)
         self._reader.names()
         self._reader.need("INTO")
         definitions(self._reader)
@@ -224,12 +233,7 @@ class _Alter:
         reader.write(" WITHOUT VALIDATION")
 
     def _tiflash(self) -> None:
-        reader = self._reader
-        reader.feature("tiflash", reader.option())
-        if reader.skip("LOCATION LABELS"):
-            reader.option()
-            while reader.sees(",") and reader.skip(","):
-                reader.option()
+        tiflash_replica(self._reader)
 
     def _attributes(self) -> None:
         self._reader.feature("attributes", self._reader.option())
@@ -253,13 +257,80 @@ class _Alter:
 
     def _coalesce(self) -> None:
         self._rearranged()
+        self._reader.skip(NOT_LOGGED)
         self._reader.number()
 
+    # ---- partitions of an interval: `WORDS LESS THAN (…)` --------------------------------------------------------------
+
+    def _first_partition(self) -> None:
+        self.partitions = Partitions.ROWS_LEAVE
+        self._interval(" FIRST PARTITION LESS THAN")
+
+    def _last_partition(self) -> None:
+        self._interval(" LAST PARTITION LESS THAN")
+
+    def _merge_partitions(self) -> None:
+        self._rearranged()
+        self._interval(" MERGE FIRST PARTITION LESS THAN")
+
+    def _split_partition(self) -> None:
+        self._rearranged()
+        self._interval(" SPLIT MAXVALUE PARTITION LESS THAN")
+
+    def _interval(self, words: str) -> None:
+        reader = self._reader
+        text = f"{words} {reader.bare_parens().strip()}"
+        reader.feature("interval partitions", text + (" IF EXISTS" if reader.skip("IF EXISTS") else ""))
+        reader.skip(NOT_LOGGED)
+
+    # ---- what no target needs ------------------------------------------------------------------------------------------
+
+    def _of_all_or_some_partitions(self) -> None:
+        reader = self._reader
+        reader.skip(NOT_LOGGED)
+        if not reader.skip("ALL"):
+            reader.names()
+            reader.made()
+        self._no_effect()
+
+    def _order(self) -> None:
+        """`column [ASC|DESC], …`: a comma is of the list where a column follows it."""
+        reader = self._reader
+        reader.option()
+        while True:
+            reader.skip("ASC|DESC")
+            if not (reader.sees(",") and reader.word_after_name() in ("", ",", "ASC", "DESC", ";")):
+                return self._no_effect()
+            reader.skip(",")
+            reader.option()
+
+    def _statistics(self) -> None:
+        reader = self._reader
+        reader.skip_any(("IF NOT EXISTS", "IF EXISTS"))
+        reader.option()
+        if reader.next.kind == "word":
+            reader.option()
+            reader.bare_parens()
+        self._no_effect()
+
+
+_WITHOUT_A_COMMA = (
+    "REMOVE TTL", "REORGANIZE PARTITION", "SPLIT MAXVALUE PARTITION LESS", "MERGE FIRST PARTITION LESS", "PARTITION",
+)  # fmt: skip
+"""parser.y::AlterTableSpecSingleOpt, but for what stands with the change before it."""
 
 _BY_WORD: dict[str, Callable[[_Alter], None]] = {
     "SET TIFLASH REPLICA": _Alter._tiflash,
+    "SET HYPO TIFLASH REPLICA": _Alter._tiflash,
+    "ADD STATS_EXTENDED": _Alter._statistics,
+    "DROP STATS_EXTENDED": _Alter._statistics,
+    "ORDER BY": _Alter._order,
+    "FIRST PARTITION LESS THAN": _Alter._first_partition,
+    "LAST PARTITION LESS THAN": _Alter._last_partition,
+    "MERGE FIRST PARTITION LESS THAN": _Alter._merge_partitions,
+    "SPLIT MAXVALUE PARTITION LESS THAN": _Alter._split_partition,
+    "OPTIMIZE|REPAIR|REBUILD|CHECK PARTITION": _Alter._of_all_or_some_partitions,
     "CONVERT TO": _Alter._convert,
-    "ADD STATS_EXTENDED": lambda found: found._reader.refuse("a change of a table"),
     "ADD": _Alter._add,
     "DROP": _Alter._drop,
     "ALTER": _Alter._alter,
@@ -276,7 +347,10 @@ _BY_WORD: dict[str, Callable[[_Alter], None]] = {
 }
 _BY_WORD |= dict.fromkeys(("ALGORITHM", "LOCK"), _Alter._algorithm)
 _BY_WORD |= dict.fromkeys(("ATTRIBUTES", "STATS_OPTIONS"), _Alter._attributes)
-_NO_EFFECT = ("CACHE", "NOCACHE", "FORCE", "DISABLE KEYS", "ENABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION")
+_NO_EFFECT = (
+    "CACHE", "NOCACHE", "FORCE", "DISABLE KEYS", "ENABLE KEYS", "WITH VALIDATION", "WITHOUT VALIDATION", "READ ONLY", "READ WRITE",
+    "SECONDARY_LOAD", "SECONDARY_UNLOAD",
+)  # fmt: skip
 _BY_WORD |= dict.fromkeys(_NO_EFFECT, _Alter._no_effect)
 _COPIED = {
     "CONVERT TO", "ADD", "DROP", "ALTER", "MODIFY", "CHANGE", "RENAME", "TRUNCATE PARTITION", "REORGANIZE PARTITION", "EXCHANGE PARTITION",

@@ -7,9 +7,15 @@ from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces
 
 _TYPES = words(
     "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
-    " DECIMAL DEC FIXED NUMERIC DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR VARCHARACTER NCHAR NVARCHAR BINARY VARBINARY"
+    " DECIMAL DEC FIXED NUMERIC DATE TIME DATETIME TIMESTAMP YEAR CHAR CHARACTER VARCHAR VARCHARACTER BINARY VARBINARY"
     " TINYTEXT TEXT MEDIUMTEXT LONGTEXT TINYBLOB BLOB MEDIUMBLOB LONGBLOB ENUM SET JSON VECTOR"
 )
+_OTHER_NAMES = {
+    "NATIONAL CHAR|CHARACTER VARYING": "VARCHAR", "NATIONAL VARCHAR|VARCHARACTER": "VARCHAR", "NATIONAL CHAR|CHARACTER": "CHAR",
+    "NCHAR VARCHAR|VARCHARACTER|VARYING": "VARCHAR", "NVARCHAR": "VARCHAR", "NCHAR": "CHAR",
+    "LONG VARBINARY": "MEDIUMBLOB", "LONG VARCHAR|VARCHARACTER": "MEDIUMTEXT", "LONG CHAR|CHARACTER VARYING": "MEDIUMTEXT",
+    "LONG": "MEDIUMTEXT",
+}  # fmt: skip
 DEFAULT_COLLATIONS = {
     "utf8mb4": "utf8mb4_bin", "utf8": "utf8_bin", "utf8mb3": "utf8_bin", "latin1": "latin1_bin", "ascii": "ascii_bin",
     "gbk": "gbk_chinese_ci", "gb18030": "gb18030_chinese_ci", "binary": "binary",
@@ -24,6 +30,7 @@ _STORAGE = words(
     " STATS_SAMPLE_RATE TABLE_CHECKSUM ENCRYPTION SECONDARY_ENGINE TABLESPACE NODEGROUP STORAGE AUTOEXTEND_SIZE ENGINE_ATTRIBUTE"
     " SECONDARY_ENGINE_ATTRIBUTE"
 )
+FORCED = "FORCE AUTO_INCREMENT|AUTO_RANDOM_BASE"
 _ROW_IDS = words("SHARD_ROW_ID_BITS PRE_SPLIT_REGIONS AUTO_ID_CACHE AUTO_RANDOM_BASE")
 
 
@@ -100,18 +107,29 @@ def column_type(reader: TokenReader) -> None:
 
 def _data_type(reader: TokenReader, charset: Charset) -> None:
     word = reader.next.value if reader.next.kind == "word" else ""
-    if word in ("LONG", "NATIONAL", "SERIAL") or word not in _TYPES:
-        reader.refuse("a known type")
     if word == "VECTOR":
         reader.skip("VECTOR")
+        reader.skip("< FLOAT >")
         return reader.feature("vector", " VECTOR" + (reader.bare_parens() if reader.sees("(") else ""))
-    reader.take(word)
-    reader.take_any(("PRECISION", "VARYING"))
+    if not _type_by_another_name(reader):
+        if word not in _TYPES:
+            reader.refuse("a known type")
+        reader.take(word)
+        reader.take_any(("PRECISION", "VARYING"))
     if reader.sees("("):
         reader.parens()
     while reader.take_any(("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")) or charset.read(reader):
         pass
     return None
+
+
+def _type_by_another_name(reader: TokenReader) -> bool:
+    """NATIONAL types have TiDB's default charset (parser.y: NChar names none), and utf8mb3 at other servers: they go as TiDB has them."""
+    for spelled, name in _OTHER_NAMES.items():
+        if reader.skip(spelled):
+            reader.write(f" {name}")
+            return True
+    return False
 
 
 def _generated(reader: TokenReader) -> None:
@@ -124,6 +142,9 @@ def _generated(reader: TokenReader) -> None:
 def _column_option(reader: TokenReader) -> bool:
     """False where none comes."""
     if reader.take("AUTO_INCREMENT"):
+        return True
+    if reader.skip("SERIAL DEFAULT VALUE"):
+        reader.write(" NOT NULL AUTO_INCREMENT UNIQUE")
         return True
     if reader.skip("AUTO_RANDOM"):
         reader.feature("auto_random", " AUTO_RANDOM" + (reader.bare_parens() if reader.sees("(") else ""))
@@ -141,12 +162,15 @@ def _column_option(reader: TokenReader) -> bool:
         reader.string()
     elif reader.sees("CHECK") or reader.sees("CONSTRAINT"):
         check(reader)
-    elif reader.take("REFERENCES"):
+    elif reader.skip("REFERENCES"):
+        # TiDB makes no foreign key of it (docs/foreign-key: FOREIGN KEY alone does), MariaDB and MySQL 9 do
         _references(reader)
+        reader.made()
+        reader.feature("inline reference", "")
     elif reader.skip_any(("COLUMN_FORMAT", "STORAGE")):
         reader.feature("storage", reader.option())
     else:
-        return False
+        return reader.unknown_option()
     return True
 
 
@@ -166,6 +190,10 @@ def default(reader: TokenReader) -> None:
     elif token.kind == "word" and token.value not in ("NEXT", "NEXTVAL"):
         reader.skip(token.value)
         reader.feature("default function", " " + token.text + (reader.bare_parens() if reader.sees("(") else ""))
+    elif token.kind == "number" and token.text[:2] in ("x'", "X'") and len(token.text) > len("x''"):
+        # what TiDB restores 0x1F as; MariaDB has it as a number only in the other spelling
+        reader.option()
+        reader.write(f" 0x{token.text[2:-1]}")
     else:
         reader.take_any(("+", "-"))
         reader.number()
@@ -216,6 +244,9 @@ def element(reader: TokenReader) -> bool:
     if reader.sees("CHECK") or reader.sees("CONSTRAINT CHECK") or _named_check(reader):
         check(reader)
         return True
+    if reader.sees("VECTOR|COLUMNAR|HYBRID INDEX|KEY"):
+        _columnar_index(reader)
+        return True
     if reader.take("CONSTRAINT") and not reader.sees("PRIMARY|UNIQUE|FOREIGN"):
         reader.name()
     if reader.take("PRIMARY KEY"):
@@ -243,6 +274,20 @@ def element(reader: TokenReader) -> bool:
     return True
 
 
+def _columnar_index(reader: TokenReader) -> None:
+    """Of TiFlash, which no target has by itself: no row depends on it."""
+    reader.skip("VECTOR|COLUMNAR|HYBRID INDEX|KEY")
+    reader.skip("IF NOT EXISTS")
+    name = "" if reader.sees("(|USING|TYPE") else reader.option()
+    if reader.skip("USING|TYPE"):
+        reader.option()
+    reader.feature("tiflash", name + reader.bare_parens())
+    while reader.skip("ADD_COLUMNAR_REPLICA_ON_DEMAND") or (
+        reader.skip_any(("USING", "TYPE", "COMMENT", "PARAMETER", "WITH PARSER")) and reader.option()
+    ):
+        pass
+
+
 def _named_check(reader: TokenReader) -> bool:
     return reader.sees("CONSTRAINT") and reader.word_after_name() == "CHECK"
 
@@ -257,7 +302,7 @@ def _index_name(reader: TokenReader) -> None:
 def _index_type(reader: TokenReader) -> bool:
     if not reader.skip("USING|TYPE"):
         return False
-    if reader.option().upper() not in ("BTREE", "HASH"):
+    if reader.option().upper() not in ("BTREE", "HASH", "RTREE"):
         reader.refuse("an index that a target without TiFlash has")
     return True
 
@@ -290,9 +335,11 @@ def index_options(reader: TokenReader) -> None:
             clustered(reader)
         elif reader.sees("GLOBAL|LOCAL"):
             global_index(reader)
-        elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS")):
+        elif reader.skip("WITH PARSER"):
+            reader.feature("unknown option", f" WITH PARSER {reader.option()}")
+        elif reader.skip_any(("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS", "SECONDARY_ENGINE_ATTRIBUTE")):
             reader.feature("storage", reader.option())
-        elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()):
+        elif not (reader.skip_any(("ALGORITHM", "LOCK")) and reader.option()) and not reader.unknown_option():
             return
 
 
@@ -303,6 +350,8 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
     """One; False where none comes."""
     if reader.sees("DEFAULT CHARACTER|CHAR|CHARSET|COLLATE"):
         reader.skip("DEFAULT")
+    if reader.sees(FORCED) and reader.skip("FORCE"):
+        reader.feature("row ids", " FORCE")
     word = reader.next.value if reader.next.kind == "word" else ""
     if charset.read(reader):
         return True
@@ -311,20 +360,34 @@ def table_option(reader: TokenReader, charset: Charset) -> bool:
         reader.string() if reader.next.kind == "string" else reader.number()
     elif word in _ROW_IDS and reader.skip(word):
         reader.feature("row ids", f" {word} = {reader.option()}")
-    elif (word in _STORAGE and reader.skip(word)) or reader.skip_any(("DATA DIRECTORY", "INDEX DIRECTORY")):
+    elif (word in _STORAGE and reader.skip(word)) or reader.skip("UNION") or reader.skip_any(("DATA DIRECTORY", "INDEX DIRECTORY")):
         reader.feature("storage", reader.option())
     elif reader.sees("PLACEMENT"):
         placement(reader)
     elif word.startswith("TTL"):
         _ttl(reader)
+    elif reader.skip("AFFINITY"):
+        reader.feature("unknown option", f" /*T![affinity] AFFINITY = {reader.option()} */")
     else:
-        return False
+        return reader.unknown_option()
     return True
 
 
 def placement(reader: TokenReader) -> None:
     reader.must_skip("PLACEMENT POLICY")
+    if reader.sees("SET DEFAULT"):
+        reader.skip("SET")
     reader.feature("placement", reader.option())
+
+
+def tiflash_replica(reader: TokenReader) -> None:
+    """`n [LOCATION LABELS 'a', 'b']`; a comma behind a label leads to another one, or to another change."""
+    reader.feature("tiflash", reader.option())
+    if reader.skip("LOCATION LABELS"):
+        reader.option()
+        while reader.sees(",") and reader.kind_after_comma() == "string":
+            reader.skip(",")
+            reader.option()
 
 
 def _ttl(reader: TokenReader) -> None:

@@ -231,7 +231,7 @@ class _Backwards:
 
     def _renamed(self, statement: Statement, source: TableName) -> None:
         own_name = source.folded() == self._era.name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
-        if own_name or (source in statement.assumed and not set(statement.tables()) <= statement.assumed):
+        if own_name or statement.guesses(source):
             self._refuse(f"{statement.text!r} does not tell of which schema the table was")
         self._era = replace(self._era, name=source)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.ticdc.ddl_text import keeps_rows
 from spark_merge.contract import Head
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
@@ -16,7 +17,8 @@ from spark_merge.ddl.statement import Statement, StatementKind
 
 @dataclass(frozen=True, slots=True)
 class LoggedDdl:
-    """`problem`: why the text is not understood. Then `statement` has no tables, and its kind only where the first words say it."""
+    """`problem`: why the text is not understood. Then `statement` has no tables, and its kind only where the first words say it. A text
+    that is not understood and that keeps the rows whatever its options are is no problem."""
 
     record: DdlRecord
     statement: Statement
@@ -32,6 +34,8 @@ def _logged(record: DdlRecord, head: Head) -> LoggedDdl:
     try:
         return LoggedDdl(record, of_the_log(parsed(record.query, record.schema), record, head))
     except UnsupportedDdl as error:
+        if keeps_rows(record.query):
+            return LoggedDdl(record, Statement(StatementKind.NOTHING, record.query))
         return LoggedDdl(record, Statement(_kind(record), record.query), error)
 
 

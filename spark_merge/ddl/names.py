@@ -136,14 +136,34 @@ def renamed(statement: Statement, table: Callable[[TableName], TableName], schem
 
 
 def _across_schemas(statement: Statement, head: Head) -> Statement:
-    """`RENAME TABLE a TO other.b`: the job's schema is the new one, and `a` belongs to its author's, which no text says. Its id does."""
-    if not statement.moves or statement.assumed == frozenset(statement.tables()):
+    """`RENAME TABLE a TO other.b`: the job's schema is the new one, and `a` belongs to its author's, which no text says. Its id does. Of
+    several moves each is judged by itself: `a` and `other.a` may be two tables that would have one name."""
+    if all(source and target for source, target in statement.unqualified):
         return statement
     now = {schema.table_id: name for name, schema in head.next_schemas.items() if schema.table_id}
-    before = {now[schema.table_id].folded(): name for name, schema in head.schemas.items() if schema.table_id in now}
-    sources = {source: before.get(target.folded(), source) for source, target in statement.moves if source in statement.assumed}
-    right = {source: name for source, name in sources.items() if lowered(name.table) == lowered(source.table)}
-    return renamed(statement, lambda name: right.get(name, name), lambda schema: schema)
+    moved = [(name, now[schema.table_id]) for name, schema in head.schemas.items() if schema.table_id in now]
+    moves = _by_ids(statement, [pair for pair in moved if pair[0] != pair[1]])
+    if statement.kind is StatementKind.RENAME:
+        items = tuple((source, *item[1:-1], target) for (source, target), item in zip(moves, statement.items, strict=True))
+        return replace(statement, items=items, moves=moves)
+    ((source, _),), ((right, _),) = statement.moves, moves
+    return renamed(statement, lambda name: right if name == source else name, lambda schema: schema)
+
+
+def _by_ids(statement: Statement, moved: list[Move]) -> tuple[Move, ...]:
+    """`moved`: what became of the log's tables. The moves whose names have most schemas are judged first. Where one fits more than one of
+    the others' tables, or none, it is taken as it is."""
+
+    def fits(name: TableName, bare: bool, table: TableName) -> bool:
+        return lowered(name.table) == lowered(table.table) and (bare or lowered(name.schema) == lowered(table.schema))
+
+    moves = list(statement.moves)
+    for number in sorted(range(len(moves)), key=lambda number: sum(statement.unqualified[number])):
+        found = [pair for pair in moved if all(map(fits, moves[number], statement.unqualified[number], pair))]
+        if len(found) == 1:
+            moves[number] = found[0]
+            moved.remove(found[0])
+    return tuple(moves)
 
 
 def _own_drop(statement: Statement, record: DdlRecord) -> Statement:
@@ -153,7 +173,8 @@ def _own_drop(statement: Statement, record: DdlRecord) -> Statement:
     items = tuple(item for item in statement.items if any(isinstance(one, TableName) and one.folded() == own for one in item))
     if not items:
         raise UnsupportedDdl(f"the DDL {statement.text!r} is told for {record.schema}.{record.table}, which it does not name", hint=REPORT)
-    return replace(statement, items=items)
+    # of `t, s2.t` the first one is of the author's schema, and has the record's here: the statement names each table once
+    return replace(statement, items=items[:1])
 
 
 def _replicated_moves(statement: Statement, schemas: Mapping[TableName, TableSchema]) -> Statement:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from spark_merge.ddl.column_syntax import placement
 from spark_merge.ddl.reader import TokenReader
 
+NOT_LOGGED = "NO_WRITE_TO_BINLOG|LOCAL"
+
 
 def partition_by(reader: TokenReader) -> None:
     reader.need("PARTITION BY")
@@ -26,7 +28,7 @@ def partition_by(reader: TokenReader) -> None:
     if reader.sees("("):
         definitions(reader)
     if reader.skip("UPDATE INDEXES"):
-        reader.feature("global index", reader.bare_parens())
+        reader.feature("global index", f" UPDATE INDEXES {reader.bare_parens().strip()}")
 
 
 def _columns(reader: TokenReader) -> None:
@@ -39,29 +41,31 @@ def _columns(reader: TokenReader) -> None:
 def _interval(reader: TokenReader) -> None:
     """`INTERVAL (…) FIRST PARTITION LESS THAN (…) LAST PARTITION LESS THAN (…) [NULL PARTITION] [MAXVALUE PARTITION]`."""
     reader.must_skip("INTERVAL")
-    text = f" INTERVAL {reader.bare_parens()}"
+    text = f" INTERVAL {reader.bare_parens().strip()}"
     for end in ("FIRST", "LAST"):
         reader.must_skip(f"{end} PARTITION LESS THAN")
-        text += f" {end} PARTITION LESS THAN {reader.bare_parens()}"
+        text += f" {end} PARTITION LESS THAN {reader.bare_parens().strip()}"
     for more in ("NULL PARTITION", "MAXVALUE PARTITION"):
         text += f" {more}" if reader.skip(more) else ""
     reader.feature("interval partitions", text)
 
 
-def definitions(reader: TokenReader) -> None:
-    """`(PARTITION name [VALUES …] [options], …)`."""
+def definitions(reader: TokenReader) -> bool:
+    """`(PARTITION name [VALUES …] [options], …)`; returns whether they have values. Those of HASH and KEY have none."""
     reader.need("(")
+    valued = False
     while True:
         reader.need("PARTITION")
         reader.name()
-        _values(reader)
+        valued |= _values(reader)
         _options(reader)
         if not reader.take(","):
             break
     reader.need(")")
+    return valued
 
 
-def _values(reader: TokenReader) -> None:
+def _values(reader: TokenReader) -> bool:
     if reader.skip("DEFAULT"):
         reader.feature("default partition", " DEFAULT")
     elif reader.take("VALUES LESS THAN"):
@@ -74,6 +78,9 @@ def _values(reader: TokenReader) -> None:
             reader.feature("default partition", text)
         else:
             reader.write(text)
+    else:
+        return False
+    return True
 
 
 def _options(reader: TokenReader) -> None:
@@ -87,5 +94,5 @@ def _options(reader: TokenReader) -> None:
             ("STORAGE ENGINE", "ENGINE", "DATA DIRECTORY", "INDEX DIRECTORY", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP")
         ):
             reader.feature("storage", reader.option())
-        else:
+        elif not reader.unknown_option():
             return

@@ -25,14 +25,22 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_NO_OPTION = words(
+    "ADD AFTER ALTER AS CHANGE CHARACTER CHARSET COLLATE CONVERT DEFAULT DELETE DISCARD DROP EXCHANGE FIRST FOREIGN GENERATED IGNORE IMPORT"
+    " INSERT LIKE MERGE MODIFY NOT NULL PARTITION PRIMARY REFERENCES REMOVE RENAME REORGANIZE REPLACE SELECT SUBPARTITION TRUNCATE UNION"
+    " UNIQUE UNSIGNED UPDATE ZEROFILL"
+)
+"""Of TiDB's grammar: with one of them a comment may hold more than an option, and change rows, columns or partitions."""
+
+
 class TokenReader:
     def __init__(self, text: str, schema: str) -> None:
         self.text = text
         self._schema = schema
         self._tokens = tokens(text)
         self._at = 0
-        self.assumed: set[TableName] = set()
-        """Names that had no schema."""
+        self.unqualified = False
+        """Whether the last table's name had no schema."""
         self._made: list[str | TableName | SchemaPiece | Feature] = []
 
     # ---- what comes ----------------------------------------------------------------------------------------------------
@@ -51,12 +59,11 @@ class TokenReader:
         """What comes after the next two, of `CONSTRAINT name CHECK`."""
         return self._tokens[min(self._at + 2, len(self._tokens) - 1)].value
 
-    def sees_before(self, word: str, end: str) -> bool:
-        words = [token.value for token in self._tokens if token.kind == "word"]
-        return word in words[: words.index(end) if end in words else 0]
+    def kind_after_comma(self) -> str:
+        return self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
 
     def at_end(self) -> bool:
-        return self.next.kind == "end"
+        return self.next.kind == "end" or self.sees(";")
 
     def refuse(self, expected: str) -> NoReturn:
         found = self.next.text or "its end"
@@ -105,7 +112,10 @@ class TokenReader:
         return found
 
     def name(self) -> str:
+        """A column may name its table, and that its schema: the last one is its own."""
         found = self._name()
+        while self.skip("."):
+            found = self._name()
         self._made.append(" " + quoted(found))
         return found
 
@@ -118,8 +128,7 @@ class TokenReader:
         first = self._name()
         whole = self.skip(".")
         found = TableName(first, self._name()) if whole else TableName(self._schema, first)
-        if not whole:
-            self.assumed.add(found)
+        self.unqualified = not whole
         if not found.schema:
             self.refuse(f"the schema of {first}")
         self._made.append(found)
@@ -139,13 +148,35 @@ class TokenReader:
         return token.value.strip("'\"").lower()
 
     def option(self) -> str:
-        """`[=] value`: a word, a number, a string; what it reads is not copied."""
+        """`[=] value`: a word, a number, a string, or what is in parentheses; what it reads is not copied."""
         self.skip("=")
+        if self.sees("("):
+            return self.bare_parens()
         token = self.next
         if token.kind not in ("word", "name", "string", "number"):
             self.refuse("a value")
         self._at += 1
         return token.text
+
+    def unknown_option(self) -> bool:
+        """An option that the grammar here does not have, in one of TiDB's comments: all that is left of the comment is one piece.
+        TiDB writes what other databases do not have into such comments, and each of its releases has more of it. False where none comes, or
+        where the comment may hold more than options: then nothing is read, and the grammar refuses its first word.
+
+        Source: pingcap/tidb pkg/parser/ast, the callers of WriteWithSpecialComments."""
+        first, end = self.next, self._at
+        if first.kind == "foreign":
+            opened, inside, end = "", tokens(first.text[first.text.index("]") + 1 : -2])[:-1], end + 1
+        else:
+            opened = first.comment
+            while opened and self._tokens[end].comment == opened:
+                end += 1
+            inside = self._tokens[self._at : end]
+        if not _are_options(inside):
+            return False
+        self._at = end
+        self.feature("unknown option", f" {opened}{''.join(map(_spaced, inside))} */" if opened else f" {first.text}")
+        return True
 
     def number(self) -> None:
         if self.next.kind != "number":
@@ -155,7 +186,8 @@ class TokenReader:
     def string(self) -> None:
         if self.next.kind != "string":
             self.refuse("a text in quotes")
-        self._copy()
+        while self.next.kind == "string":
+            self._copy()
 
     def bare_parens(self) -> str:
         """An expression in parentheses as text, not copied."""
@@ -201,6 +233,19 @@ class TokenReader:
     def _copy(self) -> None:
         self._made.append(_spaced(self.next))
         self._at += 1
+
+
+def _are_options(inside: list[SqlToken]) -> bool:
+    """`NAME … [=] value …`, of which nothing is an expression outside of parentheses."""
+    depth, before = 0, ""
+    for token in inside:
+        depth -= token.text == ")"
+        named = token.kind == "word" and token.value in (_OTHER_TABLES if depth or before == "=" else _OTHER_TABLES | _NO_OPTION)
+        if named or token.kind == "foreign" or (not depth and token.kind == "sign" and token.text not in "=()"):
+            return False
+        depth += token.text == "("
+        before = token.text
+    return bool(inside) and inside[0].kind == "word"
 
 
 def _spaced(token: SqlToken) -> str:

@@ -49,7 +49,8 @@ class SchemaPiece(NamedTuple):
 FeatureKind = Literal[
     "auto_random", "row ids", "clustered", "placement", "ttl", "ttl settings", "tiflash", "attributes", "storage", "algorithm", "check",
     "charset", "collation", "charset of the table", "vector", "expression index", "json path", "default function", "global index",
-    "index visibility", "interval partitions", "default partition", "nullability of a generated column", "condition",
+    "index visibility", "interval partitions", "default partition", "nullability of a generated column", "condition", "unknown option",
+    "inline reference",
 ]  # fmt: skip
 
 
@@ -89,8 +90,8 @@ class ColumnChange(NamedTuple):
 class Statement:
     """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
     items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
-    table and the other one; `partition`: the one that is exchanged. `changes`: of ALTER TABLE, in the order of the text. `assumed`: the
-    names that had no schema in the text."""
+    table and the other one; `unqualified`: of RENAME and of ALTER TABLE … RENAME, which names of each move had no schema in the text;
+    `partition`: the one that is exchanged. `changes`: of ALTER TABLE, in the order of the text."""
 
     kind: StatementKind
     text: str
@@ -101,12 +102,17 @@ class Statement:
     partition: str = ""
     changes: tuple[ColumnChange, ...] = ()
     partitions: Partitions = Partitions.UNTOUCHED
-    assumed: frozenset[TableName] = frozenset()
+    unqualified: tuple[tuple[bool, bool], ...] = ()
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Those that CHANGE and RENAME COLUMN name, (before, after)."""
         return tuple((one.before, one.after) for one in self.changes if one.word in (ColumnWord.CHANGE, ColumnWord.RENAME))
+
+    def guesses(self, source: TableName) -> bool:
+        """Whether the schema of a renamed table is only assumed: its author's, where a job's is that of another name of the statement."""
+        bare = any(move[0] == source and one for move, (one, _) in zip(self.moves, self.unqualified, strict=True))
+        return bare and not all(one and other for one, other in self.unqualified)
 
     def pieces(self) -> Iterator[Piece]:
         yield from self.head

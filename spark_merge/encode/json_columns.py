@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,21 @@ def json_columns(lines: bytes, names: Sequence[str]) -> JsonColumns:
     except pl.exceptions.PolarsError as error:
         raise ValueError(str(error)) from error
     deleted = frame["op"] == "delete"
-    found = {name: frame["after"].struct.field(name) for name in names}
+    images = _fields(frame["after"])
     if deleted.any():
-        old = frame["before"].struct
-        found = {name: old.field(name).zip_with(deleted, column) for name, column in found.items()}
+        is_deleted = _arrow(deleted, pa.bool_())
+        images = [pc.if_else(is_deleted, old, new) for old, new in zip(_fields(frame["before"]), images, strict=True)]
     return JsonColumns(
         _arrow(frame["commit_ts"], pa.string()).cast(pa.int64()),
         _arrow(deleted, pa.bool_()),
         _arrow(frame["origin"] == "dump", pa.bool_()),
-        {name: _arrow(column, pa.string()) for name, column in found.items()},
+        dict(zip(names, images, strict=True)),
     )
+
+
+def _fields(images: pl.Series) -> list[pa.Array]:
+    """All columns of an image at once, null where there is none: polars goes through the whole struct for each field alone."""
+    return [one.cast(pa.string()) for one in images.to_arrow().flatten()]
 
 
 def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:

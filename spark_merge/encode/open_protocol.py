@@ -93,7 +93,11 @@ class OpenProtocolEncoder:
         try:
             action = action_of(ddl.query).value
         except UnsupportedDdl as error:
-            raise SinkError(f"the DDL of {ddl.schema}.{ddl.table} at {ddl.commit_ts}: {error.message}", hint=error.hint) from error
+            raise SinkError(
+                f"the DDL of {ddl.schema}.{ddl.table} at commit_ts {ddl.commit_ts} has no `t` of open-protocol: {error.message}",
+                hint=f"add ddl-done={ddl.commit_ts} to the sink's URI: the sink does not send this DDL, and each consumer must learn of it"
+                f" in another way. Also {error.hint}",
+            ) from error
         schema = f'"scm":{go_json.string(ddl.schema, html=html)},' if ddl.schema or not html else ""
         table = f'"tbl":{go_json.string(ddl.table, html=html)},' if ddl.table or not html else ""
         key = f'{{"ts":{ddl.commit_ts},{schema}{table}"t":{_DDL}}}'

@@ -260,7 +260,7 @@ def test_rows_of_partitions_that_left_stay_rows_of_a_log_of_changes(tmp_path: Pa
     [
         ("ALTER TABLE orders ADD b INT DEFAULT (1 + 1)", table(A, Column("b", "int"), defined={"b": "(1 + 1)"}), "computed default"),
         ("ALTER TABLE orders ADD b INT", replace(table(A, Column("b", "int")), definition=None), "a default that the log does not have"),
-        ("ALTER TABLE orders SECONDARY_LOAD", table(A), "is not understood"),
+        ("ALTER TABLE orders FROBNICATE", table(A), "is not understood"),
         ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (a)", replace(table(A), key=("a",)), "may have changed the handle key"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from tests.mutations.certificates import CERTIFICATES
 from tests.mutations.console import CONSOLE
+from tests.mutations.ddls import DDLS
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
@@ -40,6 +41,7 @@ MUTATIONS = [
     *SESSIONS,
     *MERGING,
     *LAKE_SINKS,
+    *DDLS,
     *VERIFYING,
     *CERTIFICATES,
     *TERMINAL,

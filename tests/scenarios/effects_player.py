@@ -30,7 +30,8 @@ from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.kv_layout import layout_of
 from spark_merge.contract import Head
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
-from spark_merge.ddl.logged import logged_ddls
+from spark_merge.ddl.names import of_the_log
+from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.columns import column_type
@@ -228,12 +229,9 @@ def _clickhouse(head: Head) -> None:
 
 def _mysql(head: Head) -> None:
     checked_effects(head)
-    for ddl in logged_ddls(head, head.ddls):
-        if ddl.record.schema == MARK_TABLE.schema:
-            continue
-        if ddl.problem:
-            raise ddl.problem
-        rendered(ddl.statement, Flavour.MYSQL)
+    for record in head.ddls:
+        if record.schema != MARK_TABLE.schema:
+            rendered(of_the_log(parsed(record.query, record.schema), record, head), Flavour.MYSQL)
 
 
 _SINKS: dict[str, Callable[[Head], object]] = {

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scenarios.ddl_player import DdlPlayer
 from tests.scenarios.dump_player import DumpPlayer
 from tests.scenarios.effects_player import EffectsPlayer
 from tests.scenarios.f1_player import F1Player
@@ -31,6 +32,7 @@ Play = Callable[[str], list[str]]
 def player(scenario: Path) -> Play:
     kind, _, _ = scenario.name.partition("_")
     players: dict[str, Callable[[], Play]] = {
+        "ddl": lambda: DdlPlayer().play,
         "dump": lambda: DumpPlayer().play,
         "effects": lambda: EffectsPlayer().play,
         "f1": lambda: F1Player().play,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from sidecar.core.model import CommitTs
 from sidecar.ticdc.dispatch import Router
 from spark_merge.encode.messages import Encoder
 from spark_merge.sinks.kafka.client import SinkCluster
@@ -19,7 +20,8 @@ CHUNK_PARTS = 4
 @dataclass(frozen=True, slots=True)
 class Output:
     """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of whoever
-    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py."""
+    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
+    `ddl_done`: the DDLs that are not sent."""
 
     cluster: SinkCluster
     topic: str
@@ -33,6 +35,7 @@ class Output:
     auto_create: bool = True
     transactions: bool = True
     producer: Mapping[str, str] = field(default_factory=dict)
+    ddl_done: Collection[CommitTs] = frozenset()
 
     def transactional_id(self, number: int) -> str:
         return f"{self.position_topic}-{number}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
 from sidecar.codecs.registry import CARRIERS
+from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, SinkError
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.ticdc.changefeed_file import ChangefeedFile, rules_of
@@ -25,7 +26,7 @@ from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.kind import SinkKind, SinkUri
-from spark_merge.sinks.options import block, flag, names_of, number, one_of, option, read, text, texts_of
+from spark_merge.sinks.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
 PROTOCOL = next(iter(CARRIERS))
 LIBRDKAFKA_BYTES_MAX = 1_000_000_000
@@ -76,6 +77,8 @@ class UriOptions:
         "row goes to.")  # fmt: skip
     position_topic: str = option("position-topic", text("a topic"), "",
         "The sink's own topic, described below.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done",
+        "DDLs that are not sent: the consumers learn of them in another way, see [DDLs](#ddls-that-the-sink-cannot-name).")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ def output_of(uri: SinkUri) -> Output:
         replicas=options.replicas,
         auto_create=options.auto_create,
         transactions=options.transactions,
+        ddl_done=of_uri.ddl_done,
         producer={
             "message.max.bytes": str(min(options.max_message_bytes + 4096, LIBRDKAFKA_BYTES_MAX)),
             "compression.type": options.compression,

@@ -138,6 +138,8 @@ class KafkaWriter:
 
     def _ddls(self, seq: Seq, ending: TopicEnding) -> Iterator[KafkaRecord]:
         for number, (ddl, before, after) in enumerate(ending.ddls):
+            if ddl.commit_ts in self.output.ddl_done:
+                continue
             message = self.output.encoder.ddl(ddl, before, after)
             topic = self.output.router.ddl_topic(before.name if before else TableName(ddl.schema, ddl.table))
             for partition in self.output.router.ddl_partitions(self.partitions[topic]):

@@ -67,9 +67,12 @@ def _mariadb_collation(text: str) -> str | None:
 _MARIADB, _MYSQL, _TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
 _EVERYWHERE: dict[FeatureKind, Decision] = {
     "placement": _drop, "ttl settings": _drop, "tiflash": _drop, "attributes": _drop, "storage": _drop, "algorithm": _drop, "check": _drop,
+    "inline reference": _drop,
     "charset": _charset, "collation": _collation,
 }  # fmt: skip
-_TIDBS_OWN: dict[FeatureKind, Decision] = {"auto_random": _drop, "row ids": _drop, "clustered": _drop, "ttl": _drop}
+_TIDBS_OWN: dict[FeatureKind, Decision] = {
+    "auto_random": _drop, "row ids": _drop, "clustered": _drop, "ttl": _drop, "unknown option": _drop,
+}  # fmt: skip
 _WITHOUT: dict[FeatureKind, Decision] = {
     "vector": _refuse, "global index": _refuse, "interval partitions": _refuse, "default partition": _refuse,
     "default function": _in_parentheses,

@@ -144,7 +144,7 @@ def test_a_column_that_was_dropped_and_added_again_has_its_default() -> None:
         ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "moved rows without a change event"),
         ("ALTER TABLE t DROP PRIMARY KEY", "may have changed the handle key"),
         ("ALTER TABLE t ADD COLUMN id INT PRIMARY KEY", "may have changed the handle key"),
-        ("ALTER TABLE t SECONDARY_LOAD", "is not understood"),
+        ("ALTER TABLE t FROBNICATE", "is not understood"),
         ("FLASHBACK DATABASE shop TO TIMESTAMP '2024-01-01'", "is not understood"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
@@ -29,3 +31,21 @@ def test_of_a_text_that_is_not_understood_the_first_words_count() -> None:
         ((ddl,)) = logged_ddls(found, found.ddls)
         assert ddl.problem is not None
         assert (ddl.statement.kind, ddl.statement.tables()) == (kind, ())
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["CREATE INDEX i ON a (id) SOMETHING NEW", "ALTER TABLE a ADD VECTOR INDEX ((VEC_L2_DISTANCE(v))) SOMETHING", "DROP VIEW a SOMETHING",
+     "ALTER TABLE a ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id) SOMETHING", "CREATE DEFINER = \x01 VIEW a AS SELECT 1"],
+)  # fmt: skip
+def test_a_statement_that_keeps_the_rows_whatever_its_options_are_is_no_problem(query: str) -> None:
+    found = head(query)
+    ((ddl,)) = logged_ddls(found, found.ddls)
+    assert (ddl.statement.kind, ddl.problem) == (StatementKind.NOTHING, None)
+
+
+@pytest.mark.parametrize("query", ["ALTER TABLE a ADD INDEX i (id), SOMETHING NEW", "ALTER TABLE a COMMENT = 'x' SOMETHING NEW"])
+def test_a_statement_with_more_than_that_stays_a_problem(query: str) -> None:
+    found = head(query)
+    ((ddl,)) = logged_ddls(found, found.ddls)
+    assert ddl.problem is not None

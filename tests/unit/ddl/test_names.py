@@ -97,6 +97,41 @@ def test_of_a_drop_of_several_tables_only_the_records_own_is_taken() -> None:
         carried("drop table a, b", "c", found)
 
 
+TWO = (("s", "t"), ("s2", "t"), ("s", "u"))
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+@pytest.mark.parametrize("text", ["t, s2.t", "s2.t, t", "s2.t, s.t", "t, `S2`.`T`, u", "s2.t, s.t, s.u, u2"])
+@pytest.mark.parametrize("own", TWO[:2])
+def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(kind: str, text: str, own: tuple[str, str]) -> None:
+    """`t` is of its author's schema `s`, and the record's schema is all that is known of it."""
+    query = f"DROP {kind} {text}"
+    found = of_the_log(parsed(query, own[0]), DdlRecord(CommitTs(2), *own, query), head(*(TableName(*one) for one in TWO)))
+    assert rendered(found, Dialect.MARIADB) == f"DROP {kind} `{own[0]}`.`{own[1]}`"
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "moves"),
+    [
+        ("RENAME TABLE t TO x, s2.t TO s2.x", "s", ["s.t>s.x", "s2.t>s2.x"]),
+        ("RENAME TABLE s2.t TO s2.x, t TO x", "s2", ["s2.t>s2.x", "s.t>s.x"]),
+        ("RENAME TABLE t TO s2.x, s2.t TO x", "s2", ["s.t>s2.x", "s2.t>s.x"]),
+        ("RENAME TABLE t TO s2.x, s2.t TO s.x", "s2", ["s.t>s2.x", "s2.t>s.x"]),
+        ("ALTER TABLE t RENAME s2.x", "s2", ["s.t>s2.x"]),
+        ("ALTER TABLE s2.t RENAME x", "s", ["s2.t>s.x"]),
+    ],
+)
+def test_of_tables_of_one_name_in_two_schemas_each_is_renamed_as_its_id_shows(text: str, told: str, moves: list[str]) -> None:
+    names = {TableName(*source.split(".")): TableName(*target.split(".")) for source, target in (move.split(">") for move in moves)}
+    found = head(*names, after=tuple(names.values()))
+    ids = {name: number for number, move in enumerate(names.items(), 1) for name in move}
+    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (found.schemas, found.next_schemas)]
+    found = replace(found, schemas=tables[0], next_schemas=tables[1])
+    statement = of_the_log(parsed(text, told), DdlRecord(CommitTs(2), told, "x", text), found)
+    assert [f"{source}>{target}" for source, target in statement.moves] == moves
+    assert statement.tables() == tuple(name for move in names.items() for name in move)
+
+
 def test_of_a_rename_of_several_tables_only_those_of_the_log_are_taken() -> None:
     found = head(TableName("shop", "a"), TableName("shop", "b"))
     text = "rename table a to tmp, other.x to other.y, b to a, tmp to b"
@@ -126,7 +161,7 @@ def test_renames_of_one_commit_are_done_as_if_at_once(moves: str, expected: str)
 @pytest.mark.parametrize(
     ("text", "table", "named"),
     [
-        ("create table t (a int references p(id))", ("s", "t"), [("s", "t"), ("s", "p")]),
+        ("create table t (a int, foreign key (a) references p(id))", ("s", "t"), [("s", "t"), ("s", "p")]),
         ("alter table t rename to o.u", ("o", "u"), [("s", "t"), ("o", "u")]),
         ("drop index i on t", ("s", "t"), [("s", "t")]),
         ("drop table t", None, [("s", "t")]),

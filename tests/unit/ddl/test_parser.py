@@ -13,7 +13,7 @@ from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.replay.recording import Recording
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Feature, StatementKind
-from spark_merge.ddl.tokens import quoted, tokens
+from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, TableCharset, rendered
 from tests.support.recordings import recording
 
@@ -106,7 +106,7 @@ def check(schema: str, query: str) -> None:
             "alter table t add constraint fk foreign key (a) references p (id) on delete set null on update cascade",
             "ALTER TABLE `s`.`t` add constraint `fk` foreign key ( `a`) references `s`.`p` ( `id`) on delete set null on update cascade",
         ),
-        ("create table t (a int references p(id))", "CREATE TABLE `s`.`t` ( `a` int references `s`.`p`( `id`))" + CREATED),
+        ("create table t (a int references p(id))", "CREATE TABLE `s`.`t` ( `a` int)" + CREATED),
         ("/* by bob */ drop table /* not b */ a -- the end", "DROP TABLE `s`.`a`"),
         ("create table t (a int default 1, `index` int)", "CREATE TABLE `s`.`t` ( `a` int default 1, `index` int)" + CREATED),
     ],
@@ -206,17 +206,16 @@ def test_what_a_target_has_not_is_refused_by_name(text: str, feature: str, also_
 @pytest.mark.parametrize(
     "text",
     [
-        "", "select 1", "create sequence s", "recover table t", "flashback table t to u", "create temporary table t (a int)",
+        "", "select 1", "recover table t", "flashback table t to u", "create temporary table t (a int)",
         "drop table a; drop table b",
         "create table t as select * from u", "create table t (a int) select 1", "alter table t add a geometry", "alter table t frobnicate",
         "alter table t add column a int default nextval(s)", "alter table t add column a int default next value for s",
         "create table t (a int, b int as ((select 1)))", "alter table t add a int after", "rename table a", "rename table a to b,",
         "create table t (a int, b int as (a || 1))", "create table t (a int, b varchar(9) as (concat(\"a\", 1)))",
-        "create table t (a int", "/*T![ttl] drop table t", "drop table t */", "drop table 't'", "alter table t drop",
+        "create table t (a int", "/*T![new] drop table t */", "drop table t */", "drop table 't'", "alter table t drop",
         "create fulltext index i on t",
         "/* CREATE_TABLE: its job holds no statement */", "create user u", "grant all on *.* to u",
-        "alter table t add vector index i ((vec(a)))",
-        "insert into t values (1)", "create table t (a int) union=(u)", "alter table t order by a", "create table t (`a int)",
+        "insert into t values (1)", "create table t (`a int)",
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused_with_the_way_out(text: str) -> None:
@@ -237,15 +236,100 @@ def test_a_statement_that_is_cut_anywhere_is_refused_or_another_whole_one() -> N
     assert len(taken) < 30
 
 
+# ---- options that change no row ----------------------------------------------------------------------------------------
+
+VIEWS = [
+    f"CREATE {replace}{algorithm}{definer}{security}VIEW v (a) AS SELECT 1"
+    for replace in ("", "OR REPLACE ")
+    for algorithm in ("", "ALGORITHM = MERGE ")
+    for definer in ("", "DEFINER = `root`@`%` ", "DEFINER='a b'@'10.%' ", "DEFINER = CURRENT_USER() ", "DEFINER = root ")
+    for security in ("", "SQL SECURITY INVOKER ")
+]
+
+
+@pytest.mark.parametrize("text", VIEWS)
+def test_a_view_is_one_however_it_is_defined(text: str) -> None:
+    assert parsed(text, "s").kind is StatementKind.CREATE_VIEW
+
+
+def test_a_table_with_a_column_of_that_name_is_no_view() -> None:
+    found = parsed("create table t (view int, b int as (view + 1))", "s")
+    assert (found.kind, found.tables()) == (StatementKind.CREATE_TABLE, (TableName("s", "t"),))
+
+
+PLACES = {
+    "a table's": ("create table t (a int) {}", f"{TABLE} `a` int){CREATED}"),
+    "a table's, after others": ("create table t (a int) comment 'x' {} auto_increment = 3",
+                                f"{TABLE} `a` int){CREATED} comment 'x' auto_increment = 3"),
+    "a table's, after its partitions": ("create table t (a int) partition by hash (a) partitions 2 {}",
+                                        f"{TABLE} `a` int){CREATED} partition by hash (a) partitions 2"),
+    "a change's": ("alter table t add b int, {}", f"{ALTER} add `b` int"),
+    "a column's": ("create table t (a int {} default 1)", f"{TABLE} `a` int default 1){CREATED}"),
+    "an index's": ("create index i on t (a) {}", "create index `i` on `s`.`t` ( `a`)"),
+    "an index's of a table": ("create table t (a int, key (a) {} comment 'x')", f"{TABLE} `a` int, key ( `a`) comment 'x'){CREATED}"),
+    "an index's of a change": ("alter table t add unique u (a) {}", f"{ALTER} add unique `u` ( `a`)"),
+    "a partition's": ("alter table t add partition (partition p values less than (9) {})",
+                      f"{ALTER} add partition (partition `p` values less than (9))"),
+    "a schema's": ("create database s {}", "CREATE DATABASE `s` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+}  # fmt: skip
+OPTIONS = (
+    "/*T![new] FROBNICATE */", "/*T![new] FROB NICATE = 'on' */", "/*T![new] FROB = DEFAULT */", "/*T![new,ttl] FROB (1, `a`) MODE 3 */",
+    "/*T! FROB = `p` */", "/*!99999 FROB = (BETWEEN (1) AND (9) REGIONS 4) */", "/*T![placement] FROB=1 */ /*T![placement] NICATE=2 */",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_is_not_known_is_kept_for_tidb_alone(place: str, option: str) -> None:
+    text, plain = PLACES[place]
+    assert [for_target(text.format(option), one).replace(" )", ")") for one in (MARIADB, MYSQL)] == [plain] * 2
+    if place != "a schema's":  # a target's schemas have no options but charset and collation
+        kept = for_target(text.format(option), TIDB)
+        assert option.partition(" */")[0] in kept
+        assert for_target(kept, TIDB) == kept
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "more",
+    ["ADD c INT", "FROB = 1, c INT", "DROP c", "FROB DEFAULT 5", "NOT NULL FROB", "FROB AS (b)", "PARTITION p9", "TRUNCATE PARTITION p",
+     "RENAME TO u", "FROB (SELECT 1)", "FROB = SELECT", "AFTER c", "COLLATE x", "1", ""],
+)  # fmt: skip
+def test_a_comment_of_a_feature_that_is_not_known_may_not_hold_more_than_options(place: str, more: str) -> None:
+    with pytest.raises(UnsupportedDdl, match=r"(?s)DDL.*ddl-done"):
+        for_target(PLACES[place][0].format(f"/*T![new] {more} */"))
+
+
+def test_a_comment_that_tidb_reads_is_read_as_the_grammar_has_it() -> None:
+    """What the grammar knows is no unknown option, wherever the comment ends."""
+    text = "create table t (a int /*!50100 , b int */) /*!50100 PARTITION BY HASH (a) PARTITIONS 2 */"
+    assert for_target(text) == f"{TABLE} `a` int , `b` int){CREATED} PARTITION BY HASH (a) PARTITIONS 2".replace("int ,", "int,")
+    for word in ("after a", "first"):
+        assert for_target(f"alter table t add c int /*!50100 {word} */").count(word.upper()[:3].lower()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "mariadb", "tidb"),
+    [
+        ("alter table t FORCE AUTO_INCREMENT=1", f"{ALTER} AUTO_INCREMENT=1", f"{ALTER} FORCE AUTO_INCREMENT=1"),
+        ("alter table t /*T![force_inc] FORCE  */AUTO_INCREMENT = 1", f"{ALTER} AUTO_INCREMENT = 1", f"{ALTER} FORCE AUTO_INCREMENT = 1"),
+        ("alter table t force auto_random_base 9", "", f"{ALTER} FORCE AUTO_RANDOM_BASE = 9"),
+        ("alter table t /*T![auto_rand_base] AUTO_RANDOM_BASE = 9 */", "", f"{ALTER} AUTO_RANDOM_BASE = 9"),
+        ("alter table t FORCE, force auto_increment 7", f"{ALTER} auto_increment 7", f"{ALTER} FORCE auto_increment 7"),
+        ("alter table t /*T![affinity] AFFINITY = 'table' */", "", f"{ALTER} /*T![affinity] AFFINITY = 'table' */"),
+        ("alter table t affinity 'table'", "", f"{ALTER} /*T![affinity] AFFINITY = 'table' */"),
+        ("create index i on t (a) /*T![pre_split] PRE_SPLIT_REGIONS = (BY (1),(2)) */", *["create index `i` on `s`.`t` ( `a`)"] * 2),
+        ("create index i on t (a) PRE_SPLIT_REGIONS = 4", *["create index `i` on `s`.`t` ( `a`)"] * 2),
+    ],
+)
+def test_options_of_tidbs_releases(text: str, mariadb: str, tidb: str) -> None:
+    assert (for_target(text, MARIADB), for_target(text, TIDB)) == (mariadb, tidb)
+
+
 # ---- the small parts ---------------------------------------------------------------------------------------------------
 
 
-def test_tokens_know_quotes_and_comments() -> None:
-    found = tokens("a /* b */ `c``d` 'it''s \\' x' \"q\" 1.5e3 0xAF b'01' .5 /*!50100 e */ /*T![f] g */ # h")
-    assert [(one.kind, one.value) for one in found] == [
-        ("word", "A"), ("name", "c`d"), ("string", "'it''s \\' x'"), ("string", '"q"'), ("number", "1.5e3"), ("number", "0xAF"),
-        ("number", "b'01'"), ("number", ".5"), ("word", "E"), ("word", "G"), ("end", ""),
-    ]  # fmt: skip
+def test_names_are_quoted_for_every_dialect() -> None:
     assert quoted("a`b") == "`a``b`"
 
 

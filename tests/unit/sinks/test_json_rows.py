@@ -6,6 +6,8 @@ import io
 import json
 from collections.abc import Sequence
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
@@ -13,6 +15,7 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.ddl.eras import eras
+from spark_merge.encode.json_columns import json_columns
 from spark_merge.sinks import json_rows as reading
 from spark_merge.sinks.json_rows import json_rows, line_blocks, split_by_era
 
@@ -77,3 +80,33 @@ def test_blocks_are_whole_lines_however_long_one_is(monkeypatch: pytest.MonkeyPa
     assert len(found) > 3
     with pytest.raises(SinkError, match="has no end"):
         list(line_blocks(io.BytesIO(data + b"y"), b"\r\n"))
+
+
+def passes(columns: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often polars goes through a whole image of a table with so many columns: for each call by which an image gives columns away."""
+    names = [f"c{number}" for number in range(columns)]
+    images = [json.dumps(dict.fromkeys(names, text)) for text in "ab"]
+    line = '{{"commit_ts":"1","op":"{}","origin":"log","before":{},"after":{}}}'
+    lines = "\n".join([line.format("insert", "null", images[0]), line.format("delete", images[1], "null")]).encode()
+    counted: list[str] = []
+    to_arrow, struct = pl.Series.to_arrow, pl.Series.__dict__["struct"]
+
+    class Counting:
+        def __get__(self, series: pl.Series | None, owner: type) -> object:
+            counted.append("struct")
+            return struct.__get__(series, owner)
+
+    def whole(series: pl.Series, **options: object) -> pa.Array:
+        counted.extend(["to_arrow"] * (series.dtype == pl.Struct))
+        return to_arrow(series, **options)  # type: ignore[arg-type]  # as given
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pl.Series, "struct", Counting())
+        patched.setattr(pl.Series, "to_arrow", whole)
+        found = json_columns(lines, names)
+    assert {tuple(one.to_pylist()) for one in found.images.values()} == {("a", "b")}
+    return len(counted)
+
+
+def test_an_image_is_gone_through_once_whatever_its_columns_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert passes(2, monkeypatch) == passes(300, monkeypatch) <= 2

@@ -1,18 +1,24 @@
-"""Which partitions a row of a chunk goes to."""
+"""Which partitions a row of a chunk goes to, and which DDLs are sent."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
+from sidecar.errors import SinkError
+from sidecar.log.manifest import DdlRecord
 from sidecar.ticdc.dispatch import PartitionRule
 from spark_merge.contract import ChunkPiece, Survivors
 from spark_merge.encode.messages import changes_of
+from spark_merge.sinks.kafka.ending import TopicEnding
+from spark_merge.sinks.kafka.uri import output_of
 from spark_merge.sinks.kafka.writer import KafkaWriter
+from spark_merge.sinks.kind import SinkUri
 from tests.support.deliveries import DUE, SCHEMA
 
 
@@ -38,3 +44,18 @@ def test_where_another_column_decides_a_delete_of_a_key_goes_to_every_partition(
     rule = PartitionRule("columns", columns=("name",))
     assert partitions_of(rule, deletes=True) == [[0, 1, 2], [0, 1, 2]]
     assert [len(found) for found in partitions_of(rule, deletes=False)] == [1, 1]
+
+
+def test_a_ddl_that_the_protocol_has_no_number_for_is_not_sent_once_the_operator_says_so() -> None:
+    known, unknown = (DdlRecord(CommitTs(ts), "s", "t", text) for ts, text in ((8, "DROP TABLE t"), (9, "ALTER TABLE t FROBNICATE")))
+    ending = TopicEnding(0, "open-protocol", CommitTs(9), ("t",), ((unknown, None, None), (known, None, None)))
+
+    def sent(ddl_done: str) -> list[tuple[int, Any]]:
+        text = "kafka://b:9092/t"
+        output = output_of(SinkUri(text, urlsplit(text), {"ddl-done": ddl_done}, "log-1"))
+        writer = KafkaWriter(output, None, Seq(1), (), {}, {}, {"t": 2})  # type: ignore[arg-type]  # nothing is written
+        return [(record.partition, (record.headers or [("", b"")])[0][1]) for record in writer._ddls(Seq(3), ending)]
+
+    with pytest.raises(SinkError, match=r"(?s)FROBNICATE.*ddl-done=9"):
+        sent("8")
+    assert sent("7,9") == [(0, b"ddl 3 1"), (1, b"ddl 3 1")]
