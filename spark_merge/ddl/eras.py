@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.schema.sql_text import for_servers
 from spark_merge.ddl.columns import added_column
 from spark_merge.ddl.conversion import Conversion, conversion
 from spark_merge.ddl.names import changed_tables, name_before
@@ -181,7 +182,7 @@ class _Backwards:
     def passed(self, commit_ts: CommitTs, records: Sequence[DdlRecord]) -> bool:
         """Those of one moment. False: the table begins with them."""
         later = self._era
-        read = [(record, _read(record.query, record.schema)) for record in records]
+        read = [(record, _read(self._query(record), record.schema)) for record in records]
         if any(self._begins(*one) for one in read):
             return False
         for record, statement in read:
@@ -193,6 +194,10 @@ class _Backwards:
             self._later.append(replace(later, after_ts=commit_ts))
             self._era = replace(self._era, upto_ts=commit_ts)
         return True
+
+    def _query(self, record: DdlRecord) -> str:
+        """As `logged.query_of`: a table has a layout where its log has the texts of their authors."""
+        return record.query if self._era.schema.layout else for_servers(record.query)
 
     def _is_about(self, statement: Statement) -> bool:
         if statement.kind is StatementKind.DROP_SCHEMA:

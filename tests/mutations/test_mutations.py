@@ -22,6 +22,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
+from tests.mutations.texts import TEXTS
 from tests.mutations.verifying import VERIFYING
 from tests.mutations.visible import VISIBLE
 from tests.mutations.warm import Warm
@@ -43,6 +44,7 @@ MUTATIONS = [
     *INIT,
     *DEMO,
     *CONSOLE,
+    *TEXTS,
 ]
 
 

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from sidecar.adapters.tidb.indexes import grouped
 from sidecar.adapters.tidb.sql import Row, SourceFlavour, TidbSession
 from sidecar.core.model import ColumnDefinition, IndexDefinition, TableDefinition, TableName
-from sidecar.rowcodec.definition import bound, integer_width, partitioning_clause, quoted_text
+from sidecar.rowcodec.definition import bound, integer_width, partitioning_clause
+from sidecar.schema.sql_text import quoted_text
 
 COLUMNS_TOLD = "COLUMN_DEFAULT, CHARACTER_SET_NAME, COLLATION_NAME, GENERATION_EXPRESSION"
 """Behind the columns that `schema` asks for: name, nullable, data type, type, extra."""
