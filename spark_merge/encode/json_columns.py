@@ -41,4 +41,4 @@ def json_columns(lines: bytes, names: Sequence[str]) -> JsonColumns:
 
 
 def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    return series.to_arrow().cast(kind)
+    return series.alias("").to_arrow().cast(kind)  # a name can be one that Arrow cannot have

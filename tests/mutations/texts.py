@@ -22,4 +22,25 @@ TEXTS = [
         'token if token.startswith(("`", "\'")) else',
         f"{OF_SQL_TEXT}::test_a_server_reads_the_text_of_a_ddl_as_ticdc_does",
     ),
+    Mutation(
+        "a column may have no name that is no field of a struct",
+        "spark_merge/decode/row_types.py",
+        "if any(map(_NO_FIELD.search, columns)):",
+        "if not columns:",
+        "tests/contract/test_protocols.py::test_columns_of_any_name_decode_to_themselves",
+    ),
+    Mutation(
+        "an error of a library in one sink ends the worker",
+        "spark_merge/loop.py",
+        "                if not is_foreign(error):\n",
+        "                if error:\n",
+        "tests/unit/merge/test_loop.py::test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink",
+    ),
+    Mutation(
+        "an error of a library has the place of the block and not of its row",
+        "spark_merge/decode/rows.py",
+        "range(block.num_rows if block.num_rows > 1 else 0)",
+        "range(0)",
+        "tests/unit/decode/test_rows.py::test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for",
+    ),
 ]
