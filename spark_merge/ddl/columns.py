@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
 from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_table import default_text, zero_text
+from sidecar.rowcodec.type_cast import column_type, default_text, zero_text
+from sidecar.schema.sql_text import unescaped
 from spark_merge.ddl.statement import Statement
 
-_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|'')*)'")
-"""Of a definition: a number, or a text without a backslash."""
+_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|''|\\.)*)'", re.DOTALL)
+"""Of a definition: a number, or a text."""
 
 _MOMENTS = {
     "date": r"\d{4}-\d\d-\d\d",
@@ -123,7 +124,7 @@ def _by_definition(column: Column, made: ColumnDefinition) -> str | None:
     literal = _LITERAL.fullmatch(made.default)
     if literal is None or column.kind in _NOT_AS_TEXT:
         raise ValueError(made.default)
-    text = literal[0] if literal["text"] is None else literal["text"].replace("''", "'")
+    text = literal[0] if literal["text"] is None else unescaped(literal["text"])
     if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
         raise ValueError(text)
-    return default_text(column, text)
+    return default_text(column, text, column_type(made))

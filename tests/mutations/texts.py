@@ -43,4 +43,18 @@ TEXTS = [
         "range(0)",
         "tests/unit/decode/test_rows.py::test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for",
     ),
+    Mutation(
+        "a year of two digits is of the first century",
+        "sidecar/rowcodec/type_cast.py",
+        "        found += 2000 if found < _CENTURY_TURNS else 1900\n",
+        "        found += 0\n",
+        "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
+    ),
+    Mutation(
+        "the default of a CHAR keeps its spaces",
+        "sidecar/rowcodec/type_cast.py",
+        'text.rstrip(" ") if kind.name == "char" else text',
+        "text",
+        "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
+    ),
 ]
