@@ -22,6 +22,7 @@ from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.opensearch.changes import changes
 from tests.support.kv_encoder import column as kv_column
 from tests.support.kv_encoder import info
+from tests.support.sql_types import sql_type
 
 NAME = TableName("s", "t")
 
@@ -173,9 +174,6 @@ def _quoted(name: str) -> str:
 # ---- what existing rows have in an added column ----------------------------------------------------------------------
 
 
-SQL_TYPES = {"text": "varchar(20)", "decimal": "decimal(9,3)", "enum": "enum('a','b')"}
-
-
 def added(column: Column, definition: ColumnDefinition | None) -> ColumnEffect:
     before = table()
     made = TableDefinition((definition,)) if definition else None
@@ -206,7 +204,7 @@ def added(column: Column, definition: ColumnDefinition | None) -> ColumnEffect:
     ],
 )
 def test_a_literal_default_is_what_existing_rows_have(column: Column, default: str | None, text: str | None) -> None:
-    found = added(column, ColumnDefinition("c", SQL_TYPES.get(column.kind, column.kind), default=default))
+    found = added(column, ColumnDefinition("c", sql_type(column), default=default))
     assert (found.before, found.existing, found.unknown) == (None, text, "")
 
 
