@@ -57,7 +57,7 @@ def field_type(found: Mapping[str, Any]) -> ColumnType:
 def _type(text: str, charset: str) -> ColumnType:
     shape = _SHAPE.match(text)
     if shape is None:
-        raise ValueError(f"type {text!r} is unknown")
+        return ColumnType(text, charset=charset)
     name, size, scale, unsigned = shape.groups()
     return ColumnType(name.lower(), -1 if size is None else int(size), int(scale or 0), unsigned is not None, charset)
 
@@ -118,8 +118,8 @@ def _integer(text: str, kind: ColumnType) -> str:
 
 
 def integer_range(kind: ColumnType) -> tuple[int, int]:
-    """The least and the greatest, both inclusive. Raises KeyError for a type that is no integer."""
-    bits = INTEGER_BITS[kind.name]
+    """The least and the greatest, both inclusive; of a type that is not known those of a BIGINT."""
+    bits = INTEGER_BITS.get(kind.name, 64)
     return (0, (1 << bits) - 1) if kind.unsigned else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 

@@ -32,11 +32,11 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.schema.sql_text import for_servers
 from spark_merge.ddl.columns import added_column
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
-from spark_merge.decode.values import UnfitValue, from_texts
+from spark_merge.decode.values import UnfitValue, from_ints, from_texts, parse_ints
 from spark_merge.decode.zone import ServerZone
 
 TS_MAX = CommitTs((1 << 63) - 1)
@@ -46,6 +46,8 @@ WAY_OUT = "deliver to a new output and dump the table into it: an output whose r
 _UTC = ServerZone()
 _BY_NUMBER = frozenset({"enum", "set", "binary"})
 """Kinds whose values formats write by what the column was: by number, or without padding."""
+_NUMBERS = frozenset({"int", "uint", "decimal"})
+"""Kinds of which each value shows whether it is one of the present type, whatever range the column had."""
 _OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
 """Kinds whose canonical text has the column's length or scale in it."""
 
@@ -129,11 +131,14 @@ class Era:
         return rows[one.name]
 
     def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
-        same = before.kind == one.column.kind and before.kind not in _OF_LENGTH
-        way = Conversion.UNCHANGED if same else conversion(before, one.column)
+        kinds, same = (before.kind, one.column.kind), before.kind == one.column.kind and before.kind not in _OF_LENGTH
+        number = kinds[0] in _NUMBERS and kinds[1] == "decimal" and before.scale <= one.column.scale
+        way = Conversion.UNCHANGED if same else Conversion.PADDED if number else conversion(Typed(before), Typed(one.column))
         try:
             if way is Conversion.PADDED:
                 return from_texts(texts, one.column, _UTC)
+            if set(kinds) == {"int", "uint"}:
+                return from_ints(parse_ints(texts, one.column), one.column)
             if way is not None and before.kind == "year" and one.column.kind in ("int", "uint"):
                 return pc.cast(pc.cast(texts, pa.int64()), pa.string())
         except (UnfitValue, pa.ArrowInvalid) as error:

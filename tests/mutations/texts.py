@@ -57,4 +57,25 @@ TEXTS = [
         "text",
         "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
     ),
+    Mutation(
+        "an integer is unchanged in a range that does not hold it",
+        "spark_merge/ddl/conversion.py",
+        "was is not None and now[0] <= was[0] and was[1] <= now[1]",
+        "was is not None",
+        "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[2]",
+    ),
+    Mutation(
+        "a set whose labels change places keeps its text",
+        "spark_merge/ddl/conversion.py",
+        "[one for one in now.elements if one in was.elements] == list(was.elements)",
+        "set(was.elements) <= set(now.elements)",
+        "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[0]",
+    ),
+    Mutation(
+        "a MODIFY that feeds show by nothing but its type is not seen",
+        "spark_merge/ddl/effects.py",
+        "differ or any(one.may_change_values for one in self.columns)",
+        "differ",
+        "tests/unit/ddl/test_conversion.py::test_a_shorter_text_stops_each_sink_that_keeps_rows",
+    ),
 ]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.encode.block import Block, image_columns
 from spark_merge.sinks.sqlite.database import quoted
@@ -84,7 +84,7 @@ def _copied(head: Head, effect: TableEffect, copy: str) -> tuple[str, ...]:
     for one in effect.columns:
         if one.unknown:
             raise _refused(head, effect, f"existing rows have {one.unknown} in column {one.column.name}")
-        if one.before is not None and conversion(one.before, one.column) not in (Conversion.UNCHANGED, Conversion.TEXT):
+        if one.before is not None and one.conversion not in (Conversion.UNCHANGED, Conversion.TEXT):
             raise _refused(head, effect, f"column {one.column.name} has values of a {one.before.kind}, whose text may change")
     values = ", ".join(_literal(one.existing) if one.before is None else quoted(one.before.name) for one in effect.columns)
     into = f"INSERT INTO {copy} SELECT {values} FROM {_name(before.name)}"
