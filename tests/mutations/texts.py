@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 SQL_TEXT = "sidecar/schema/sql_text.py"
+OF_NAMES = "tests/unit/sinks/test_names_apart.py"
 OF_SQL_TEXT = "tests/unit/schema/test_sql_text.py"
 
 TEXTS = [
@@ -77,5 +78,19 @@ TEXTS = [
         "differ or any(one.may_change_values for one in self.columns)",
         "differ",
         "tests/unit/ddl/test_conversion.py::test_a_shorter_text_stops_each_sink_that_keeps_rows",
+    ),
+    Mutation(
+        "SQLite: two tables whose names are joined to one share its rows",
+        "spark_merge/sinks/sqlite/sink.py",
+        "        check_names(heads[0].schemas.values())\n",
+        "",
+        f"{OF_NAMES}::test_such_a_pair_is_refused_when_it_is_there_and_when_a_table_comes",
+    ),
+    Mutation(
+        "Delta: two tables of one place are compared only where both have rows",
+        "spark_merge/sinks/delta/sink.py",
+        "(one.name for one in heads[0].schemas.values() if has_rows(one))",
+        "(one.name for one in found)",
+        f"{OF_NAMES}::test_delta_takes_such_a_pair_and_refuses_two_tables_of_one_place",
     ),
 ]

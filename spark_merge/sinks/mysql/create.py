@@ -51,7 +51,7 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
     """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
     whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
-    check_apart((one.name for one in wanted), lambda name: str(routes.target(name).folded()), hint=APART)
+    check_apart((one.name for one in wanted), lambda name: routes.target(name).folded(), hint=APART)
     dialect = dialect_of(str(session.rows("SELECT VERSION()")[0][0]))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
