@@ -10,7 +10,7 @@ All else is None: what is rounded or cut; what does not fit each value (a strict
 without a change event of any); a CHAR of a text that may end with spaces; numbers and labels out of texts, which a collation or a warning
 decides; a TIMESTAMP that becomes something else, by the session's zone; a floating-point number's text; bytes.
 
-The types are those of the definitions. Without them (a log of 0.1) two columns that look alike are of one type.
+The types are those of the definitions. Without them (a log of 0.3.0 and before) two columns that look alike are of one type.
 
 Sources: pingcap/tidb pkg/ddl/modify_column.go, pkg/types/datum.go (ConvertTo).
 """
