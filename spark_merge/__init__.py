@@ -7,7 +7,7 @@
     rule       the merge, slow and obvious: READ THIS FIRST;  merge  the same, fast
     task       what a task does;  segments  a segment's rows in order;  cache  decoded rows for several tasks and sinks
     places     in the worker's process or on Spark;  job  tasks on Spark: SESSIONS ARE MADE HERE ONLY
-    daemon, task_errors, greeting   Spark's Python workers, our errors out of them, and what Spark prints
+    daemon, task_errors, greeting   Spark's Python workers, our errors out of them, and what Spark prints;  foreign  libraries' errors
     readable   the part of a sink's port that reads its rows back
     verify/    compares the source with the sinks while both change
     watchdog   ends a process that hangs;  undecodable  rows that an operator can leave out;  latest  the newest row of a key

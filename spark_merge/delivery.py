@@ -36,6 +36,7 @@ from spark_merge.contract import Accepted, Batch, Delivered, Gathers, Head, Outc
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.decode.zone import Ambiguous
 from spark_merge.follow import check_follows, check_has
+from spark_merge.foreign import noting
 from spark_merge.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.segments import SegmentSource
 from spark_merge.sink_record import SinkId, SinkRecord
@@ -107,7 +108,7 @@ class Delivery:
         self.more = False
         """More was in the log than the last batch took."""
         self._settings, self._tasks, self._watched = settings, tasks, watched
-        with watched():
+        with noting(lambda: "opening the sink"), watched():
             if (before := sink.look()) is not None:
                 check_has(settings.log, before)  # first: who opens it makes it this log's
             self._standing = sink.open(epoch=settings.epoch_max)
@@ -155,14 +156,16 @@ class Delivery:
             self.record.begin(manifests[0], self._standing.owner)
         heads = self._heads(manifests)
         cores = self._tasks.cores(heads)
-        with self._watched():
+        segments = f"segments {heads[0].seq} to {heads[-1].seq}"
+        with noting(lambda: f"planning {segments}"), self._watched():
             batch = self.sink.plan(heads, cores=cores)
         needed_heads = self._needed(batch)
         work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
-        outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
+        with noting(lambda: f"writing {segments}"):
+            outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
         self.guessed = sum(outcome.guessed for outcome in outcomes)
         began_s = monotonic()
-        with self._watched():
+        with noting(lambda: f"accepting {segments}"), self._watched():
             self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
         if self.record is not None:

@@ -4,8 +4,9 @@
 
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
-An error of the sink, of the log's storage, or of a row that cannot be decoded (until an operator leaves it out: sidecar/log/skips.py) is
-told and tried again; all others (a log that is broken, a later owner, Spark gone, a defect) end the loop, and `check` raises them.
+An error of the sink, of the log's storage, of a library (foreign.py), or of a row that cannot be decoded (until an operator leaves it out:
+sidecar/log/skips.py) is told and tried again; all others (a log that is broken, a later owner, Spark gone) end the loop, and `check` raises
+them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from threading import Event
+from traceback import print_exception
 
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.errors import FeedError, LogUnreachable, SinkError, StorageFull, TicdcDumpError
@@ -24,6 +26,7 @@ from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, DroppedRows, SinkDeliver
 from sidecar.process.background import Background
 from spark_merge.contract import Certifies, Delivered, Rows, Sink
 from spark_merge.delivery import Delivery, JobSettings, Tasks
+from spark_merge.foreign import is_foreign, unknown
 from spark_merge.read import new_manifests
 from spark_merge.sink_record import SinkId, SinkRecord
 
@@ -113,6 +116,12 @@ class SinkLoop:
                 self._deliver(ending)
             except (SinkError, StorageFull, LogUnreachable, FeedError) as error:
                 self.error = error
+                self._told([])
+            except BaseException as error:
+                if not is_foreign(error):
+                    raise
+                print_exception(error)  # a defect's place is in no text of ours
+                self.error = unknown(error)
                 self._told([])
             else:
                 return

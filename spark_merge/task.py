@@ -38,6 +38,7 @@ from spark_merge.contract import (
     Writer,
 )
 from spark_merge.encode.block import schema_of
+from spark_merge.foreign import noting
 from spark_merge.merge import survivors, touched
 from spark_merge.segments import Segments, SegmentSource
 
@@ -46,8 +47,16 @@ def run(task: Task, writer: Writer, source: SegmentSource, cache: DecodedRows | 
     """May run twice at once, on any machine. `cache`: that of all tasks of this process, if they share one. Raises what reading, decoding
     and the writer raise."""
     segments = Segments(source, raw=task.raw, cache=cache)
-    outcome = writer(task, _portions(task, _Reader(source.log, segments)))
+    at = [f"task {task.id}"]
+    with noting(lambda: ", ".join(at)):
+        outcome = writer(task, _tracked(_portions(task, _Reader(source.log, segments)), at))
     return replace(outcome, guessed=segments.zone.guessed) if segments.zone.guessed else outcome
+
+
+def _tracked(portions: Iterator[Portion], at: list[str]) -> Iterator[Portion]:
+    for portion in portions:
+        at[1:] = [f"table {portion.schema.name}", f"segment {portion.unit.seq}"]
+        yield portion
 
 
 def needed(task: Task) -> set[Seq]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from sidecar.schema.sql_text import unescaped
+
 T = TypeVar("T")
 
 
@@ -57,8 +59,6 @@ _TOKEN = re.compile(
     r"|(?P<word>\w+)|(?P<sign>[-+*/%(),]))",
     re.DOTALL,
 )
-_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 _WORDS = frozenset({"NULL", "MAXVALUE", "DEFAULT"})
 _SUMS, _PRODUCTS = frozenset({"+", "-"}), frozenset({"*", "/", "%", "DIV", "MOD"})
 
@@ -178,7 +178,7 @@ def _literal(reader: _Reader) -> Literal:
     if kind == "word" and text.lower() in ("_utf8mb4", "_utf8"):
         kind, text = reader.next()
     if kind == "text":
-        return Literal(kind, _ESCAPE.sub(lambda found: "'" if found[1] is None else _ESCAPED.get(found[1], found[1]), text[1:-1]))
+        return Literal(kind, unescaped(text[1:-1]))
     if kind == "hex":
         return Literal(kind, text[2:])
     raise NotRead(text)

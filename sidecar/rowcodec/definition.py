@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sidecar.core.model import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
+from sidecar.schema.sql_text import Shows, quoted_text, shown
 
 _PUBLIC = 5
 _WHOLE = -1
@@ -59,11 +60,6 @@ def definition_of(info: Mapping[str, Any]) -> TableDefinition:
 
 def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def quoted_text(text: str) -> str:
-    """A string in SQL, under any sql_mode with backslashes as escapes."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
@@ -110,7 +106,7 @@ def _bare_type(field_type: Mapping[str, Any]) -> str:
         case _ if code in _PLAIN:
             return _PLAIN[code]
         case _ if code in _LABELLED:
-            return f"{_LABELLED[code]}({','.join(_label(one) for one in field_type['Elems'] or ())})"
+            return f"{_LABELLED[code]}({shown(field_type['Elems'] or (), Shows.TIDB)})"
         case _ if code in _SIZED:
             return f"{_SIZED[code][is_binary]}({1 if length == _WHOLE else length})"
         case _ if code in _LARGE:
@@ -128,10 +124,6 @@ def _bare_type(field_type: Mapping[str, Any]) -> str:
 
 def integer_width(name: str, unsigned: bool) -> int:
     return INTEGER_WIDTHS[name] - (unsigned and name != "bigint")
-
-
-def _label(text: str) -> str:
-    return "'" + "".join({"'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}.get(char, char) for char in text) + "'"
 
 
 def _fraction(field_type: Mapping[str, Any]) -> str:

@@ -21,13 +21,13 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.rowcodec.kv_table_fields import check_fields
 from sidecar.rowcodec.table_info import table_schema
+from sidecar.rowcodec.type_cast import default_text, field_type, zero_text
 
 _NOT_NULL, _PRIMARY_KEY, _UNSIGNED, _BINARY = 1, 2, 32, 128
 _TYPE_VARCHAR = 15
@@ -191,75 +191,4 @@ def _absent(column: Column, found: dict[str, Any], shape: TableSchema) -> str | 
             f"table {shape.name}, column {column.name}: its default {default} is in the time zone of a TiDB before 2.1, not in UTC",
             hint="set the column's default again (alter table … alter column … set default), or leave the table out",
         )
-    return default_text(column, default)
-
-
-def default_text(column: Column, default: Any) -> str:
-    """An origin default, which TableInfo holds as MySQL's text (or a JSON number), as canonical text. Raises ValueError,
-    ArithmeticError."""
-    text = str(default)
-    match column.kind:
-        case "int" | "uint":
-            return str(int(Decimal(text)))
-        case "year":
-            return f"{int(text):04d}"
-        case "float" | "double":
-            return repr(float(text))
-        case "decimal":
-            return _decimal_text(text, column.scale)
-        case "binary":
-            return text.encode().hex().upper().ljust(2 * max(column.length, 0), "0")
-        case "time" | "datetime" | "timestamp":
-            return _with_fraction(text, column.scale)
-        case _:
-            return text
-
-
-def _decimal_text(text: str, scale: int) -> str:
-    try:
-        found = Decimal(text)
-    except InvalidOperation as error:
-        raise ValueError(f"a default of {text!r} for a decimal") from error
-    sign, digits, exponent = found.as_tuple()
-    if not isinstance(exponent, int) or exponent < -scale:
-        raise ValueError(f"a default of {text!r} for a decimal of scale {scale}")
-    unscaled = int("".join(map(str, digits)) or "0") * 10 ** (exponent + scale)
-    body = str(unscaled).rjust(scale + 1, "0")
-    whole = body if scale == 0 else f"{body[:-scale]}.{body[-scale:]}"
-    return f"-{whole}" if sign and unscaled else whole
-
-
-def _with_fraction(text: str, scale: int) -> str:
-    whole, _, digits = text.partition(".")
-    if digits[scale:].strip("0"):
-        raise ValueError(f"a default of {text!r} with more than {scale} digits after the point")
-    return f"{whole}.{digits[:scale].ljust(scale, '0')}" if scale else whole
-
-
-def zero_text(column: Column) -> str:
-    """What TiCDC puts for a NOT NULL column that a row lacks (table.GetZeroValue; enum: its first label)."""
-    match column.kind:
-        case "int" | "uint" | "bit":
-            return "0"
-        case "float" | "double":
-            return "0.0"
-        case "decimal":
-            return _decimal_text("0", column.scale)
-        case "year":
-            return "0000"
-        case "date":
-            return "0000-00-00"
-        case "datetime" | "timestamp":
-            return _with_fraction("0000-00-00 00:00:00", column.scale)
-        case "time":
-            return _with_fraction("00:00:00", column.scale)
-        case "binary":
-            return "00" * max(column.length, 0)
-        case "enum":
-            return column.elements[0]
-        case "json":
-            return "null"
-        case "vector":
-            return "[]"
-        case "text" | "set":
-            return ""
+    return default_text(column, default, field_type(found["type"]))

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from sidecar.errors import UnsupportedDdl
 from sidecar.schema.ddl import Action
+from sidecar.schema.sql_text import for_servers
 
 _A = Action
 _TOKEN = re.compile(
@@ -180,7 +181,7 @@ def _first(rules: Sequence[tuple[re.Pattern[str], Action]], text: str, query: st
 
 def _tokens(query: str) -> Iterator[str]:
     """Words in capitals, names and texts as marks that no keyword equals; comments are left out, but TiDB's, which it carries out."""
-    for found in _TOKEN.finditer(query):
+    for found in _TOKEN.finditer(for_servers(query)):
         match found.lastgroup:
             case "word":
                 yield found[0].upper()

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 
 from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
 from sidecar.rowcodec.kv_layout import kv_table_of
-from sidecar.rowcodec.kv_table import default_text, zero_text
+from sidecar.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
+from sidecar.schema.sql_text import unescaped
+from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.statement import Statement
 
-_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|'')*)'")
-"""Of a definition: a number, or a text without a backslash."""
+_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|''|\\.)*)'", re.DOTALL)
+"""Of a definition: a number, or a text."""
 
 _MOMENTS = {
     "date": r"\d{4}-\d\d-\d\d",
@@ -38,26 +40,46 @@ _NOT_AS_TEXT = frozenset({"binary", "bit", "json", "vector"})
 @dataclass(frozen=True, slots=True)
 class ColumnEffect:
     """`before`: where the values of `column` come from, None for an added column. `existing`: what existing rows have in an added column,
-    as canonical text; None: NULL. `unknown`: why that is not known; then `existing` is None."""
+    as canonical text; None: NULL. `unknown`: why that is not known; then `existing` is None. `types`: before and after, as far as the log
+    has them."""
 
     column: Column
     before: Column | None = None
     existing: str | None = None
     unknown: str = ""
+    types: tuple[ColumnType | None, ColumnType | None] = (None, None)
 
     @property
     def renamed(self) -> bool:
         return self.before is not None and self.before.name != self.column.name
+
+    @property
+    def conversion(self) -> Conversion | None:
+        """What became of the values of `before`; None where they may be others."""
+        assert self.before is not None, "an added column has no values from before"
+        return conversion(Typed(self.before, self.types[0]), Typed(self.column, self.types[1]))
+
+    @property
+    def may_change_values(self) -> bool:
+        """Whether rows that are there may have other values in it than before."""
+        return self.before is not None and self.conversion is not Conversion.UNCHANGED
 
 
 def column_effects(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> tuple[ColumnEffect, ...]:
     """Of each column of `after`, in order; both schemas are of one table. `statements`: those between the two, also of other tables."""
     old = {column.name: column for column in before.columns}
     own = [one for one in statements if one.columns and one.tables()[0].folded() == before.name.folded()]
-    names = _names_before(before, after, own)
+    names, types = _names_before(before, after, own), (_types(before), _types(after))
     return tuple(
-        ColumnEffect(column, old[names[column.name]]) if column.name in names else added_column(column, after) for column in after.columns
+        ColumnEffect(column, old[was := names[column.name]], types=(types[0].get(was), types[1].get(column.name)))
+        if column.name in names
+        else added_column(column, after)
+        for column in after.columns
     )
+
+
+def _types(schema: TableSchema) -> Mapping[str, ColumnType]:
+    return {one.name: column_type(one) for one in schema.definition.columns} if schema.definition else {}
 
 
 def _names_before(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> dict[str, str]:
@@ -123,7 +145,7 @@ def _by_definition(column: Column, made: ColumnDefinition) -> str | None:
     literal = _LITERAL.fullmatch(made.default)
     if literal is None or column.kind in _NOT_AS_TEXT:
         raise ValueError(made.default)
-    text = literal[0] if literal["text"] is None else literal["text"].replace("''", "'")
+    text = literal[0] if literal["text"] is None else unescaped(literal["text"])
     if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
         raise ValueError(text)
-    return default_text(column, text)
+    return default_text(column, text, column_type(made))

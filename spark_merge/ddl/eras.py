@@ -30,12 +30,13 @@ import pyarrow.compute as pc
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.schema.sql_text import for_servers
 from spark_merge.ddl.columns import added_column
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
-from spark_merge.decode.values import UnfitValue, from_texts
+from spark_merge.decode.values import UnfitValue, from_ints, from_texts, parse_ints
 from spark_merge.decode.zone import ServerZone
 
 TS_MAX = CommitTs((1 << 63) - 1)
@@ -45,6 +46,8 @@ WAY_OUT = "deliver to a new output and dump the table into it: an output whose r
 _UTC = ServerZone()
 _BY_NUMBER = frozenset({"enum", "set", "binary"})
 """Kinds whose values formats write by what the column was: by number, or without padding."""
+_NUMBERS = frozenset({"int", "uint", "decimal"})
+"""Kinds of which each value shows whether it is one of the present type, whatever range the column had."""
 _OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
 """Kinds whose canonical text has the column's length or scale in it."""
 
@@ -128,11 +131,14 @@ class Era:
         return rows[one.name]
 
     def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
-        same = before.kind == one.column.kind and before.kind not in _OF_LENGTH
-        way = Conversion.UNCHANGED if same else conversion(before, one.column)
+        kinds, same = (before.kind, one.column.kind), before.kind == one.column.kind and before.kind not in _OF_LENGTH
+        number = kinds[0] in _NUMBERS and kinds[1] == "decimal" and before.scale <= one.column.scale
+        way = Conversion.UNCHANGED if same else Conversion.PADDED if number else conversion(Typed(before), Typed(one.column))
         try:
             if way is Conversion.PADDED:
                 return from_texts(texts, one.column, _UTC)
+            if set(kinds) == {"int", "uint"}:
+                return from_ints(parse_ints(texts, one.column), one.column)
             if way is not None and before.kind == "year" and one.column.kind in ("int", "uint"):
                 return pc.cast(pc.cast(texts, pa.int64()), pa.string())
         except (UnfitValue, pa.ArrowInvalid) as error:
@@ -181,7 +187,7 @@ class _Backwards:
     def passed(self, commit_ts: CommitTs, records: Sequence[DdlRecord]) -> bool:
         """Those of one moment. False: the table begins with them."""
         later = self._era
-        read = [(record, _read(record.query, record.schema)) for record in records]
+        read = [(record, _read(self._query(record), record.schema)) for record in records]
         if any(self._begins(*one) for one in read):
             return False
         for record, statement in read:
@@ -193,6 +199,10 @@ class _Backwards:
             self._later.append(replace(later, after_ts=commit_ts))
             self._era = replace(self._era, upto_ts=commit_ts)
         return True
+
+    def _query(self, record: DdlRecord) -> str:
+        """As `logged.query_of`: a table has a layout where its log has the texts of their authors."""
+        return record.query if self._era.schema.layout else for_servers(record.query)
 
     def _is_about(self, statement: Statement) -> bool:
         if statement.kind is StatementKind.DROP_SCHEMA:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.schema.sql_text import for_servers
 from sidecar.ticdc.ddl_text import keeps_rows
 from spark_merge.contract import Head
 from spark_merge.ddl.names import of_the_log
@@ -25,6 +26,13 @@ class LoggedDdl:
     problem: UnsupportedDdl | None = None
 
 
+def query_of(record: DdlRecord, head: Head) -> str:
+    """Its text for a server that reads backslashes as escapes. Logs of key-values and of TiDB-Binlog have the text of its author (TiDB's
+    job.Query), all others have what TiCDC restored."""
+    by_author = any(schema.layout for schema in head.schemas.values())
+    return record.query if by_author else for_servers(record.query)
+
+
 def logged_ddls(head: Head, records: Iterable[DdlRecord]) -> list[LoggedDdl]:
     """Of `records`, which are `head`'s, those that have a text."""
     return [_logged(record, head) for record in records if record.query]
@@ -32,7 +40,7 @@ def logged_ddls(head: Head, records: Iterable[DdlRecord]) -> list[LoggedDdl]:
 
 def _logged(record: DdlRecord, head: Head) -> LoggedDdl:
     try:
-        return LoggedDdl(record, of_the_log(parsed(record.query, record.schema), record, head))
+        return LoggedDdl(record, of_the_log(parsed(query_of(record, head), record.schema), record, head))
     except UnsupportedDdl as error:
         if keeps_rows(record.query):
             return LoggedDdl(record, Statement(StatementKind.NOTHING, record.query))

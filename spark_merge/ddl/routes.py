@@ -8,12 +8,12 @@ Names are compared as TiDB does, in any case; `` ` `` quotes what is no plain wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from spark_merge.ddl.tokens import SqlToken, tokens
+from spark_merge.ddl.tokens import SqlToken, quoted, tokens
 
 APART = "give each table a target of its own by routes="
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
@@ -49,12 +49,19 @@ class Routes:
             )
 
 
-def check_apart(names: Iterable[TableName], place: Callable[[TableName], str], *, hint: str) -> None:
-    """Raises SinkError where two of the tables would have one place."""
-    seen: dict[str, TableName] = {}
+def check_apart(names: Iterable[TableName], place: Callable[[TableName], Hashable], *, hint: str) -> None:
+    """Raises SinkError where two of the tables would have one place. `place` is compared as the target compares it: a text only where the
+    target has one text for schema and table."""
+    seen: dict[Hashable, TableName] = {}
     for name in names:
-        if (other := seen.setdefault(place(name), name)) != name:
-            raise SinkError(f"{other} and {name} would both be {place(name)}", hint=hint)
+        if (other := seen.setdefault(at := place(name), name)) != name:
+            shown = ".".join(at) if isinstance(at, tuple) else at
+            raise SinkError(f"{distinct(other)} and {distinct(name)} would both be {shown}", hint=hint)
+
+
+def distinct(name: TableName) -> str:
+    """With quotes where a dot in the schema or the table would hide which is which."""
+    return f"{quoted(name.schema)}.{quoted(name.table)}" if "." in name.schema + name.table else str(name)
 
 
 def routes_of(text: str) -> Routes:

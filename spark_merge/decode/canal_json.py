@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import methodcaller
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
 from spark_merge.decode.images import NO_IMAGE, Images, by_column, row_of_image, schema_differs, unfit_in, unreadable
+from spark_merge.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -38,9 +39,6 @@ _TABLES_MAX = 4096
 
 _JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_RowType: TypeAlias = "tuple[Any, Callable[[bytes], Any]]"
-"""A table's row as a struct, and its parser."""
-
 _KINDS: dict[str, Kind] = {
     "tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "bigint": "int", "float": "float", "double": "double",
     "decimal": "decimal", "char": "text", "varchar": "text", "tinytext": "text", "text": "text", "mediumtext": "text",
@@ -53,11 +51,11 @@ _KINDS: dict[str, Kind] = {
 
 def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
     """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
-    row_type, decode = _row_type(schema, whole)
+    parser = _row_type(schema, whole)
     try:
-        rows = [decode(value) for value in values]
+        rows = [parser.decode(value) for value in values]
     except _JSON_ERRORS:
-        rows = [_read_slowly(number, value, schema, (row_type, decode), whole=whole) for number, value in enumerate(values)]
+        rows = [_read_slowly(number, value, schema, parser, whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     _refuse_types(rows, schema)
     columns: list[pa.Array] = []
@@ -70,10 +68,10 @@ def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whol
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _row_type(schema: TableSchema, whole: bool) -> _RowType:
-    """A struct {type, data, old, types} of images whose fields c0, c1, … are the schema's columns; and its parser. Types can be hashed."""
+def _row_type(schema: TableSchema, whole: bool) -> RowParser:
+    """To a struct {type, data, old, types} of images whose fields c0, c1, … are the schema's columns. Types can be hashed."""
     texts: list[tuple[str, Any]] = [(f"c{number}", str | None) for number in range(len(schema.columns))]
-    names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
+    names = field_names(schema.column_names())
     image: Any = msgspec.defstruct("Image", texts, rename=names, forbid_unknown_fields=whole, gc=False)
     types: Any = msgspec.defstruct("Types", texts, rename=names, forbid_unknown_fields=whole, gc=False, frozen=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
@@ -83,7 +81,14 @@ def _row_type(schema: TableSchema, whole: bool) -> _RowType:
         ("old", tuple[image] | None, None),
     ]
     row = msgspec.defstruct("Row", fields, rename={"types": "mysqlType"}, gc=False)
-    return row, msgspec.json.Decoder(row).decode
+    return row_parser(row, schema.column_names(), _in_images)
+
+
+def _in_images(found: Any, made: Callable[[Any], Any]) -> Any:
+    if not isinstance(found, dict):
+        return found
+    rows = {part: list(map(made, found[part])) for part in ("data", "old") if isinstance(found.get(part), list)}
+    return found | rows | {"mysqlType": made(found.get("mysqlType"))}
 
 
 def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
@@ -136,11 +141,10 @@ def kind_of(mysql_type: str) -> Kind | None:
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------
 
 
-def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowType, *, whole: bool) -> Any:
+def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowParser, *, whole: bool) -> Any:
     """The row, with what `old` or a delete leaves out filled in; or the reason why it is refused."""
-    row_type, decode = of_table
     try:
-        return decode(value)
+        return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
             found = msgspec.json.decode(value)
@@ -148,7 +152,7 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowT
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
         if not _is_row(found):
             raise unreadable(number, f"the value is not a row of canal-json: {shown(value)}") from refusal
-        return msgspec.convert(_whole_row(number, found, schema, whole=whole), row_type)
+        return parser.convert(_whole_row(number, found, schema, whole=whole))
 
 
 def _is_row(found: Any) -> bool:

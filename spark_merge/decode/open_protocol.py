@@ -19,7 +19,7 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +28,7 @@ from sidecar.core.model import Column, Kind, TableSchema
 from sidecar.errors import FeedUnsuitable
 from spark_merge.decode.go_quote import go_unquote, go_unquote_all
 from spark_merge.decode.images import NO_IMAGE, Images, RowUnusable, by_column, row_of_image, schema_differs, unfit_in, unreadable
+from spark_merge.decode.row_types import RowParser, field_names, row_parser
 from spark_merge.decode.values import (
     UnfitValue,
     byte_array,
@@ -43,9 +44,6 @@ from spark_merge.decode.zone import ServerZone
 
 _TABLES_MAX = 4096
 """Table schemas whose parsers are kept in a worker."""
-
-_RowType: TypeAlias = "tuple[Any, Callable[[bytes], Any]]"
-"""A table's row as a struct, and its parser."""
 
 _BASE64_TYPES = frozenset({249, 250, 251, 252})
 _BINARY_FLAG = 1
@@ -137,11 +135,11 @@ _CELLS: dict[Kind, type[msgspec.Struct]] = {
 
 def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
     """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
-    row_type, decode = _row_type(schema, whole)
+    parser = _row_type(schema, whole)
     try:
-        rows = [decode(value) for value in values]
+        rows = [parser.decode(value) for value in values]
     except _JSON_ERRORS:
-        rows = [_read_slowly(number, value, schema, (row_type, decode), whole=whole) for number, value in enumerate(values)]
+        rows = [_read_slowly(number, value, schema, parser, whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     columns: list[pa.Array] = []
     for column, cells in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
@@ -153,14 +151,18 @@ def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whol
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _row_type(schema: TableSchema, whole: bool) -> _RowType:
-    """A struct {u, p, d} of images whose fields c0, c1, … are the schema's columns; and its parser."""
+def _row_type(schema: TableSchema, whole: bool) -> RowParser:
+    """To a struct {u, p, d} of images whose fields c0, c1, … are the schema's columns."""
     fields = [(f"c{number}", _CELLS[column.kind]) for number, column in enumerate(schema.columns)]
-    names = {f"c{number}": column.name for number, column in enumerate(schema.columns)}
+    names = field_names(schema.column_names())
     image = msgspec.defstruct("Image", fields, rename=names, forbid_unknown_fields=whole, gc=False)
     optional: Any = image | None
     row = msgspec.defstruct("Row", [(part, optional, None) for part in "upd"], forbid_unknown_fields=True, gc=False)
-    return row, msgspec.json.Decoder(row).decode
+    return row_parser(row, schema.column_names(), _in_images)
+
+
+def _in_images(found: Any, made: Callable[[Any], Any]) -> Any:
+    return {part: made(image) for part, image in found.items()} if isinstance(found, dict) else found
 
 
 def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
@@ -241,11 +243,10 @@ def _unbase64(text: str) -> bytes:
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------
 
 
-def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowType, *, whole: bool) -> Any:
+def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowParser, *, whole: bool) -> Any:
     """The row, with what a delete of the key alone leaves out as null; or the reason why it is refused."""
-    row_type, decode = of_table
     try:
-        return decode(value)
+        return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
             found = msgspec.json.decode(value)
@@ -259,7 +260,7 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, of_table: _RowT
         images = {part: _whole_image(number, part, image, schema) for part, image in found.items()}
         for part, image in images.items():
             _refuse_cell(number, part, image, schema)
-        return msgspec.convert(images, row_type)
+        return parser.convert(images)
 
 
 def _whole_image(number: int, part: str, image: dict[str, Any], schema: TableSchema) -> dict[str, Any]:

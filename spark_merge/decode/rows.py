@@ -29,6 +29,7 @@ from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.decode import binlog_rows, kv_rows
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.decode.zone import ServerZone
+from spark_merge.foreign import is_foreign
 from spark_merge.merge import key_text
 from spark_merge.protocols import decoder_module
 
@@ -97,7 +98,7 @@ def decode(
             raise _refused(FeedUnsuitable, f"table {name} {why}", hint, group, 0)
         for block in _blocks(group, rows_max):
             try:
-                parts.extend(_changes(_converted(block, reader, schema, zone)))
+                parts.extend(_changes(_read_block(block, reader, schema, zone)))
             except RowUnusable as unusable:
                 raise _refused(unusable.kind, f"table {name}: {unusable}", unusable.hint, block, unusable.row) from unusable
     return pa.concat_tables(parts)
@@ -139,6 +140,21 @@ def _refused(kind: type[FeedError], text: str, hint: str, group: pa.Table, row: 
 
 
 # ---- images to rows -------------------------------------------------------------------------------------------------
+
+
+def _read_block(block: pa.Table, reader: _Reader, schema: TableSchema, zone: ServerZone) -> _Group:
+    """Raises RowUnusable also for what a library raises: of the first row that it cannot have alone."""
+    try:
+        return _converted(block, reader, schema, zone)
+    except BaseException as error:
+        if isinstance(error, RowUnusable) or not is_foreign(error):
+            raise
+        for row in range(block.num_rows if block.num_rows > 1 else 0):
+            try:
+                _read_block(block.slice(row, 1), reader, schema, zone)
+            except RowUnusable as unusable:
+                raise RowUnusable(row, str(unusable), kind=unusable.kind, hint=unusable.hint) from error
+        raise RowUnusable(0, f"{type(error).__name__}: {error}", kind=MessageUnreadable, hint=UNREADABLE_HINT) from error
 
 
 def _converted(group: pa.Table, reader: _Reader, schema: TableSchema, zone: ServerZone) -> _Group:

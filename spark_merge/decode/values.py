@@ -98,11 +98,20 @@ def _refuse_above(values: pa.Array, high: int, reason: str) -> None:
 
 def _enum_labels(values: pa.Array, elements: tuple[str, ...]) -> pa.Array:
     """Index from 1; 0 is the empty text that TiDB keeps for an invalid value."""
+    _refuse_unknown_labels(values, elements, "enum")
     _refuse_above(values, len(elements), f"is not an index into the {len(elements)} labels of the enum")
     return pa.array(["", *elements], pa.string()).take(values.cast(pa.int32()))
 
 
+def _refuse_unknown_labels(values: pa.Array, elements: tuple[str, ...], kind: str) -> None:
+    """No enum or set of TiDB is without labels: see schema/sql_text.py."""
+    if not elements:
+        unknown = "(a label has a line end, or a backslash before 0, n or r, which TiDB shows alike)"
+        _refuse_above(values, 0, f"cannot be decoded: the labels of the {kind} are not known {unknown}")
+
+
 def _set_labels(values: pa.Array, elements: tuple[str, ...]) -> pa.Array:
+    _refuse_unknown_labels(values, elements, "set")
     _refuse_above(values, (1 << len(elements)) - 1, f"has bits beyond the {len(elements)} labels of the set")
     encoded = values.dictionary_encode()
     labels = [",".join(label for bit, label in enumerate(elements) if mask >> bit & 1) for mask in encoded.dictionary.to_pylist()]

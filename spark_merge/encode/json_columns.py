@@ -47,4 +47,4 @@ def _fields(images: pl.Series) -> list[pa.Array]:
 
 
 def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    return series.to_arrow().cast(kind)
+    return series.alias("").to_arrow().cast(kind)  # a name can be one that Arrow cannot have

@@ -27,6 +27,8 @@ from spark_merge.encode.block import Block, image_columns
 
 def json_lines(block: Block) -> memoryview:
     """The block's rows as bytes; empty for no rows."""
+    if any("\0" in name for name in block.schema.column_names()):
+        return memoryview(few_json_lines(block))  # Arrow hands a name to polars as a C string, which ends there
     rows = pa.table(
         {
             "ordinal": block.ordinal,

@@ -17,7 +17,7 @@ from sidecar.codecs.compression import Compression
 from sidecar.codecs.contract import IDENTITY_BYTES, Codec
 from sidecar.codecs.registry import CARRIERS, PROTOCOLS, codec_for
 from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Resolved
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, FeedUnsuitable
 from sidecar.log.manifest import DdlRecord
 from spark_merge.decode import canal_json, open_protocol
 from spark_merge.decode.rows import decode
@@ -160,6 +160,32 @@ def test_rows_that_are_encoded_decode_to_themselves(protocol: str, architecture:
     ]
     decoded = decode(logged(read, codec=protocol), codec=protocol, schemas={EVERY_TYPE.name: EVERY_TYPE})
     assert without_negative_zero(decoded) == without_negative_zero(rows)
+
+
+ODD_NAMES = st.lists(
+    st.sampled_from(["c0", "c1", "c2", "?c0", "id", "data", "u"])
+    | st.text(st.sampled_from("\"\\'`\0\n\x1f\x7f <>&.{}:é中😀c0?"), min_size=1, max_size=5),
+    min_size=3,
+    max_size=3,
+    unique_by=str.lower,
+)
+"""TiDB takes any name but one that ends in a space."""
+
+
+@every_protocol
+@every_architecture
+@given(names=ODD_NAMES)
+def test_columns_of_any_name_decode_to_themselves(protocol: str, architecture: Architecture, names: list[str]) -> None:
+    odd = table([(names[0], "int(11)"), (names[1], "varchar(20)"), (names[2], "enum('a','b')")], key=(names[0],))
+    rows = changes(odd, (None, ["1", "x", "a"]), (["1", "x", "a"], ["1", None, "b"]), (["1", None, "b"], None))
+    read = rows_of(codec_of(protocol), encoder_of(protocol, architecture).rows(odd, rows, None))
+    decoded = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: odd})
+    assert without_negative_zero(decoded) == without_negative_zero(rows)
+    fewer = replace(odd, columns=odd.columns[:2])
+    with pytest.raises(FeedUnsuitable, match="and not in the schema"):
+        decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer})
+    of_fewer = decode(logged(read, codec=protocol), codec=protocol, schemas={odd.name: fewer}, whole=False)
+    assert [row["after"] for row in of_fewer.to_pylist()] == [["1", "x"], ["1", None], None]
 
 
 @every_protocol

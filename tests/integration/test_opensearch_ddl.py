@@ -177,7 +177,7 @@ def test_a_column_that_comes_back_has_nothing_of_the_former_one(rig: Rig) -> Non
 
 
 def test_what_cannot_be_followed_stops_and_goes_on_by_the_operators_word(rig: Rig) -> None:
-    now = [replace(TABLE, columns=(ID, PRICE, Column("big", "int"), Column("tags", "enum"))), OTHER]
+    now = [replace(TABLE, columns=(ID, PRICE, BIG, Column("tags", "enum"))), OTHER]
     with pytest.raises(SinkError, match=r"segment 2, the DDL at commit_ts 200, .*column tags of s\.a was set and is enum"):
         rig.bring([], "ALTER TABLE a MODIFY tags enum('x')", now)
     assert rig.rows(TABLE) == sorted(ROWS, key=repr)

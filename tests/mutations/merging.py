@@ -243,8 +243,8 @@ MERGING = [
     Mutation(
         "what a sink does beside its tasks is not watched",
         "spark_merge/delivery.py",
-        "        with self._watched():\n            self.sink.accept(batch, outcomes)\n",
-        "        self.sink.accept(batch, outcomes)\n",
+        'with noting(lambda: f"accepting {segments}"), self._watched():',
+        'with noting(lambda: f"accepting {segments}"):',
         "tests/unit/merge/test_delivery.py::test_each_call_of_the_sink_is_watched_and_no_task_is_within_that_watch",
     ),
     Mutation(

@@ -25,6 +25,7 @@ from tests.mutations.owners import FENCES, LOGS
 from tests.mutations.sessions import SESSIONS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
+from tests.mutations.texts import TEXTS
 from tests.mutations.verifying import VERIFYING
 from tests.mutations.visible import VISIBLE
 from tests.mutations.warm import Warm
@@ -49,6 +50,7 @@ MUTATIONS = [
     *INIT,
     *DEMO,
     *CONSOLE,
+    *TEXTS,
 ]
 
 

@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterator
 
 from sidecar.errors import UnsupportedDdl
+from sidecar.mysql.flavour import Flavour
 from sidecar.ticdc.ddl_text import action_of, keeps_rows
 from spark_merge.ddl.names import changed_tables, places
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Partitions, Statement, StatementKind
-from spark_merge.sinks.mysql.ddl_dialect import Dialect, rendered
+from spark_merge.sinks.mysql.ddl_dialect import rendered
 
 _SCHEMA = "s"
 
@@ -74,11 +75,11 @@ def _effect(statement: Statement) -> str:
 def _sent(statement: Statement) -> Iterator[str]:
     """A line for each text, with the targets that it is for."""
     texts: dict[str, list[str]] = {}
-    for dialect in Dialect:
+    for dialect in sorted(Flavour, key=lambda one: one.value):
         try:
             text = rendered(statement, dialect) or "nothing"
         except UnsupportedDdl as error:
             text = "refused: " + error.message.replace(repr(statement.text), "…").replace(dialect.value, "the target")
         texts.setdefault(text, []).append(dialect.value)
     for text, dialects in texts.items():
-        yield f"{'SQL' if len(dialects) == len(Dialect) else ' and '.join(dialects):7} {text}"
+        yield f"{'SQL' if len(dialects) == len(Flavour) else ' and '.join(dialects):7} {text}"

@@ -47,6 +47,7 @@ from spark_merge.sinks.sqlite import tables as sqlite
 from spark_merge.sinks.table_ddl import checked_effects
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
+from tests.support.sql_types import sql_type
 
 _TABLE = re.compile(
     r"(?P<new>\+?)(?P<name>\w+)(?:<(?P<was>\w+))?(?P<keyless>-?)(?:\[(?P<key>[\w,]+)\])?(?:\{(?P<parts>[\d,]*)\})?"
@@ -74,7 +75,9 @@ class Table:
         if log == "names":
             return plain
         made = (
-            ColumnDefinition(one.name, "…", one.nullable, default=self._literal(one.name), generated="…" * (one.name in self.formulas))
+            ColumnDefinition(
+                one.name, sql_type(one), one.nullable, default=self._literal(one.name), generated="…" * (one.name in self.formulas)
+            )
             for one in self.schema.columns
         )
         defined = replace(plain, definition=TableDefinition(tuple(made)))

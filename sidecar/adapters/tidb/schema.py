@@ -36,6 +36,7 @@ from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import Caller, TableEstimate
+from sidecar.schema.sql_text import Shows, labels, shown
 
 T = TypeVar("T")
 Schemas = Mapping[TableName, TableSchema]
@@ -59,9 +60,6 @@ _KINDS: dict[str, Kind] = {
     "binary": "binary", "varbinary": "binary", "tinyblob": "binary", "blob": "binary", "mediumblob": "binary", "longblob": "binary",
 }  # fmt: skip
 _SIZES = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
 _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
 
 
@@ -290,7 +288,7 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
     json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
     found = {}
     for name, number in tables.items():
-        in_feed = _in_feed(name, columns[name], json_columns)
+        in_feed = _in_feed(name, columns[name], json_columns, shows=_shows(session))
         ids, partitioning = partitions.get(name, ((), ""))
         keys = indexes.get(name, ())
         in_json = {row[0] for row in columns[name] if (name, row[0]) in json_columns}
@@ -321,7 +319,9 @@ def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
     if session.flavour is Flavour.MARIADB:
         json_columns = frozenset((schema.name, column.name) for column in schema.columns if column.kind == "json")
     try:
-        return _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns) == schema.columns
+        there = _in_feed(schema.name, _columns(session, scope, values)[schema.name], json_columns, shows=_shows(session))
+        shows = _shows(session)
+        return there == tuple(replace(one, elements=labels(shown(one.elements, shows), shows)) for one in schema.columns)
     except FeedUnsuitable:
         return False  # of a type that the schema cannot have
 
@@ -336,8 +336,12 @@ def _columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) 
     )
 
 
-def _in_feed(table: TableName, rows: Iterable[Row], json_columns: frozenset[tuple[TableName, str]]) -> tuple[Column, ...]:
-    return tuple(_column(table, row, json_columns) for row in rows if "VIRTUAL" not in row[4].upper())
+def _shows(session: MysqlSession) -> Shows:
+    return Shows.TIDB if session.flavour is Flavour.TIDB else Shows.MYSQL
+
+
+def _in_feed(table: TableName, rows: Iterable[Row], json_columns: frozenset[tuple[TableName, str]], *, shows: Shows) -> tuple[Column, ...]:
+    return tuple(_column(table, row, json_columns, shows) for row in rows if "VIRTUAL" not in row[4].upper())
 
 
 def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
@@ -346,7 +350,7 @@ def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
     return "TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(table)
 
 
-def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]]) -> Column:
+def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]], shows: Shows) -> Column:
     name, nullable, data_type, column_type = row[:4]
     kind = _KINDS.get(data_type.lower())
     if kind is None:
@@ -366,7 +370,7 @@ def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName,
         nullable=nullable.upper() == "YES",
         length=first if fixed_length else -1,
         scale=second if kind == "decimal" else first if kind in ("time", "datetime", "timestamp") else 0,
-        elements=labels(column_type) if kind in ("enum", "set") else (),
+        elements=labels(column_type, shows) if kind in ("enum", "set") else (),
     )
 
 
@@ -374,14 +378,6 @@ def _sizes(column_type: str) -> tuple[int, int]:
     """20 and 4 of `decimal(20,4)`; 0 for what is not there."""
     found = _SIZES.match(column_type)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-
-
-def labels(column_type: str) -> tuple[str, ...]:
-    """The labels in `enum('a','it''s')`."""
-    return tuple(
-        _ESCAPE.sub(lambda found: "'" if found[1] is None else _ESCAPED.get(found[1], found[1]), label)
-        for label in _LABEL.findall(column_type)
-    )
 
 
 def _json_columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:

@@ -47,7 +47,7 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
         if source is None:
             others.append(_added(column, effects[column.name], now))
             continue
-        if not keeps_values(source, effects[column.name].column, as_text=column.kind == "text"):
+        if not keeps_values(effects[column.name], source, as_text=column.kind == "text"):
             raise SinkError(
                 f"{now.name}.{column.name}: {_type_text(source)} becomes {_type_text(effects[column.name].column)}: the target may not"
                 " convert values as the source does",

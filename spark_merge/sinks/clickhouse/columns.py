@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.core.model import Column, TableSchema
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.columns import ColumnEffect
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.encode.typed import DECIMAL_DIGITS_MAX
 from spark_merge.sinks.clickhouse.uri import Dates
 
@@ -74,10 +75,10 @@ def holds(there: str, wanted: str) -> bool:
 _INTEGER_DIGITS = 20
 
 
-def keeps_values(before: Column, after: Column, *, as_text: bool) -> bool:
+def keeps_values(one: ColumnEffect, before: Column, *, as_text: bool) -> bool:
     """Whether what is in the column stays right, or is made right by the target's conversion. Both as the source has them. `as_text`: the
     column is a text after it."""
-    found = conversion(before, after)
+    found, after = one.conversion, one.column
     if found is None or (found is Conversion.PADDED and (as_text or after.kind == "time")):
         return False
     if after.kind == "decimal":

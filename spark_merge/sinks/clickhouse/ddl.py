@@ -207,7 +207,8 @@ class _Step:
         was, now = self.effect.before, self.schema
         if self.begins_empty or was is None or self.effect.renamed_columns:
             return True
-        return (was.name, was.columns, was.key) != (now.name, now.columns, now.key)
+        others = (was.name, was.columns, was.key) != (now.name, now.columns, now.key)
+        return others or any(one.may_change_values for one in self.effect.columns)
 
 
 def _schema_at_target(effect: TableEffect) -> TableSchema | None:

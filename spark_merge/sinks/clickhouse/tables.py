@@ -19,6 +19,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
 from spark_merge.contract import has_rows
+from spark_merge.ddl.routes import distinct
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
 from spark_merge.sinks.clickhouse.server import identifier, literal, quoted
@@ -157,7 +158,7 @@ class ClickHouseTables:
                 other = taken.setdefault(name.folded(), schema.name)
                 if other != schema.name:
                     raise SinkError(
-                        f"{other} and {schema.name} would both have {name}",
+                        f"{distinct(other)} and {distinct(schema.name)} would both have {name}",
                         hint="give one of them another target with `routes`, or all of them other names with `rows-table` or `view`",
                     )
 

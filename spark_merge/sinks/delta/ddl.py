@@ -23,7 +23,7 @@ import pyarrow as pa
 from sidecar.core.model import Column, TableSchema, lowered
 from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.delta.columns import delta_type
@@ -78,16 +78,17 @@ def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
                 filled += [(now.name, value)] if (value := existing_value(one)) is not None else []
             except ValueError as error:
                 why.append(f"column {now.name} begins with {error}")
-        elif (value := converted(was, now)) is None:
+        elif (value := converted(one, was)) is None:
             why.append(f"column {now.name} has values of a {was.kind}, which may be others as a {now.kind}")
         elif lowered(was.name) != lowered(now.name) or delta_type(was) != delta_type(now):
             moved.append((was.name, now.name, value))
     return DeltaAltered(before, after, moved=tuple(moved), filled=tuple(filled), unless_empty="; ".join(why))
 
 
-def converted(old: Column, new: Column) -> str | None:
-    """The SQL of a value that is there, which `{}` is, as one of `new`'s; None where there is none that is exact."""
-    found, as_text = conversion(old, new), pa.types.is_string(delta_type(new))
+def converted(one: ColumnEffect, old: Column) -> str | None:
+    """The SQL of a value of `old` that is there, which `{}` is, as one of the column after it; None where there is none that is exact."""
+    new = one.column
+    found, as_text = one.conversion, pa.types.is_string(delta_type(new))
     if found is None or (found is Conversion.PADDED and as_text):
         return None
     if delta_type(old) == delta_type(new):

@@ -23,7 +23,7 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
+from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, has_rows
 from spark_merge.cut import spread, tables_with_rows, units
 from spark_merge.ddl.routes import APART, check_apart
 from spark_merge.readable import Reading
@@ -155,8 +155,9 @@ class DeltaSink:
     def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
         """Of the tables that have rows in these segments."""
         found = tables_with_rows(heads)
-        routes, names = self._settings.routes, [schema.name for schema in found]
-        check_apart(names, lambda name: str(routes.target(name).folded()), hint=APART)
+        if any(schema not in self._known for schema in found):
+            names, routes = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._settings.routes
+            check_apart(names, lambda name: routes.target(name).folded(), hint=APART)
         return {schema.name: self._place(schema) for schema in found}
 
     def _place(self, schema: TableSchema) -> TablePlace:

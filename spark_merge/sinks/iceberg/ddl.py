@@ -25,7 +25,7 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
@@ -89,12 +89,12 @@ def _reasons(columns: Iterable[ColumnEffect]) -> Iterator[str]:
                 yield f"column {column.name} begins with {one.unknown}"
             elif one.existing is not None:
                 yield f"column {column.name} begins with {one.existing!r}, and rows that are there would have null"
-        elif not _stays(former, column):
+        elif not _stays(one, former):
             yield f"column {column.name} has values of a {former.kind}, which may be others as a {column.kind}"
 
 
-def _stays(former: Column, column: Column) -> bool:
+def _stays(one: ColumnEffect, former: Column) -> bool:
     """Whether what files have of a column is right as one of its new type."""
-    found, kind = conversion(former, column), iceberg_type(column)
+    found, kind = one.conversion, iceberg_type(one.column)
     padded_text = found is Conversion.PADDED and isinstance(kind, StringType)
     return found is not None and not padded_text and widened(iceberg_type(former), kind) is not None

@@ -64,7 +64,7 @@ class LakeTables:
         wanted = tables_with_rows(heads)
         if any(schema.name not in self._targets for schema in wanted):
             names, place = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._lake.settings.identifier
-            check_apart(names, lambda name: ".".join(place(name)), hint="give each a name of its own by routes= or tables=")
+            check_apart(names, place, hint="give each a name of its own by routes= or tables=")
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
 
     def _target(self, schema: TableSchema, last: Head) -> LakeTarget:

@@ -10,7 +10,7 @@ an index on an expression where the target has none, partitions that it cannot h
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from sidecar.core.model import (
 )
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.mysql.flavour import Flavour, flavour_of
-from sidecar.rowcodec.definition import quoted_text
+from sidecar.schema.sql_text import Shows, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import APART, Routes, check_apart
@@ -52,7 +52,7 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
     """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
     whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
-    check_apart((one.name for one in wanted), lambda name: str(routes.target(name).folded()), hint=APART)
+    check_apart((one.name for one in wanted), lambda name: routes.target(name).folded(), hint=APART)
     dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
@@ -61,8 +61,8 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
 
 def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect: Flavour) -> Made | None:
     """None: it was there."""
-    target, definition = routes.target(schema.name), schema.definition
-    if definition is None:
+    target = routes.target(schema.name)
+    if schema.definition is None:
         raise SinkError(
             f"{schema.name}: the log does not tell what it was made of, so it cannot be made as {target}",
             hint="make it at the target by hand and leave out `create-tables`; a log that this version begins tells it",
@@ -70,9 +70,10 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect:
     there = _columns(session, target)
     made = None
     if not there:
-        made = _carry_out(session, schema.name, _with_labels(schema, definition), routes, dialect)
+        made = _carry_out(session, schema.name, _with_labels(schema, schema.definition, in_sql), routes, dialect)
         there = _columns(session, target)
-    _compare(session, schema, definition, target, there, dialect)
+    shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
+    _compare(session, schema, _with_labels(schema, schema.definition, lambda labels: shown(labels, shows)), target, there, dialect)
     return made
 
 
@@ -110,16 +111,26 @@ def tidbs_statement(name: TableName, definition: TableDefinition) -> str:
     return f"CREATE TABLE {quoted(name.schema)}.{quoted(name.table)} ({', '.join(items)}){charset} {definition.partitioning}".strip()
 
 
-def _with_labels(schema: TableSchema, definition: TableDefinition) -> TableDefinition:
-    """Labels as SQL has them: COLUMN_TYPE does not escape them."""
-    labels = {column.name: column.elements for column in schema.columns if column.elements}
-    columns = [
-        replace(column, type_text=f"{column.type_text.partition('(')[0]}({','.join(map(quoted_text, labels[column.name]))})")
-        if column.name in labels
-        else column
+def in_sql(labels: Iterable[str]) -> str:
+    return ",".join(map(quoted_text, labels))
+
+
+def _with_labels(schema: TableSchema, definition: TableDefinition, written: Callable[[Iterable[str]], str]) -> TableDefinition:
+    """The definition has labels as the source shows them, which is neither SQL nor what another server shows."""
+    labels = {column.name: column.elements for column in schema.columns if column.kind in ("enum", "set")}
+    if unknown := [name for name, found in labels.items() if not found]:
+        raise SinkError(
+            f"{schema.name}: the log does not have the labels of column {unknown[0]}, because TiDB shows a line end and a backslash with a"
+            " letter in the same way",
+            hint="make the table at the target by hand and leave out `create-tables`, or rename the label in TiDB",
+        )
+    texts = {
+        column.name: f"{column.type_text.partition('(')[0]}({written(labels[column.name])})"
         for column in definition.columns
-    ]
-    return replace(definition, columns=tuple(columns))
+        if column.name in labels
+    }
+    columns = tuple(replace(column, type_text=texts.get(column.name, column.type_text)) for column in definition.columns)
+    return replace(definition, columns=columns)
 
 
 def _column(column: ColumnDefinition) -> str:
@@ -200,10 +211,9 @@ def _pairs(there: list[_Column], expected: list[_Column]) -> list[tuple[_Column 
 
 
 def _plain(type_text: str) -> str:
-    """Labels keep their case; some servers write a backslash in them twice."""
+    """Labels keep their case."""
     head, quote, labels = type_text.partition("'")
-    text = _INTEGER.sub(r"\1", head.lower()) + quote + labels.replace("\\\\", "\\")
-    return text.replace(" zerofill", "")
+    return _INTEGER.sub(r"\1", head.lower()).replace(" zerofill", "") + quote + labels
 
 
 def _has_key(session: PictureSession, name: TableName, key: Collection[str]) -> bool:

@@ -27,6 +27,7 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour, flavour_of
 from spark_merge.contract import Head
+from spark_merge.ddl.logged import query_of
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
@@ -142,7 +143,7 @@ class DdlRunner:
         for number, record in enumerate(head.ddls):
             if not record.query or record.schema == MARK_TABLE.schema or self._settings.decided.get(record.commit_ts) == "done":
                 continue
-            statement = of_the_log(parsed(record.query, record.schema), record, head)
+            statement = of_the_log(parsed(query_of(record, head), record.schema), record, head)
             if renames and (statement.kind is not StatementKind.RENAME or found[-1][1].commit_ts != record.commit_ts):
                 renames = []
             if statement.kind is StatementKind.RENAME:

@@ -18,7 +18,7 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.sinks.table_ddl import checked_effects
 
@@ -133,16 +133,16 @@ def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect]
     for one in columns:
         column = one.column
         if one.before is not None:
-            yield ColumnSource(column, one.before.name, how=_how(new.name, one.before, column))
+            yield ColumnSource(column, one.before.name, how=_how(new.name, one, one.before))
         elif one.unknown:
             raise SinkError(f"rows of {new.name} have {one.unknown} in its new column {column.name}, which is not in this log", hint="")
         else:
             yield ColumnSource(column, absent=one.existing)
 
 
-def _how(table: TableName, old: Column, new: Column) -> str:
+def _how(table: TableName, one: ColumnEffect, old: Column) -> str:
     """Of documents, in which a decimal and a moment is a text, and a json may be an object."""
-    found = conversion(old, new)
+    found, new = one.conversion, one.column
     if found is Conversion.UNCHANGED and (old.kind == new.kind or "json" not in (old.kind, new.kind)):
         return "scale" if new.kind == "decimal" != old.kind else "same"
     if found is Conversion.PADDED and new.kind == "decimal":

@@ -11,7 +11,7 @@ from string import Formatter
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
-from spark_merge.ddl.routes import Routes
+from spark_merge.ddl.routes import Routes, distinct
 from spark_merge.sinks.options import option, parsed, routes
 
 PATTERN = "{schema}.{table}"
@@ -72,7 +72,7 @@ class IndexNames:
             other = taken.setdefault(alias, name)
             if other != name:
                 yield (
-                    f"{other} and {name} would both be index {alias}: names of indices have small letters alone",
+                    f"{distinct(other)} and {distinct(name)} would both be index {alias}: an index has one name, in small letters alone",
                     "lead one of them to another name by routes= of the sink's URI",
                 )
 

@@ -18,7 +18,7 @@ from spark_merge.sinks.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
 from spark_merge.sinks.sqlite.reading import reading
-from spark_merge.sinks.sqlite.tables import apply, made, statements
+from spark_merge.sinks.sqlite.tables import apply, check_names, made, misfits, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class SqliteSink:
         return Standing(state.owner, state.accepted, self._positions.written())
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one transaction at a time can write
+        check_names(heads[0].schemas.values())
         units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
         task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
         return Batch(tuple(heads), ((task,),), SqliteWriter(self._settings.path, self._position.state.owner, heads[-1].seq))
@@ -96,4 +97,9 @@ def _open(uri: SinkUri) -> SqliteSink:
     return SqliteSink(read(SqliteSettings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
 
 
-SQLITE = SinkKind(_open, names_of(SqliteSettings))
+def _misfits(_: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
+    yield from misfits(schemas)
+    check_names(schemas)
+
+
+SQLITE = SinkKind(_open, names_of(SqliteSettings), misfits=_misfits)

@@ -7,23 +7,48 @@ statement here can follow is refused, with what an operator can do.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 import pyarrow as pa
 
-from sidecar.core.model import Column, CommitTs, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.contract import Head
-from spark_merge.ddl.conversion import Conversion, conversion
+from spark_merge.contract import Head, has_rows
+from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
+from spark_merge.ddl.routes import check_apart
 from spark_merge.encode.block import Block, image_columns
 from spark_merge.sinks.sqlite.database import quoted
 from spark_merge.sinks.table_ddl import checked_effects
 
+COLUMNS_MAX = 2000
+"""SQLITE_MAX_COLUMN of a SQLite that was built as it is by default."""
+_RESERVED = "sqlite_"
+
+
+def check_names(schemas: Iterable[TableSchema]) -> None:
+    """Raises SinkError where two tables would be one: SQLite has one text for a table's schema and name, and compares it without case."""
+    hint = "leave one of them out by the changefeed's filter, or rename it in TiDB: a `sqlite:` sink has no routes"
+    check_apart((one.name for one in schemas if has_rows(one)), lambda name: lowered(str(name)), hint=hint)
+
+
+def misfits(schemas: Iterable[TableSchema]) -> Iterator[tuple[str, str]]:
+    """What keeps each of them from having rows here, with the way out."""
+    for one in schemas:
+        if lowered(str(one.name)).startswith(_RESERVED):
+            way_out = "leave it out by the changefeed's filter, or take another sink: a `sqlite:` sink has no routes"
+            yield f"{one.name} cannot be a table of SQLite, which keeps names that begin with {_RESERVED} for itself", way_out
+        if len(one.columns) > COLUMNS_MAX:
+            way_out = "leave it out by the changefeed's filter, or take another sink"
+            yield f"{one.name} has {len(one.columns)} columns, and a table of SQLite has {COLUMNS_MAX} at most", way_out
+
 
 def made(schema: TableSchema) -> str:
+    """Raises SinkError for a table that SQLite cannot have."""
+    for problem, way_out in misfits([schema]):
+        raise SinkError(problem, hint=way_out)
     return create(_name(schema.name), schema)
 
 
@@ -52,6 +77,7 @@ def apply(connection: sqlite3.Connection, block: Block) -> None:
 def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
     """Of the DDLs that end `head`, but those that the operator has done by hand. All tables that change are copied first, then what they
     were is dropped, then the copies get their names: so tables may exchange names. Raises SinkError for what cannot be followed."""
+    check_names(head.next_schemas.values())
     copies, drops, renames = list[str](), list[str](), list[str]()
     for effect in checked_effects(head) if head.upto_ts not in done else ():
         if effect.rows_leave:
@@ -84,7 +110,7 @@ def _copied(head: Head, effect: TableEffect, copy: str) -> tuple[str, ...]:
     for one in effect.columns:
         if one.unknown:
             raise _refused(head, effect, f"existing rows have {one.unknown} in column {one.column.name}")
-        if one.before is not None and conversion(one.before, one.column) not in (Conversion.UNCHANGED, Conversion.TEXT):
+        if one.before is not None and one.conversion not in (Conversion.UNCHANGED, Conversion.TEXT):
             raise _refused(head, effect, f"column {one.column.name} has values of a {one.before.kind}, whose text may change")
     values = ", ".join(_literal(one.existing) if one.before is None else quoted(one.before.name) for one in effect.columns)
     into = f"INSERT INTO {copy} SELECT {values} FROM {_name(before.name)}"

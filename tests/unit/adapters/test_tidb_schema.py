@@ -15,7 +15,7 @@ import pymysql
 import pytest
 
 from sidecar.adapters.tidb import schema
-from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, _with_statistics, read_key
+from sidecar.adapters.tidb.schema import TableFacts, TidbSchemas, _with_statistics, has_columns_of, read_key
 from sidecar.config import SourceSection
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SourceError, SourceLost
@@ -32,6 +32,37 @@ ID, NAME, PRICE = Column("id", "int", nullable=False), Column("name", "text", nu
 
 def facts(*, clustered: bool | None = True, partitioned: bool = False) -> TableFacts:
     return TableFacts(rows=1, bytes=1, clustered=clustered, partitioned=partitioned, charsets={"name": ("utf8mb4", "utf8mb4_bin")})
+
+
+# ---- labels -----------------------------------------------------------------------------------------------------------
+
+
+class WithLabels:
+    """A TiDB with one table of one column, an enum that it shows as `column_type`."""
+
+    flavour = Flavour.TIDB
+
+    def __init__(self, column_type: str) -> None:
+        self._column_type = column_type
+
+    def rows(self, _: str, __: object = None) -> Sequence[tuple[object, ...]]:
+        return (("app", "t", "e", "YES", "enum", self._column_type, "", None, "utf8mb4", "utf8mb4_bin", ""),)
+
+
+@pytest.mark.parametrize(
+    ("shown", "elements", "same"),
+    [
+        (r"enum('C:\dir','a\')", ("C:\\dir", "a\\"), True),
+        (r"enum('C:\new')", ("C:\\new",), True),
+        (r"enum('C:\new')", ("C:\new",), True),
+        (r"enum('C:\dir')", ("C:dir",), False),
+    ],
+)
+def test_a_table_of_key_values_is_the_one_that_sql_shows_whatever_its_labels_hold(
+    shown: str, elements: tuple[str, ...], same: bool
+) -> None:
+    table = TableSchema(TABLE, (Column("e", "enum", elements=elements),), ())
+    assert has_columns_of(cast(MysqlSession, WithLabels(shown)), table) is same
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

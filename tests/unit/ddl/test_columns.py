@@ -22,6 +22,7 @@ from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.opensearch.changes import changes
 from tests.support.kv_encoder import column as kv_column
 from tests.support.kv_encoder import info
+from tests.support.sql_types import sql_type
 
 NAME = TableName("s", "t")
 
@@ -193,7 +194,9 @@ def added(column: Column, definition: ColumnDefinition | None) -> ColumnEffect:
         (Column("c", "enum", elements=("a", "b")), "'b'", "b"),
         (Column("c", "datetime", scale=3), "'2020-01-02 03:04:05'", "2020-01-02 03:04:05.000"),
         (Column("c", "timestamp"), "'2020-01-02 03:04:05'", "2020-01-02 03:04:05"),
-        (Column("c", "year"), "'0'", "0000"),
+        (Column("c", "year"), "'0000'", "0000"),
+        (Column("c", "text"), r"'C:\\dir'", r"C:\dir"),
+        (Column("c", "decimal", length=3, scale=1), "'1.55'", "1.6"),
         (Column("c", "int", nullable=False), None, "0"),
         (Column("c", "text", nullable=False), None, ""),
         (Column("c", "enum", nullable=False, elements=("a", "b")), None, "a"),
@@ -201,7 +204,7 @@ def added(column: Column, definition: ColumnDefinition | None) -> ColumnEffect:
     ],
 )
 def test_a_literal_default_is_what_existing_rows_have(column: Column, default: str | None, text: str | None) -> None:
-    found = added(column, ColumnDefinition("c", "…", default=default))
+    found = added(column, ColumnDefinition("c", sql_type(column), default=default))
     assert (found.before, found.existing, found.unknown) == (None, text, "")
 
 
@@ -211,11 +214,11 @@ def test_a_literal_default_is_what_existing_rows_have(column: Column, default: s
         (Column("c", "int"), None, "a default that the log does not have"),
         (Column("c", "int"), ColumnDefinition("c", "int", generated="id + 1", stored=True), "what a formula makes of each row"),
         (Column("c", "datetime"), ColumnDefinition("c", "…", default="CURRENT_TIMESTAMP"), "the computed default CURRENT_TIMESTAMP"),
-        (Column("c", "text"), ColumnDefinition("c", "…", default=r"'a\n'"), "the computed default"),
+        (Column("c", "text"), ColumnDefinition("c", "varchar(2)", default="'abc'"), "the computed default"),
         (Column("c", "time"), ColumnDefinition("c", "…", default="'1:2'"), "the computed default"),
         (Column("c", "binary"), ColumnDefinition("c", "…", default="'a'"), "the computed default"),
         (Column("c", "bit"), ColumnDefinition("c", "…", default="b'1'"), "the computed default"),
-        (Column("c", "decimal", length=3, scale=1), ColumnDefinition("c", "…", default="'1.55'"), "the computed default"),
+        (Column("c", "decimal", length=3, scale=1), ColumnDefinition("c", "decimal(3,1)", default="'99.95'"), "the computed default"),
     ],
 )
 def test_a_default_that_is_no_plain_literal_is_unknown(column: Column, definition: ColumnDefinition | None, why: str) -> None:

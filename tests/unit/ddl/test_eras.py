@@ -175,6 +175,10 @@ def test_values_from_before_a_change_of_type_are_converted_where_their_type_is_k
     ident = Column("id", "int")
     assert present(first, {"id": ident, "d": Column("d", "decimal", scale=1)}, id="1", d="2.5") == ["1", "2.500"]
     assert present(first, {"id": ident, "d": Column("d", "int")}, id="1", d="-2") == ["1", "-2.000"]
+    positive = eras(replace(schema, columns=(ident, Column("d", "uint"))), [ddl(10, "ALTER TABLE t MODIFY d BIGINT UNSIGNED")])[1]
+    assert present(positive, {"id": ident, "d": Column("d", "int")}, id="1", d="5") == ["1", "5"]
+    with pytest.raises(SinkError, match="-5 is out of range for kind uint"):
+        present(positive, {"id": ident, "d": Column("d", "int")}, id="1", d="-5")
     years = replace(schema, columns=(ident, Column("d", "int")))
     assert present(eras(years, [])[0], {"id": ident, "d": Column("d", "year")}, id="1", d="0000") == ["1", "0"]
     for types in (None, {"id": ident, "d": Column("d", "text")}, {"id": ident, "d": Column("d", "decimal", scale=5)}):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
@@ -17,6 +19,16 @@ def head(query: str) -> Head:
     ddl = DdlRecord(CommitTs(90), "s", "a", query)
     manifest = Manifest(Seq(3), 1, CommitTs(0), CommitTs(90), None, 0, 0, {}, "s", "c", (ddl,), next_schemas="n")
     return Head(manifest, {TABLE.name: TABLE}, {TABLE.name: TABLE})
+
+
+def test_a_text_that_ticdc_restored_has_its_backslashes_escaped_and_an_authors_text_is_as_it_is() -> None:
+    restored = "ALTER TABLE `a` COMMENT = 'C:\\temp\\'"
+    by_author = "ALTER TABLE `a` COMMENT = 'C:\\\\temp\\\\'"
+    layout = replace(TABLE, layout="of key-values")
+    for query, table in ((restored, TABLE), (by_author, layout)):
+        found = replace(head(query), schemas={TABLE.name: table})
+        ((ddl,)) = logged_ddls(found, found.ddls)
+        assert (ddl.problem, ddl.statement.text) == (None, by_author)
 
 
 def test_of_a_text_that_is_not_understood_the_first_words_count() -> None:

@@ -107,7 +107,7 @@ def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(
     """`t` is of its author's schema `s`, and the record's schema is all that is known of it."""
     query = f"DROP {kind} {text}"
     found = of_the_log(parsed(query, own[0]), DdlRecord(CommitTs(2), *own, query), head(*(TableName(*one) for one in TWO)))
-    assert rendered(found, Dialect.MARIADB) == f"DROP {kind} `{own[0]}`.`{own[1]}`"
+    assert rendered(found, Flavour.MARIADB) == f"DROP {kind} `{own[0]}`.`{own[1]}`"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ import pytest
 from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from spark_merge.contract import CHANGES
+from spark_merge.decode import rows
+from spark_merge.decode.images import Images
 from spark_merge.decode.rows import decode
+from spark_merge.decode.zone import ServerZone
+from spark_merge.protocols import decoder_module
 from tests.unit.decode.log import change, logged
 
 NAME = TableName("shop", "t")
@@ -278,3 +282,27 @@ def test_of_a_row_that_is_in_no_log_no_place_in_one_is_told() -> None:
 def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(FeedUnsuitable, match=r"rows of codec avro are not decoded here"):
         decode(logged([], codec="avro"), codec="avro", schemas={})
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("codec", [OPEN, CANAL])
+def test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for(
+    codec: str, broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = decoder_module(codec)
+    read = module.read
+
+    def raising(values: list[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+        if any(b"broken" in value for value in values):
+            raise ValueError("a name that cannot be a field")
+        return read(values, schema, zone, whole=whole)
+
+    monkeypatch.setitem(rows._READERS, codec, (rows._reader_of_values(raising), 100))
+    bodies = [b64encode(text).decode() for text in (b"fine", b"fine", b"fine")]
+    images = [open_image(id={"t": 3, "f": 11, "v": n}) if codec == OPEN else canal_row("INSERT", id=str(n)) for n in range(len(bodies))]
+    found = [change({"u": image} if codec == OPEN else image, position=n) for n, image in enumerate(images)]
+    found[broken] = found[broken]._replace(value=found[broken].value.replace(b'"n"', b'"broken"'))
+    with pytest.raises(
+        MessageUnreadable, match=rf"@{broken}: table shop\.t: ValueError: a name that cannot be a field .*ordinal {broken} "
+    ):
+        decode(logged(found, codec=codec), codec=codec, schemas={NAME: SCHEMA})

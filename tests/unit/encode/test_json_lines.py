@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.contract import ChunkPiece, Survivors
 from spark_merge.encode.block import Block, of_changes, of_chunk
+from spark_merge.encode.json_columns import json_columns
 from spark_merge.encode.json_lines import few_json_lines, json_lines
 from tests.support.deliveries import DUE, ORDERS, SCHEMA, Row, batches, change
 
@@ -123,3 +124,14 @@ def test_any_images_come_back(images: list[tuple[str | None, str | None, bool]])
     assert [(line["before"], line["after"]) for line in lines(rows)] == [
         ({"id": a, "name": b}, None) if deleted else (None, {"id": a, "name": b}) for a, b, deleted in images
     ]
+
+
+@given(st.lists(st.text(st.sampled_from("\"\\'`\0\n\x7f.{}: é😀"), min_size=1, max_size=5), min_size=2, max_size=3, unique=True))
+def test_columns_of_any_name_are_read_back_from_their_lines(names: list[str]) -> None:
+    schema = TableSchema(TableName("s", "t"), tuple(Column(name, "text") for name in names), (names[0],))
+    texts = [f"value {place}" for place in range(len(names))]
+    [batch] = batches([change(7, 1, after=texts, table=schema.name)], rows_max=10)
+    read = json_columns(encoded(of_changes(schema, 7, batch)), names)
+    assert {name: column.to_pylist() for name, column in read.images.items()} == {
+        name: [text] for name, text in zip(names, texts, strict=True)
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -17,7 +19,7 @@ from sidecar.log import storage
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder, open_folder
 from spark_merge import loop as loops
-from spark_merge.contract import Batch, Delivered, Outcome
+from spark_merge.contract import Batch, Delivered, Head, Outcome, Portion, Standing, Task
 from spark_merge.delivery import JobSettings
 from spark_merge.loop import SinkLoop
 from spark_merge.read import new_manifests
@@ -133,6 +135,70 @@ def test_a_sink_that_fails_is_told_and_opened_again(story: Story, error: TicdcDu
     assert story.told.count([]) == 3 + 4, "three failures, and four times it was opened"
 
 
+class PanicException(BaseException):
+    """As those of libraries in Rust."""
+
+
+class Unforeseen(FileSink):
+    """A library raises where this sink is at `step`."""
+
+    step = ""
+
+    def open(self, *, epoch: int | None) -> Standing:
+        self._raise("open")
+        return super().open(epoch=epoch)
+
+    def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+        self._raise("plan")
+        batch = super().plan(heads, cores=cores)
+        return replace(batch, writer=Broken()) if self.step == "write" else batch
+
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
+        self._raise("accept")
+        super().accept(batch, outcomes)
+
+    def _raise(self, step: str) -> None:
+        if self.step == step:
+            raise PanicException(f"at {step}") if step == "accept" else ZeroDivisionError(f"at {step}")
+
+
+class Broken:
+    def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
+        raise ZeroDivisionError(f"at write of {next(portions).schema.name.table}, {task.id}")
+
+
+@pytest.mark.parametrize(
+    ("step", "place"),
+    [
+        ("open", r"opening the sink: ZeroDivisionError: at open"),
+        ("plan", r"planning segments 0 to \d+: ZeroDivisionError: at plan"),
+        ("write", r"writing segments 0 to \d+: task .+, table \w+\.\w+, segment 0: ZeroDivisionError: at write of"),
+        ("accept", r"accepting segments 0 to \d+: PanicException: at accept"),
+    ],
+)
+def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink(story: Story, step: str, place: str) -> None:
+    sink = Unforeseen(open_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
+    sink.step = step
+    told: list[TicdcDumpError | None] = []
+    failed = Event()
+
+    def hear(_: list[Delivered]) -> None:
+        told.append(loop.error)
+        if loop.error is not None:
+            failed.set()
+
+    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), hear)
+    story.running.append(loop)
+    loop.start()
+    assert failed.wait(PATIENCE_S)
+    story.wait_for(story.start(story.sink("other")))
+    loop.check()
+    assert isinstance(loop.error, SinkError)
+    assert re.search(place, str(loop.error))
+    sink.step = ""
+    story.wait_for(loop)
+
+
 def test_an_error_is_told_until_something_has_succeeded(story: Story) -> None:
     """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
     sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
@@ -160,7 +226,7 @@ def test_what_an_operator_has_left_out_is_known_when_a_sink_is_opened_again(log:
         OwnershipLost("another has it", hint="nothing"),
         LogBroken("a gap", hint="restore"),
         SparkLost("gone", hint="nothing"),
-        ZeroDivisionError(),
+        MemoryError(),
     ],
 )
 def test_what_a_sink_cannot_recover_from_ends_the_loop(story: Story, error: TicdcDumpError) -> None:

@@ -132,7 +132,7 @@ def test_a_table_info_that_lacks_a_field_is_refused(field: str) -> None:
 
 def test_an_origin_default_that_is_no_value_is_refused() -> None:
     with pytest.raises(FeedUnsuitable, match="lacks or breaks a field"):
-        absent(column(1, "a", "decimal", flen=5, decimal=1, origin_default="1.234"))
+        absent(column(1, "a", "decimal", flen=5, decimal=1, origin_default="12345.6"))
 
 
 def test_a_table_travels_to_a_task_and_can_be_a_key() -> None:

@@ -13,6 +13,7 @@ from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.sinks.delta.ddl import DeltaAltered, alterations
+from tests.support.sql_types import sql_type
 
 NAME, OTHER = TableName("s", "t"), TableName("s", "u")
 KEY = Column("id", "int", nullable=False)
@@ -20,7 +21,7 @@ KEY = Column("id", "int", nullable=False)
 
 def table(*columns: Column, name: TableName = NAME, defined: Sequence[ColumnDefinition] = ()) -> TableSchema:
     definitions = {one.name: one for one in defined}
-    known = tuple(definitions.get(column.name) or ColumnDefinition(column.name, "") for column in (KEY, *columns))
+    known = tuple(definitions.get(column.name) or ColumnDefinition(column.name, sql_type(column)) for column in (KEY, *columns))
     return TableSchema(name, (KEY, *columns), ("id",), definition=TableDefinition(known))
 
 
@@ -83,7 +84,7 @@ def test_a_renamed_column_moves() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "value"),
     [
-        (Column("a", "uint"), Column("a", "int"), "CAST({} AS BIGINT)"),
+        (Column("a", "bit", length=8), Column("a", "int"), "CAST({} AS BIGINT)"),
         (Column("a", "int"), Column("a", "text"), "CAST({} AS VARCHAR)"),
         (Column("a", "decimal", length=5, scale=2), Column("a", "decimal", length=9, scale=3), "CAST({} AS DECIMAL(9,3))"),
         (Column("a", "float"), Column("a", "double"), "CAST({} AS DOUBLE)"),

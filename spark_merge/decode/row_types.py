@@ -1,0 +1,50 @@
+"""A parser for the rows of one table, whatever its columns are called.
+
+A msgspec struct whose fields have the columns' names is the fastest parser. It cannot have a name with a quotation mark, a backslash or a
+control character (msgspec raises ValueError). Rows of a table that has such a name are parsed as plain JSON, and their columns get the
+fields' own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+_NO_FIELD = re.compile(r'["\\\x00-\x1f\x7f]')
+
+InImages = Callable[[Any, Callable[[Any], Any]], Any]
+"""Of a row as plain JSON: the same row, each of its images replaced by what the function makes of it. A value of another shape is returned
+as it is."""
+
+
+class RowParser(NamedTuple):
+    """`decode` a message's value, `convert` a row of plain JSON, both to the protocol's struct. They raise msgspec.DecodeError."""
+
+    decode: Callable[[bytes], Any]
+    convert: Callable[[Any], Any]
+
+
+def field_names(columns: Sequence[str]) -> Mapping[str, str] | None:
+    """`rename` of an image's struct with the fields c0, c1, …; None where a name can be no field's."""
+    if any(map(_NO_FIELD.search, columns)):
+        return None
+    return {f"c{number}": name for number, name in enumerate(columns)}
+
+
+def row_parser(row: Any, columns: Sequence[str], in_images: InImages) -> RowParser:
+    """`row`: the struct, whose images were made with `field_names(columns)`."""
+    if field_names(columns) is not None:
+        return RowParser(msgspec.json.Decoder(row).decode, lambda found: msgspec.convert(found, row))
+    fields = {name: f"c{number}" for number, name in enumerate(columns)}
+
+    def renamed(image: Any) -> Any:
+        """A name that is no column's must not become one."""
+        return {fields.get(name, f"?{name}"): cell for name, cell in image.items()} if isinstance(image, dict) else image
+
+    def convert(found: Any) -> Any:
+        return msgspec.convert(in_images(found, renamed), row)
+
+    return RowParser(lambda value: convert(msgspec.json.decode(value)), convert)

@@ -1,0 +1,96 @@
+"""Text of TiDB in quotes, names of tables and columns, defaults and changes of type."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+SQL_TEXT = "sidecar/schema/sql_text.py"
+OF_NAMES = "tests/unit/sinks/test_names_apart.py"
+OF_SQL_TEXT = "tests/unit/schema/test_sql_text.py"
+
+TEXTS = [
+    Mutation(
+        "TiDB's labels are read as MySQL shows them",
+        SQL_TEXT,
+        "    if shows is Shows.MYSQL:\n",
+        "    if shows in Shows:\n",
+        f"{OF_SQL_TEXT}::test_labels_that_tidb_shows_are_read_as_they_are_or_not_at_all",
+    ),
+    Mutation(
+        "a backslash of a DDL goes to a server as TiCDC has it",
+        SQL_TEXT,
+        'token if token.startswith("`") else',
+        'token if token.startswith(("`", "\'")) else',
+        f"{OF_SQL_TEXT}::test_a_server_reads_the_text_of_a_ddl_as_ticdc_does",
+    ),
+    Mutation(
+        "a column may have no name that is no field of a struct",
+        "spark_merge/decode/row_types.py",
+        "if any(map(_NO_FIELD.search, columns)):",
+        "if not columns:",
+        "tests/contract/test_protocols.py::test_columns_of_any_name_decode_to_themselves",
+    ),
+    Mutation(
+        "an error of a library in one sink ends the worker",
+        "spark_merge/loop.py",
+        "                if not is_foreign(error):\n",
+        "                if error:\n",
+        "tests/unit/merge/test_loop.py::test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink",
+    ),
+    Mutation(
+        "an error of a library has the place of the block and not of its row",
+        "spark_merge/decode/rows.py",
+        "range(block.num_rows if block.num_rows > 1 else 0)",
+        "range(0)",
+        "tests/unit/decode/test_rows.py::test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for",
+    ),
+    Mutation(
+        "a year of two digits is of the first century",
+        "sidecar/rowcodec/type_cast.py",
+        "        found += 2000 if found < _CENTURY_TURNS else 1900\n",
+        "        found += 0\n",
+        "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
+    ),
+    Mutation(
+        "the default of a CHAR keeps its spaces",
+        "sidecar/rowcodec/type_cast.py",
+        'text.rstrip(" ") if kind.name == "char" else text',
+        "text",
+        "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
+    ),
+    Mutation(
+        "an integer is unchanged in a range that does not hold it",
+        "spark_merge/ddl/conversion.py",
+        "was is not None and now[0] <= was[0] and was[1] <= now[1]",
+        "was is not None",
+        "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[2]",
+    ),
+    Mutation(
+        "a set whose labels change places keeps its text",
+        "spark_merge/ddl/conversion.py",
+        "[one for one in now.elements if one in was.elements] == list(was.elements)",
+        "set(was.elements) <= set(now.elements)",
+        "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[0]",
+    ),
+    Mutation(
+        "a MODIFY that feeds show by nothing but its type is not seen",
+        "spark_merge/ddl/effects.py",
+        "differ or any(one.may_change_values for one in self.columns)",
+        "differ",
+        "tests/unit/ddl/test_conversion.py::test_a_shorter_text_stops_each_sink_that_keeps_rows",
+    ),
+    Mutation(
+        "SQLite: two tables whose names are joined to one share its rows",
+        "spark_merge/sinks/sqlite/sink.py",
+        "        check_names(heads[0].schemas.values())\n",
+        "",
+        f"{OF_NAMES}::test_such_a_pair_is_refused_when_it_is_there_and_when_a_table_comes",
+    ),
+    Mutation(
+        "Delta: two tables of one place are compared only where both have rows",
+        "spark_merge/sinks/delta/sink.py",
+        "(one.name for one in heads[0].schemas.values() if has_rows(one))",
+        "(one.name for one in found)",
+        f"{OF_NAMES}::test_delta_takes_such_a_pair_and_refuses_two_tables_of_one_place",
+    ),
+]
