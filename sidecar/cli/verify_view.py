@@ -112,10 +112,16 @@ def _details(found: pb.Verification) -> Iterable[Text]:
         name = f"{table.schema}.{table.table} in {table.sink}"
         if table.why:
             yield Text(f"{name}: {table.why}", style="yellow")
+        for one in table.unjudged if not table.why else ():
+            yield Text(f"{name}: {', '.join(one.kinds)} rows can be right and are not judged: {one.why}", style="yellow")
+        if table.expected:
+            yield Text(f"{name}: {table.expected:,} rows differ and are not judged", style="yellow")
+        if table.duplicate:
+            yield Text(f"{name}: {table.duplicate:,} keys are there in several rows")
         if table.columns:
             yield Text(f"{name}: differing columns: " + ", ".join(f"{one.column} ({one.rows:,} rows)" for one in table.columns))
-        for one in table.examples[:EXAMPLES_SHOWN]:
-            yield Text(f"  {one.kind} ({', '.join(map(_value, one.key))}){_cells(one)}")
+        for example in table.examples[:EXAMPLES_SHOWN]:
+            yield Text(f"  {example.kind} ({', '.join(map(_value, example.key))}){_cells(example)}")
         if (more := _differences(table) - EXAMPLES_SHOWN) > 0 and table.examples:
             yield Text(f"  and {more:,} more: dumpverify --id {found.id} --differences", style="dim")
         if table.unlooked:
@@ -149,4 +155,4 @@ def _progress(table: pb.CheckedTable) -> str:
 
 
 def _differences(table: pb.CheckedTable) -> int:
-    return int(table.missing + table.extra + table.different)
+    return int(table.missing + table.extra + table.different + table.duplicate)

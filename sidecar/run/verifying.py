@@ -358,7 +358,7 @@ def repair_line(operation_id: str, report: RepairReport) -> NewsLine:
 def result_of(report: VerifyReport) -> str:
     """What it has found, in a few words."""
     failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
-    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different")}
+    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different", "duplicate")}
     found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     if not found:
         found = EQUAL if report.state is CheckState.EQUAL else ""

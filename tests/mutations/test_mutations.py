@@ -20,6 +20,7 @@ from tests.mutations.init import INIT
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
+from tests.mutations.repairs import REPAIRS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
 from tests.mutations.verifying import VERIFYING
@@ -43,6 +44,7 @@ MUTATIONS = [
     *INIT,
     *DEMO,
     *CONSOLE,
+    *REPAIRS,
 ]
 
 
