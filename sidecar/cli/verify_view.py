@@ -28,7 +28,7 @@ TABLE_COLUMNS = (
     FittedColumn("time", number=True, drop_order=1),
     FittedColumn("as of", drop_order=3),
 )
-STYLES = {"equal": "green", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
+STYLES = {"equal": "green", "asks": "bold yellow", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
 _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
 
 
@@ -92,14 +92,19 @@ def _table_cells(table: pb.CheckedTable) -> Sequence[RenderableType]:
         f"{table.schema}.{table.table}",
         Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
         f"{table.rows or table.rows_estimated:,}",
-        f"{table.missing:,}",
-        "-" if table.partial else f"{table.extra:,}",
-        f"{table.different:,}",
+        _judged(table, "missing"),
+        "-" if table.partial else _judged(table, "extra"),
+        _judged(table, "different"),
         f"{table.moving:,}",
         f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
         duration(table.seconds),
         moment(table.high_tso),
     )
+
+
+def _judged(table: pb.CheckedTable, kind: str) -> str:
+    """Differences that are not judged are no 0."""
+    return "-" if any(kind in one.kinds for one in table.unjudged) else f"{getattr(table, kind):,}"
 
 
 def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:
@@ -133,6 +138,7 @@ def _details(found: pb.Verification) -> Iterable[Text]:
 def _repair(repair: pb.Repair) -> str:
     text = f"{REPAIR_NAMES[repair.state]}: {repair.keys:,} keys in {len(repair.dumps):,} dumps"
     text += f", followed by verification {repair.followed_by}" if repair.followed_by else ""
+    text += f", {deleted:,} rows to delete" if (deleted := sum(one.rows for one in repair.deletes)) else ""
     text += f", waiting for {repair.waiting_for}" if repair.waiting_for else ""
     return text + (f": {repair.error}" if repair.error else "")
 

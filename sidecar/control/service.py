@@ -43,6 +43,7 @@ from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.log.verification import RepairState
 from sidecar.ports import Caller
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
@@ -181,7 +182,10 @@ class ControlService(control_pb2_grpc.ControlServicer):
         with _errors_told(context):
             self._owned(request.changefeed, context)
             found = self._verifications(context)
-            if request.id and not request.dry_run and found.find(request.id) is not None:
+            if request.id and not request.dry_run and (there := found.find(request.id)) is not None:
+                if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
+                    at_most = request.delete_at_most if request.HasField("delete_at_most") else None
+                    found.allow(request.id, at_most, self._served.asker(context))
                 return self._verification(found, request.changefeed, request.id)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)

@@ -37,6 +37,10 @@ class VerificationPort(Protocol):
     def stop(self, operation_id: str, asker: Asker) -> None:
         """As `start`. One that is over stays as it is."""
 
+    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+        """Its repair asks, and continues with this bound; None: the bound that it has without one. Raises RefusedRequest where it would
+        ask again."""
+
     def last_id(self) -> str | None:
         """Of the one that was asked for last."""
 
@@ -137,7 +141,7 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         for table in report.tables:
             found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(found.tables[-1].examples)
-        if request.repair and report.state is CheckState.DIFFERENT:
+        if request.repair and report.differing:
             found.repair.CopyFrom(_repair(repair or RepairReport()))
     return found
 
@@ -160,6 +164,7 @@ def _repair(found: RepairReport) -> pb.Repair:
         followed_by=found.followed_by,
         error=found.error,
         waiting_for=found.waiting_for,
+        deletes=[pb.RowsToDelete(**structs.asdict(one)) for one in found.deletes],
     )
 
 

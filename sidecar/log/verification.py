@@ -226,6 +226,11 @@ class VerifyReport(msgspec.Struct):
     tables: list[TableReport] = []
     needs_from: int | None = None
 
+    @property
+    def differing(self) -> list[TableReport]:
+        """Of a report that is over, the tables that a repair can correct. Others may have failed."""
+        return [one for one in self.tables if one.state is CheckState.DIFFERENT] if self.state in _COMPARED else []
+
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
@@ -240,13 +245,28 @@ def report_from_json(data: bytes) -> VerifyReport:
 
 class RepairState(StrEnum):
     RUNNING = "running"
+    ASKS = "asks"
     FINISHED = "finished"
     FAILED = "failed"
 
 
+class RowsToDelete(msgspec.Struct, frozen=True):
+    """A repair is to delete so many `rows` of a table in a sink; more than `at_most` only if an operator says so."""
+
+    sink: str
+    schema: str
+    table: str
+    rows: int
+    at_most: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows of {self.schema}.{self.table} in sink {self.sink}"
+
+
 class RepairReport(msgspec.Struct, frozen=True):
     """`dumps`: the ids of those that were started, each of some keys for one sink. `followed_by`: the verification that compares the tables
-    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on."""
+    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on. `deletes`: of each table in a sink
+    that has extra rows. `delete_at_most`: what an operator has said when it asked; None: nothing."""
 
     state: RepairState = RepairState.RUNNING
     keys: int = 0
@@ -254,6 +274,8 @@ class RepairReport(msgspec.Struct, frozen=True):
     followed_by: str = ""
     error: str = ""
     waiting_for: str = ""
+    deletes: tuple[RowsToDelete, ...] = ()
+    delete_at_most: int | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -266,6 +288,8 @@ def repair_from_json(data: bytes) -> RepairReport:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not the report of a repair: {error}") from error
 
+
+_COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})
 
 OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
 """Of a verification."""

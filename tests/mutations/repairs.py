@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 OF_JUDGING = "tests/unit/control/test_judging.py"
+OF_REPAIRING = "tests/unit/run/test_repairing.py"
 OF_HIDDEN = "tests/unit/ticdc/test_hidden_changes.py"
 
 REPAIRS = [
@@ -65,6 +66,27 @@ REPAIRS = [
         "        wanted = asked",
         "tests/unit/verify/test_table_check.py::test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_them"
         "[the same row-False]",
+    ),
+    Mutation(
+        "a repair deletes whatever is extra without a question",
+        "sidecar/run/repairing.py",
+        "    many = [one for one in deletes if one.rows > one.at_most]\n",
+        "    many = [one for one in deletes if one.rows > 1 << 62]\n",
+        f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
+    ),
+    Mutation(
+        "a next owner forgets the answer and asks again",
+        "sidecar/run/verifying.py",
+        "request.delete_at_most if repair is None else repair.delete_at_most",
+        "request.delete_at_most",
+        f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
+    ),
+    Mutation(
+        "one table that could not be compared stops the repair of all",
+        "sidecar/log/verification.py",
+        "_COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})",
+        "_COMPARED = frozenset({CheckState.DIFFERENT})",
+        f"{OF_REPAIRING}::test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others",
     ),
 ]
 """Of repairs and of what nobody may judge."""
