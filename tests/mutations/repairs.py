@@ -68,6 +68,13 @@ REPAIRS = [
         "[the same row-False]",
     ),
     Mutation(
+        "a document under another id is the row of its key",
+        "spark_merge/sinks/opensearch/reading.py",
+        "        if pc.any(strays).as_py():\n",
+        "        if False:\n",
+        "tests/unit/sinks/test_opensearch_strays.py::test_a_document_under_another_id_is_a_row_too_many_and_no_other_one_is",
+    ),
+    Mutation(
         "a repair deletes whatever is extra without a question",
         "sidecar/run/repairing.py",
         "    many = [one for one in deletes if one.rows > one.at_most]\n",
