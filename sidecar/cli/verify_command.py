@@ -25,8 +25,9 @@ from ticdc_dump.v1 import control_pb2 as pb
 
 EXIT_DIFFERENT = 1
 EXIT_CODES = (
-    "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, or something could not be"
-    " compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification goes on."
+    "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, its repair asks, or"
+    " something could not be compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification"
+    " goes on."
 )
 ASK_EVERY_S = 1.0
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from sidecar.core.keyset import Key
 from sidecar.core.model import TableSchema
@@ -146,6 +147,17 @@ def test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_the
     assert [(one.kind, one.key) for one in check.tally.all()] == [("duplicate", key[:2])]
     assert [cell.column for one in check.tally.all() for cell in one.cells] == ([] if same else ["v"])
     assert (report.state, report.duplicate, report.differences, report.why) == (CheckState.DIFFERENT, 1, 1, DUPLICATES)
+
+
+def test_a_second_row_of_a_key_in_a_merged_lake_is_a_duplicate(tmp_path: Path) -> None:
+    uri = f"delta://{tmp_path}/lake?mode=merge"
+    world = world_of(tmp_path, 3, uri, snapshots=True)
+    world.busy = 1
+    assert check_of(world, uri).run().state is CheckState.EQUAL
+    place = str(tmp_path / "lake" / TABLE.schema / TABLE.table)
+    write_deltalake(place, DeltaTable(place).to_pyarrow_table().slice(0, 1), mode="append")
+    report = check_of(world, uri).run()
+    assert (report.state, report.duplicate, report.differences) == (CheckState.DIFFERENT, 1, 1)
 
 
 def finding_one(reading_: Callable[..., Reading]) -> Callable[..., Reading]:
