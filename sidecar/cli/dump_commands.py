@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from sidecar.cli.dump_call import Call, DumpCommand, call_of
-from sidecar.cli.dump_options import Rules, parse_keys, parse_where, table_rules
+from sidecar.cli.dump_options import DeleteAtMost, Rules, parse_keys, parse_where, table_rules
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
@@ -105,6 +105,7 @@ def dumpstart(
     ] = None,
     sink: SinkNames = None,
     exact: Exact = False,
+    delete_at_most: DeleteAtMost = None,
     brackets: Annotated[
         Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
     ] = Brackets.WATERMARK,
@@ -120,8 +121,7 @@ def dumpstart(
 ) -> int | None:
     """Start a dump of the existing rows; it is queued while another one has one of its tables. With --keys or --where and without --tables:
     of the tables that they name."""
-    from sidecar.cli.dump_view import preview_view
-    from sidecar.control.wire import BRACKETS, preview_json
+    from sidecar.control.wire import BRACKETS
 
     call = call_of(context)
     request = pb.StartRequest(
@@ -138,16 +138,13 @@ def dumpstart(
         strict_bound=bool(strict_bound),
         sinks=sink or (),
         exact=exact,
+        delete_at_most=delete_at_most,
     )
     request.table_rules.extend(table_rules(tables) or _named(request))
-    if not dry_run:
-        _show_started(call, call.client.call("Start", request), request.dump_id)
-        return None
-    found = call.client.call("Preview", request)
-    if call.as_json:
-        typer.echo(json.dumps(preview_json(found)))
-    call.console.print(preview_view(found))
-    return EXIT_REFUSED if found.refusals else None
+    if dry_run:
+        return _previewed(call, call.client.call("Preview", request))
+    _show_started(call, call.client.call("Start", request), request.dump_id)
+    return None
 
 
 def dumpset(
@@ -272,6 +269,16 @@ def dumplist(
 def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> None:
     is_queued = status.dump_id == dump_id and status.state == pb.DUMP_STATE_QUEUED
     call.show(status, done=f"dump {dump_id} is {'queued' if is_queued else 'started'}")
+
+
+def _previewed(call: Call, found: pb.DumpPreview) -> int | None:
+    from sidecar.cli.dump_view import preview_view
+    from sidecar.control.wire import preview_json
+
+    if call.as_json:
+        typer.echo(json.dumps(preview_json(found)))
+    call.console.print(preview_view(found))
+    return EXIT_REFUSED if found.refusals else None
 
 
 def _exit_code(status: pb.DumpStatus) -> int | None:

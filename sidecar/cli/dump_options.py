@@ -20,6 +20,17 @@ Rules = Annotated[
     ),
 ]
 
+DeleteAtMost = Annotated[
+    int | None,
+    typer.Option(
+        "--delete-at-most",
+        metavar="ROWS",
+        min=0,
+        help="Of a repair: how many rows of each table in a sink it deletes without a question (default: 1 % of the table, at least 1,000)."
+        " With --id and --repair: the answer to the question.",
+    ),
+]
+
 
 def table_rules(text: str) -> list[str]:
     from sidecar.ticdc.table_rules import TableRules, split_rules

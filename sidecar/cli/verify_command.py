@@ -2,6 +2,8 @@
 
     start ─► ask until it is over ─► with --repair: until that is over, and the verification after it ─► report
 
+A repair that is to delete many rows asks: the command ends, and `--id … --repair --delete-at-most N` answers.
+
 The work is the sidecar's: a command that ends leaves its verification and its repair running, and `--id` finds them again.
 """
 
@@ -16,15 +18,16 @@ from typing import Annotated, Any
 import typer
 
 from sidecar.cli.dump_call import Call, call_of
-from sidecar.cli.dump_options import Rules, parse_where, table_rules
+from sidecar.cli.dump_options import DeleteAtMost, Rules, parse_where, table_rules
 from sidecar.control.answers import EXIT_REFUSED, CallFailed, new_operation_id
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
 EXIT_DIFFERENT = 1
 EXIT_CODES = (
-    "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, or something could not be"
-    " compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification goes on."
+    "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, its repair asks, or"
+    " something could not be compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification"
+    " goes on."
 )
 ASK_EVERY_S = 1.0
 
@@ -62,6 +65,7 @@ def dumpverify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Dump the differing keys to the sinks that differ, then compare these tables again.")
     ] = False,
+    delete_at_most: DeleteAtMost = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be compared, and start nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show the progress until it is over.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it, and do not wait for its end.")] = False,
@@ -78,7 +82,10 @@ def dumpverify(
             return _list(call)
         if differences:
             return _print_differences(call, known)
-        return _stop(call, known) if stop else _exit_code(_awaited(call, call.client.call("VerifyQuery", known), watch, detach), call)
+        if stop:
+            return _stop(call, known)
+        found = _answered(call, known, delete_at_most) if repair else call.client.call("VerifyQuery", known)
+        return _exit_code(_awaited(call, found, watch, detach), call)
     request = pb.VerifyRequest(
         changefeed=call.changefeed,
         id=new_operation_id(),
@@ -87,6 +94,7 @@ def dumpverify(
         sinks=sink or (),
         sample=_part(sample),
         repair=repair,
+        delete_at_most=delete_at_most,
         dry_run=dry_run,
     )
     if dry_run:
@@ -102,6 +110,23 @@ def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool =
     return _awaited(call, started, watch, detach)
 
 
+def _answered(call: Call, known: pb.VerificationRequest, delete_at_most: int | None) -> pb.Verification:
+    """Of a verification that was asked to repair: if its repair asks, this is the answer. Raises CallFailed for another one."""
+    found: pb.Verification = call.client.call("VerifyQuery", known)
+    if found.repair.state != pb.REPAIR_STATE_ASKS:
+        if found.HasField("repair"):
+            return found
+        raise CallFailed(
+            f"verification {found.id} has no repair: it is not over, its rows are equal, or it was started without --repair",
+            hint="start another one with --repair and without --id",
+            exit_code=EXIT_REFUSED,
+            reason="refused",
+        )
+    request = pb.VerifyRequest(changefeed=call.changefeed, id=found.id, repair=True, delete_at_most=delete_at_most)
+    answered: pb.Verification = call.client.call("Verify", request)
+    return answered
+
+
 def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
     """When it is over, and its repair: then that one which the repair has started. Raises CallFailed for a repair that has failed."""
     from sidecar.cli.terminal import View
@@ -111,8 +136,10 @@ def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> p
     if detach or not found.id:
         return found
     request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
+    told = False
     with View(call.console) if watch else nullcontext() as view:
         while not is_over(found):
+            told = told or _told_deletes(call, found)
             if view is not None:
                 view.show(look(found))
                 _print_json(call, verification_json(found))
@@ -123,9 +150,26 @@ def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> p
     return _followed(call, found, watch) if found.HasField("repair") else found
 
 
-def _followed(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
+def _told_deletes(call: Call, found: pb.Verification) -> bool:
+    """What the repair deletes, once it is known, for people."""
     if not call.as_json:
+        for one in found.repair.deletes:
+            text = f"the repair deletes {one.rows:,} rows of {one.schema}.{one.table} in sink {one.sink}"
+            call.console.print(text, highlight=False, markup=False)
+    return bool(found.repair.deletes)
+
+
+def _followed(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
+    asks = found.repair.state == pb.REPAIR_STATE_ASKS
+    if asks or not call.as_json:
         _show(call, found)
+    if asks:
+        raise CallFailed(
+            f"the repair of {found.id} waits for {found.repair.waiting_for}",
+            hint="look at the extra rows first: dumpverify --differences",
+            exit_code=EXIT_REFUSED,
+            reason="asks",
+        )
     if found.repair.state == pb.REPAIR_STATE_FAILED:
         raise CallFailed(
             f"the repair of {found.id} has failed: {found.repair.error}",

@@ -28,7 +28,7 @@ TABLE_COLUMNS = (
     FittedColumn("time", number=True, drop_order=1),
     FittedColumn("as of", drop_order=3),
 )
-STYLES = {"equal": "green", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
+STYLES = {"equal": "green", "asks": "bold yellow", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
 _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
 
 
@@ -92,14 +92,19 @@ def _table_cells(table: pb.CheckedTable) -> Sequence[RenderableType]:
         f"{table.schema}.{table.table}",
         Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
         f"{table.rows or table.rows_estimated:,}",
-        f"{table.missing:,}",
-        "-" if table.partial else f"{table.extra:,}",
-        f"{table.different:,}",
+        _judged(table, "missing"),
+        "-" if table.partial else _judged(table, "extra"),
+        _judged(table, "different"),
         f"{table.moving:,}",
         f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
         duration(table.seconds),
         moment(table.high_tso),
     )
+
+
+def _judged(table: pb.CheckedTable, kind: str) -> str:
+    """Differences that are not judged are no 0."""
+    return "-" if any(kind in one.kinds for one in table.unjudged) else f"{getattr(table, kind):,}"
 
 
 def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:
@@ -112,10 +117,16 @@ def _details(found: pb.Verification) -> Iterable[Text]:
         name = f"{table.schema}.{table.table} in {table.sink}"
         if table.why:
             yield Text(f"{name}: {table.why}", style="yellow")
+        for one in table.unjudged if not table.why else ():
+            yield Text(f"{name}: {', '.join(one.kinds)} rows can be right and are not judged: {one.why}", style="yellow")
+        if table.expected:
+            yield Text(f"{name}: {table.expected:,} rows differ and are not judged", style="yellow")
+        if table.duplicate:
+            yield Text(f"{name}: {table.duplicate:,} keys are there in several rows")
         if table.columns:
             yield Text(f"{name}: differing columns: " + ", ".join(f"{one.column} ({one.rows:,} rows)" for one in table.columns))
-        for one in table.examples[:EXAMPLES_SHOWN]:
-            yield Text(f"  {one.kind} ({', '.join(map(_value, one.key))}){_cells(one)}")
+        for example in table.examples[:EXAMPLES_SHOWN]:
+            yield Text(f"  {example.kind} ({', '.join(map(_value, example.key))}){_cells(example)}")
         if (more := _differences(table) - EXAMPLES_SHOWN) > 0 and table.examples:
             yield Text(f"  and {more:,} more: dumpverify --id {found.id} --differences", style="dim")
         if table.unlooked:
@@ -127,6 +138,7 @@ def _details(found: pb.Verification) -> Iterable[Text]:
 def _repair(repair: pb.Repair) -> str:
     text = f"{REPAIR_NAMES[repair.state]}: {repair.keys:,} keys in {len(repair.dumps):,} dumps"
     text += f", followed by verification {repair.followed_by}" if repair.followed_by else ""
+    text += f", {deleted:,} rows to delete" if (deleted := sum(one.rows for one in repair.deletes)) else ""
     text += f", waiting for {repair.waiting_for}" if repair.waiting_for else ""
     return text + (f": {repair.error}" if repair.error else "")
 
@@ -149,4 +161,4 @@ def _progress(table: pb.CheckedTable) -> str:
 
 
 def _differences(table: pb.CheckedTable) -> int:
-    return int(table.missing + table.extra + table.different)
+    return int(table.missing + table.extra + table.different + table.duplicate)

@@ -6,7 +6,7 @@
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
     shown          whether a dump is as a request would have it already
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
-    verifying      requests and reports of verifications
+    verifying      requests and reports of verifications;  judging  which differences can be right, so that no repair may correct them
     subscribe      the deliveries of a spool, to subscribers
     local_call     a call from within the process
     client         finds the sidecar, follows it to the owner, retries until it answers

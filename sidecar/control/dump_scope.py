@@ -24,6 +24,7 @@ from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import RefusedRequest
 from sidecar.ports import SchemaSource, TableEstimate
+from sidecar.ticdc.hidden_changes import Explanation
 from sidecar.ticdc.table_rules import asked, check_bounds
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -43,17 +44,24 @@ class FeedScope(Protocol):
     def through(self, table: TableName) -> tuple[bool, str]:
         """True and the SQL predicate of the rows that pass, empty for all; or False and why the table is left out."""
 
+    def explains(self, table: TableName) -> Sequence[Explanation]:
+        """What of it can make a sink's rows of the table differ from the source's, and be right."""
+
 
 @dataclass(slots=True)
 class Scope:
     """`tables` in the source's order, with their estimates. `left_out`: tables of its rules that the changefeed does not carry, with the
-    reason; `outside`: how many are not of its rules. `where`: the predicate of each table that has one. `keys`: of each table of which only
-    some keys are dumped. `narrowed`: tables of which the operator wants a part. `refusals`: each with the way out; empty: it may start."""
+    reason; `outside`: how many are not of its rules. `delivered`: all tables of which the changefeed may have changes, also those outside
+    of the request. `explained`: of `tables`, as of FeedScope.explains. `where`: the predicate of each table that has one. `keys`: of each
+    table of which only some keys are dumped. `narrowed`: tables of which the operator wants a part. `refusals`: each with the way out;
+    empty: it may start."""
 
     tables: list[TableName] = field(default_factory=list)
     estimates: Sequence[TableEstimate] = ()
     left_out: dict[TableName, str] = field(default_factory=dict)
     outside: int = 0
+    delivered: tuple[TableName, ...] = ()
+    explained: dict[TableName, Sequence[Explanation]] = field(default_factory=dict)
     where: dict[TableName, str] = field(default_factory=dict)
     keys: dict[TableName, tuple[Key, ...]] = field(default_factory=dict)
     narrowed: tuple[TableName, ...] = ()
@@ -77,7 +85,9 @@ def resolve(
             continue
         passes, text = _carried(table, schema, feed)
         (carried if passes else scope.left_out)[table] = text
+    scope.delivered = tuple(table for table, schema in existing.items() if table != MARK_TABLE and schema.key and feed.has(table))
     scope.tables = _chosen(request.table_rules, carried, scope, _Matching(case_sensitive, gone))
+    scope.explained = {table: found for table in scope.tables if (found := feed.explains(table))}
     scope.estimates = schemas.estimates(scope.tables)
     unreadable = [f"{found.table} ({found.refused})" for found in scope.estimates if found.refused]
     if unreadable:

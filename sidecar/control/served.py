@@ -9,6 +9,7 @@ import grpc
 
 from sidecar.config import DumpSection
 from sidecar.control.dump_scope import FeedScope
+from sidecar.control.judging import Targets
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
@@ -25,7 +26,7 @@ class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` is what keeps it from
     that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
-    name, why its rows cannot be read back; empty where they can.
+    name, why its rows cannot be read back; empty where they can. `targets`: as of judging.
     `verifications`: of this term, None without one.
     `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
     `timeline`: of this owner, with the samples that are later than so many ms."""
@@ -40,6 +41,7 @@ class Served:
     history: Callable[[], Sequence[HistoryEntry]] = lambda: ()
     case_sensitive: bool = False
     sinks: Mapping[str, str] = field(default_factory=dict)
+    targets: Targets = field(default_factory=dict)
     rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})

@@ -43,6 +43,7 @@ from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.log.verification import RepairState
 from sidecar.ports import Caller
 from ticdc_dump.v1 import control_pb2 as pb
 from ticdc_dump.v1 import control_pb2_grpc, delivery_pb2
@@ -91,7 +92,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 scope = self._scope(request, caller)
             start = start_dump(request, scope, chunk_rows=self._served.defaults.chunk_rows)
             if request.exact:
-                following = after_dump(request, scope, sinks=self._served.sinks, asked_ms=int(time() * 1000))
+                following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
                 self._verifications(context).start(following, self._served.asker(context))
             return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
 
@@ -173,7 +174,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 scope = self._scope(request, caller)
                 read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
                 if request.exact and not scope.refusals:
-                    after_dump(request, scope, sinks=self._served.sinks, asked_ms=0)
+                    after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
                 return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow, dumps=dumps)
 
@@ -181,13 +182,16 @@ class ControlService(control_pb2_grpc.ControlServicer):
         with _errors_told(context):
             self._owned(request.changefeed, context)
             found = self._verifications(context)
-            if request.id and not request.dry_run and found.find(request.id) is not None:
+            if request.id and not request.dry_run and (there := found.find(request.id)) is not None:
+                if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
+                    at_most = request.delete_at_most if request.HasField("delete_at_most") else None
+                    found.allow(request.id, at_most, self._served.asker(context))
                 return self._verification(found, request.changefeed, request.id)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
                 scope = self._scope(start, caller)
-            wanted = asked(request, scope, sinks=served.sinks, asked_ms=int(time() * 1000))
+            wanted = asked(request, scope, sinks=served.sinks, targets=served.targets, asked_ms=int(time() * 1000))
             if request.dry_run:
                 return expected(wanted, scope.estimates)
             found.start(wanted, served.asker(context))

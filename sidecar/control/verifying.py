@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import structs
 
 from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
+from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
 from sidecar.errors import RefusedRequest
-from sidecar.log.verification import AskedTable, CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.verification import AskedTable, CheckState, RepairReport, RowDifference, TableReport, Unjudged, VerifyReport, VerifyRequest
 from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
+NO_TARGETS: Targets = MappingProxyType({})
 EXAMPLES_TOLD_MAX = 2_000
 """Of all tables together: an answer stays within what gRPC sends."""
 
@@ -34,6 +37,10 @@ class VerificationPort(Protocol):
     def stop(self, operation_id: str, asker: Asker) -> None:
         """As `start`. One that is over stays as it is."""
 
+    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+        """Its repair asks, and continues with this bound; None: the bound that it has without one. Raises RefusedRequest where it would
+        ask again."""
+
     def last_id(self) -> str | None:
         """Of the one that was asked for last."""
 
@@ -45,9 +52,11 @@ class VerificationPort(Protocol):
         """All that were found."""
 
 
-def asked(request: pb.VerifyRequest, scope: Scope, *, sinks: Mapping[str, str], asked_ms: int) -> VerifyRequest:
-    """`sinks`: of each, by name, why its rows cannot be read back; empty where they can. Raises RefusedRequest with everything that is
-    against it."""
+def asked(
+    request: pb.VerifyRequest, scope: Scope, *, sinks: Mapping[str, str], targets: Targets = NO_TARGETS, asked_ms: int
+) -> VerifyRequest:
+    """`sinks`: of each, by name, why its rows cannot be read back; empty where they can. `targets`: as of judging. Raises RefusedRequest
+    with everything that is against it."""
     refusals = [*scope.refusals, *unknown_sinks(request.sinks, sinks)]
     if not request.dry_run and not is_dump_id(request.id):
         refusals.append(f"id {request.id!r} is not {DUMP_ID_LENGTH} letters and digits")
@@ -57,6 +66,8 @@ def asked(request: pb.VerifyRequest, scope: Scope, *, sinks: Mapping[str, str], 
     chosen = tuple(dict.fromkeys(request.sinks)) or tuple(name for name in sinks if not sinks.get(name))
     if not chosen and not refusals:
         refusals.append("no sink can be read back: " + "; ".join(f"{name}: {why}" for name, why in sinks.items() if why))
+    legitimate = unjudged(scope, chosen, targets)
+    refusals += not_repairable(legitimate) if request.repair else ()
     if refusals:
         raise RefusedRequest("; ".join(refusals), hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
@@ -67,6 +78,8 @@ def asked(request: pb.VerifyRequest, scope: Scope, *, sinks: Mapping[str, str], 
         left_out={name: why for name, why in sinks.items() if why and not request.sinks},
         asked_ms=asked_ms,
         repair=request.repair,
+        unjudged=legitimate,
+        delete_at_most=request.delete_at_most if request.HasField("delete_at_most") else None,
     )
 
 
@@ -75,7 +88,9 @@ def derived_id(operation_id: str, what: str) -> str:
     return sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH]
 
 
-def after_dump(request: pb.StartRequest, scope: Scope, *, sinks: Mapping[str, str], asked_ms: int) -> VerifyRequest:
+def after_dump(
+    request: pb.StartRequest, scope: Scope, *, sinks: Mapping[str, str], targets: Targets = NO_TARGETS, asked_ms: int
+) -> VerifyRequest:
     """What makes a dump exact: when it has finished its sinks are compared, and corrected. Raises RefusedRequest."""
     if scope.narrowed:
         raise RefusedRequest(
@@ -83,7 +98,9 @@ def after_dump(request: pb.StartRequest, scope: Scope, *, sinks: Mapping[str, st
             hint="leave out --keys and --where, or --exact",
         )
     wanted = pb.VerifyRequest(id=derived_id(request.dump_id, "exact"), sinks=request.sinks, repair=True)
-    found = asked(wanted, scope, sinks=sinks, asked_ms=asked_ms)
+    if request.HasField("delete_at_most"):
+        wanted.delete_at_most = request.delete_at_most
+    found = asked(wanted, scope, sinks=sinks, targets=targets, asked_ms=asked_ms)
     return structs.replace(found, after_dump=request.dump_id)
 
 
@@ -102,6 +119,7 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
                     where=table.where,
                     rows_estimated=int(rows.get(table.name, 0) * request.sample),
                     partial=bool(table.where) or request.sample < 1,
+                    unjudged=_unjudged(one for one in request.unjudged if (one.sink, one.name) == (sink, table.name)),
                 )
             )
     return found
@@ -123,7 +141,7 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         for table in report.tables:
             found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(found.tables[-1].examples)
-        if request.repair and report.state is CheckState.DIFFERENT:
+        if request.repair and report.differing:
             found.repair.CopyFrom(_repair(repair or RepairReport()))
     return found
 
@@ -146,6 +164,7 @@ def _repair(found: RepairReport) -> pb.Repair:
         followed_by=found.followed_by,
         error=found.error,
         waiting_for=found.waiting_for,
+        deletes=[pb.RowsToDelete(**structs.asdict(one)) for one in found.deletes],
     )
 
 
@@ -173,4 +192,11 @@ def _table(found: TableReport, where: str, *, examples_max: int) -> pb.CheckedTa
         where=where,
         parts=found.parts,
         parts_done=found.parts_done,
+        duplicate=found.duplicate,
+        expected=found.expected,
+        unjudged=_unjudged(found.unjudged),
     )
+
+
+def _unjudged(found: Iterable[Unjudged]) -> list[pb.UnjudgedKinds]:
+    return [pb.UnjudgedKinds(kinds=one.kinds, why=one.why) for one in found]

@@ -47,6 +47,7 @@ STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wi
 CHECK_NAMES: dict[pb.CheckState, str] = {pb.CHECK_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in CHECKS.items()}
 REPAIRS = {
     RepairState.RUNNING: pb.REPAIR_STATE_RUNNING,
+    RepairState.ASKS: pb.REPAIR_STATE_ASKS,
     RepairState.FINISHED: pb.REPAIR_STATE_FINISHED,
     RepairState.FAILED: pb.REPAIR_STATE_FAILED,
 }

@@ -81,11 +81,27 @@ class Slice(msgspec.Struct, frozen=True):
         return self.after, self.upper
 
 
+class Unjudged(msgspec.Struct, frozen=True):
+    """Differences of a table in a sink that can be right, so that nobody may judge or repair them. `kinds`: of RowDifference. `why`: what
+    of the changefeed's filter or of the sink's routes makes them so."""
+
+    sink: str
+    schema: str
+    table: str
+    kinds: tuple[str, ...]
+    why: str
+
+    @property
+    def name(self) -> TableName:
+        return TableName(self.schema, self.table)
+
+
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
     by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
     `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
-    and one sink."""
+    and one sink. `unjudged`: what of its tables and sinks is not judged. `delete_at_most`: of each table in a sink as many rows may be
+    deleted by the repair without a question; None: as of repairing.deleted_at_most."""
 
     id: str
     sinks: tuple[str, ...]
@@ -96,6 +112,8 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     repair: bool = False
     after_dump: str = ""
     slice: Slice | None = None
+    unjudged: tuple[Unjudged, ...] = ()
+    delete_at_most: int | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -130,7 +148,8 @@ class CellDifference(msgspec.Struct, frozen=True):
 
 
 class RowDifference(msgspec.Struct, frozen=True):
-    """`kind`: missing (in the sink), extra, different. `key`: the handle key's canonical text. `cells`: of a row that is different."""
+    """`kind`: missing (in the sink), extra, different, duplicate (a target that keeps one row of each key has the key more than once).
+    `key`: the handle key's canonical text. `cells`: of a row that is different, and of a duplicate one of which a row is."""
 
     kind: str
     key: tuple[str, ...]
@@ -156,6 +175,7 @@ class TableReport(msgspec.Struct):
     statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
     to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
+    `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences.
     `why`: of a table that was skipped or failed. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty:
     without this bound."""
 
@@ -182,6 +202,9 @@ class TableReport(msgspec.Struct):
     parts_done: int = 0
     lower: tuple[str, ...] = ()
     upper: tuple[str, ...] = ()
+    duplicate: int = 0
+    expected: int = 0
+    unjudged: list[Unjudged] = []
 
     @property
     def name(self) -> TableName:
@@ -189,7 +212,7 @@ class TableReport(msgspec.Struct):
 
     @property
     def differences(self) -> int:
-        return self.missing + self.extra + self.different
+        return self.missing + self.extra + self.different + self.duplicate
 
 
 class VerifyReport(msgspec.Struct):
@@ -202,6 +225,11 @@ class VerifyReport(msgspec.Struct):
     ended_ms: int = 0
     tables: list[TableReport] = []
     needs_from: int | None = None
+
+    @property
+    def differing(self) -> list[TableReport]:
+        """Of a report that is over, the tables that a repair can correct. Others may have failed."""
+        return [one for one in self.tables if one.state is CheckState.DIFFERENT] if self.state in _COMPARED else []
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
@@ -217,13 +245,28 @@ def report_from_json(data: bytes) -> VerifyReport:
 
 class RepairState(StrEnum):
     RUNNING = "running"
+    ASKS = "asks"
     FINISHED = "finished"
     FAILED = "failed"
 
 
+class RowsToDelete(msgspec.Struct, frozen=True):
+    """A repair is to delete so many `rows` of a table in a sink; more than `at_most` only if an operator says so."""
+
+    sink: str
+    schema: str
+    table: str
+    rows: int
+    at_most: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows of {self.schema}.{self.table} in sink {self.sink}"
+
+
 class RepairReport(msgspec.Struct, frozen=True):
     """`dumps`: the ids of those that were started, each of some keys for one sink. `followed_by`: the verification that compares the tables
-    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on."""
+    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on. `deletes`: of each table in a sink
+    that has extra rows. `delete_at_most`: what an operator has said when it asked; None: nothing."""
 
     state: RepairState = RepairState.RUNNING
     keys: int = 0
@@ -231,6 +274,8 @@ class RepairReport(msgspec.Struct, frozen=True):
     followed_by: str = ""
     error: str = ""
     waiting_for: str = ""
+    deletes: tuple[RowsToDelete, ...] = ()
+    delete_at_most: int | None = None
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -243,6 +288,8 @@ def repair_from_json(data: bytes) -> RepairReport:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not the report of a repair: {error}") from error
 
+
+_COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})
 
 OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
 """Of a verification."""

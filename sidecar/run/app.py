@@ -30,6 +30,7 @@ from sidecar.adapters.tidb.source import TidbSource, mark_row_id
 from sidecar.config import Config
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
+from sidecar.control.judging import Targets
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.security import serve
 from sidecar.control.served import Served
@@ -81,7 +82,7 @@ SLOW_READS_S = 5.0
 
 class Sidecar:
     """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
-    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`: as of Served."""
+    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`, `targets`: as of Served."""
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Sidecar:
         holds_rows: HoldsRows = lambda *_: False,
         spool: Spool | None = None,
         sinks: Mapping[str, str] | None = None,
+        targets: Targets | None = None,
     ) -> None:
         check_console(config.console)
         check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
@@ -108,6 +110,7 @@ class Sidecar:
         self.measured = MeasuredTerms(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
+        self._targets = targets or {}
         self._verifications: TermVerifications | None = None
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
@@ -192,6 +195,7 @@ class Sidecar:
             hindered=lambda: self.hindered,
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
+            targets=self._targets,
             slow_reads=partial(slow_reads, self.config.source, max_s=SLOW_READS_S),
             spool=self._spool,
             verifications=lambda: self._verifications,

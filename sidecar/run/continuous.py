@@ -17,7 +17,8 @@ from typing import Protocol
 
 import msgspec
 
-from sidecar.control.dump_scope import resolve
+from sidecar.control.dump_scope import Scope, resolve
+from sidecar.control.judging import unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S
 from sidecar.control.verifying import asked
@@ -32,6 +33,7 @@ from sidecar.log.verification import CYCLE_NAME, Slice, VerifyReport, VerifyRequ
 from sidecar.ports import Caller, SchemaSource
 from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
 from sidecar.run.news_line import NewsLine
+from sidecar.ticdc.hidden_changes import are_all
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -45,7 +47,7 @@ class SliceSource(Protocol):
     """What there is to compare. Raises TicdcDumpError."""
 
     def carried(self) -> Collection[TableInSink] | None:
-        """All tables in all sinks that can be read back; None: not known."""
+        """All tables in all sinks that can be read back, without those of which no difference can be judged; None: not known."""
 
     def ready(self) -> Collection[TableInSink]:
         """Of these, those of sinks that work and have all rows of the table; none while a dump is there that is not over."""
@@ -167,7 +169,13 @@ class ServedSlices:
         if status is None:
             return None
         sinks = [name for name, unreadable in served.sinks.items() if not unreadable]
-        return frozenset(TableInSink(sink, table) for sink in sinks for table in status.carried)
+        found = {TableInSink(sink, table) for sink in sinks for table in status.carried}
+        explained = {table: served.feed_scope.explains(table) for table in status.carried}
+        scope = Scope(list(status.carried), delivered=tuple(status.carried), explained=explained)
+        kinds: dict[TableInSink, list[tuple[str, ...]]] = {}
+        for one in unjudged(scope, sinks, served.targets):
+            kinds.setdefault(TableInSink(one.sink, one.name), []).append(one.kinds)
+        return frozenset(name for name in found if not are_all(kinds.get(name, ())))
 
     def ready(self) -> frozenset[TableInSink]:
         status = self._served().status()
@@ -186,7 +194,8 @@ class ServedSlices:
         rules = pb.StartRequest(table_rules=[exact_rule(name.table)])
         scope = resolve(rules, self._schemas(), served.feed_scope, case_sensitive=served.case_sensitive)
         wanted = pb.VerifyRequest(id=token_hex(DUMP_ID_LENGTH // 2), sinks=[name.sink])
-        return msgspec.structs.replace(asked(wanted, scope, sinks=served.sinks, asked_ms=0), slice=part)
+        request = asked(wanted, scope, sinks=served.sinks, targets=served.targets, asked_ms=0)
+        return msgspec.structs.replace(request, slice=part)
 
     def _schemas(self) -> SchemaSource:
         return self._served().schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))

@@ -5,17 +5,19 @@
 - The ids of the dumps and of the last verification are derived from the verification's id. So the next owner asks for the same ones, and
   the history says which of them are done.
 - A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
+- A repair that is to delete many rows of a table asks first, and has corrected nothing until an operator answers (`rows_to_delete`).
 - A dump waits for others of its tables, as any other (sidecar/core/dumps.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from sidecar.control.dump_scope import resolve, start_dump
+from sidecar.control.dump_scope import NAMED_MAX, resolve, start_dump
+from sidecar.control.judging import not_repairable, unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verifying import derived_id
@@ -23,13 +25,28 @@ from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest, TicdcDumpError
-from sidecar.log.verification import CheckState, RepairReport, RepairState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.verification import (
+    CheckState,
+    RepairReport,
+    RepairState,
+    RowDifference,
+    RowsToDelete,
+    TableReport,
+    VerifyReport,
+    VerifyRequest,
+)
 from sidecar.ports import Caller, OperationHistory
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 
 KEYS_BYTES_MAX = 200 << 10
 """Of the keys of one dump, below what a dump takes for a table (control/predicate.py)."""
+
+DELETED_SHARE, DELETED_MIN = 0.01, 1_000
+"""Of a table's rows, and rows: what a repair deletes without a question. More of them have a cause that somebody should know first: a
+filter, another writer, a table that was emptied by mistake."""
+
+BEGINS = RepairReport()
 
 Keys = tuple[tuple[str, ...], ...]
 
@@ -55,17 +72,22 @@ class Repair:
         asker: Asker,
         differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
         start: Callable[[KeyDump], None],
+        begins: RepairReport = BEGINS,
     ) -> None:
+        """`begins`: with what it deletes, and what an operator has said of that."""
         self._history, self._start = history, start
         self._id = operation_id
         self.asker = replace(asker, reason=f"repair of verification {operation_id}")
         self._differences = differences
         self._dumps = self._numbered(batches(differences()))
         self._now: KeyDump | None = None
-        self.report = RepairReport()
+        self.report = begins
 
     def step(self) -> RepairReport:
         """One step, if there is one to be done now. Raises what the differences and the history raise."""
+        if asked := question(self._id, self.report.deletes):
+            self.report = structs.replace(self.report, state=RepairState.ASKS, waiting_for=asked)
+            return self.report
         if self._now is None:
             self._now = self._next()
         try:
@@ -117,9 +139,31 @@ class Repair:
             yield KeyDump(derived_id(self._id, str(number)), sink, keys, self.asker)
 
 
+def rows_to_delete(report: VerifyReport, at_most: int | None) -> tuple[RowsToDelete, ...]:
+    """`at_most`: what an operator allows of each table in a sink; None: DELETED_SHARE of its rows at the source, and DELETED_MIN."""
+    return tuple(
+        RowsToDelete(
+            one.sink, one.schema, one.table, one.extra, max(DELETED_MIN, int(one.rows * DELETED_SHARE)) if at_most is None else at_most
+        )
+        for one in report.differing
+        if one.extra
+    )
+
+
+def question(operation_id: str, deletes: Sequence[RowsToDelete]) -> str:
+    """Empty: none of them is above its bound."""
+    many = [one for one in deletes if one.rows > one.at_most]
+    if not many:
+        return ""
+    named = "; ".join(f"{one} are to be deleted, more than {one.at_most:,}" for one in many[:NAMED_MAX])
+    more = f"; and {len(many) - NAMED_MAX} more tables" if len(many) > NAMED_MAX else ""
+    way_out = f"dumpverify --id {operation_id} --repair --delete-at-most {max(one.rows for one in many)}"
+    return f"an answer: {named}{more}. Nothing is corrected yet; `{way_out}` continues"
+
+
 def follow_up(request: VerifyRequest, report: VerifyReport, *, asked_ms: int) -> VerifyRequest:
-    """Compares again the tables that differed, in the sinks in which they did."""
-    differing = [table for table in report.tables if table.state is CheckState.DIFFERENT]
+    """Compares again the tables that differed or could not be compared, in these sinks."""
+    differing = [table for table in report.tables if table.state is not CheckState.EQUAL]
     names, sinks = {table.name for table in differing}, {table.sink for table in differing}
     return VerifyRequest(
         id=derived_id(request.id, "again"),
@@ -145,12 +189,13 @@ def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tupl
 
 
 def start_key_dump(served: Served, dump: KeyDump) -> None:
-    """Raises RefusedRequest, and what the source and the pipeline's thread raise."""
+    """Raises RefusedRequest, also where a difference can be right by now; and what the source and the pipeline's thread raise."""
     keys = [
         pb.TableKeys(schema=name.schema, table=name.table, keys=[pb.Key(values=key) for key in each]) for name, each in dump.keys.items()
     ]
     request = pb.StartRequest(dump_id=dump.dump_id, table_rules=map(exact_rule, dump.keys), keys=keys, sinks=[dump.sink])
     schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
     scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+    scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))
     start = start_dump(request, scope, chunk_rows=served.defaults.chunk_rows)
     served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)

@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event, Lock
 from time import monotonic
 
+from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.core.messages import Asker
 from sidecar.core.model import Seq
 from sidecar.core.progress import OVER, DumpState
@@ -32,6 +33,7 @@ from sidecar.log.verification import (
     RepairReport,
     RepairState,
     RowDifference,
+    RowsToDelete,
     TableReport,
     VerifyReport,
     VerifyRequest,
@@ -51,7 +53,7 @@ from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
-from sidecar.run.repairing import KeyDump, Repair, follow_up
+from sidecar.run.repairing import KeyDump, Repair, follow_up, question, rows_to_delete
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
 DUMP_STARTS_S = 60.0
@@ -154,6 +156,21 @@ class TermVerifications:
         if read_waiting(self._log, operation_id) is not None:
             self._end_waiting(operation_id, "before it began")
 
+    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+        with self._lock:
+            report, repair = read_report(self._log, operation_id), read_repair(self._log, operation_id)
+            entry = self._history.find(operation_id)
+            if entry is None or report is None or repair is None or repair.state is not RepairState.ASKS:
+                return  # another call was first
+            deletes = rows_to_delete(report, delete_at_most)
+            if asked := question(operation_id, deletes):
+                raise RefusedRequest(f"the repair of {operation_id} waits for {asked}", hint="look at the extra rows first: --differences")
+            self._history.record(entry.commanded("repair", asker, self._wall_ms()))
+            allowed = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
+            with storage_errors(self._log):
+                storage.write_atomically(self._log, files.repair_name(operation_id), allowed.to_json())
+            self._begin_repair(entry, report, delete_at_most)
+
     def last_id(self) -> str | None:
         return self._last
 
@@ -217,15 +234,20 @@ class TermVerifications:
         self._end(operation_id, DumpState.STOPPED, why)
 
     def _take_over_repair(self, entry: HistoryEntry) -> None:
-        """One that an earlier term has not ended."""
-        if entry.state is DumpState.FINISHED and entry.result != EQUAL:
+        """One that an earlier term has not ended. One that asks goes on when it is answered."""
+        if entry.state in (DumpState.FINISHED, DumpState.FAILED) and entry.result != EQUAL:
             repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
             if request is not None and request.repair and (repair is None or repair.state is RepairState.RUNNING):
-                self._begin_repair(entry)
+                report = read_report(self._log, entry.id)
+                if report is not None and report.differing:
+                    self._begin_repair(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
 
-    def _begin_repair(self, entry: HistoryEntry) -> None:
-        differences = partial(self.differences, entry.id)
-        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump)
+    def _begin_repair(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None) -> None:
+        deletes, differences = rows_to_delete(report, delete_at_most), partial(self.differences, entry.id)
+        if deletes:
+            self._log_line(deletes_line(entry.id, deletes))
+        begins = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
+        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump, begins)
 
     def _repair(self, operation_id: str, repair: Repair) -> None:
         before = repair.report
@@ -233,14 +255,14 @@ class TermVerifications:
             report = repair.step()
             if report.state is not RepairState.RUNNING:
                 self._end_repair(operation_id, repair)
-            if report != before:
-                with storage_errors(self._log):
-                    storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())
+            with self._lock:  # one that asks may be answered as soon as it is on record
+                if report != before:
+                    with storage_errors(self._log):
+                        storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())
+                if report.state is not RepairState.RUNNING:
+                    del self._repairs[operation_id]
         except (LogUnreachable, StorageFull, RefusedRequest):
-            repair.report = before
-            return  # the next step does it again; RefusedRequest: too many verifications wait
-        if report.state is not RepairState.RUNNING:
-            del self._repairs[operation_id]
+            repair.report = before  # the next step does it again; RefusedRequest: too many verifications wait
 
     def _end_repair(self, operation_id: str, repair: Repair) -> None:
         report = repair.report
@@ -257,8 +279,8 @@ class TermVerifications:
             if request is not None and request.slice is None:
                 self._continuous.ended(request, report)
             ended = self._end(operation_id, _STATES[report.state], result_of(report), rows, report)
-            if ended is not None and report.state is CheckState.DIFFERENT and request is not None and request.repair:
-                self._begin_repair(ended)
+            if ended is not None and report.differing and request is not None and request.repair:
+                self._begin_repair(ended, report, request.delete_at_most)
             return
         if report.needs_from is not None:
             self._needs[operation_id] = Seq(report.needs_from)
@@ -349,16 +371,24 @@ def ended_line(entry: HistoryEntry) -> NewsLine:
     return NewsLine("verification ended", values, "info" if entry.result in (EQUAL, "") else "warning")
 
 
+def deletes_line(operation_id: str, deletes: Sequence[RowsToDelete]) -> NewsLine:
+    """Before the repair begins."""
+    values = {"verification": operation_id, "rows": sum(one.rows for one in deletes), "from": "; ".join(map(str, deletes[:NAMED_MAX]))}
+    return NewsLine("repair deletes rows", values, "warning")
+
+
 def repair_line(operation_id: str, report: RepairReport) -> NewsLine:
     values = {"verification": operation_id, "state": report.state.value, "keys": report.keys, "dumps": len(report.dumps)}
     values |= {"error": report.error} if report.error else {}
+    if report.state is RepairState.ASKS:
+        return NewsLine("repair asks", values | {"waiting_for": report.waiting_for}, "warning")
     return NewsLine("repair ended", values, "warning" if report.error else "info")
 
 
 def result_of(report: VerifyReport) -> str:
     """What it has found, in a few words."""
     failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
-    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different")}
+    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different", "duplicate")}
     found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     if not found:
         found = EQUAL if report.state is CheckState.EQUAL else ""

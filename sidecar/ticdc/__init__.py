@@ -2,6 +2,7 @@
 
     changefeed, changefeed_info, changefeed_file   the definition: as plain values, out of etcd, out of a file
     table_rules, event_filter, ddl_rules, ddl_text, value_expr, expression   what is let through
+    hidden_changes                which differences of a sink follow from what is not let through
     topics, dispatch              where it is sent
     scope                         what it carries of the tables, as DDLs change them
     resumes                       whether a resume left a stretch of time out

@@ -28,7 +28,7 @@ from sidecar.core.keyset import ALIAS, qualified, quoted
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.ticdc.changefeed import Changefeed, EventFilter
-from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, sql_rules
+from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, schema_matches, sql_rules
 from sidecar.ticdc.expression import FilterExpression, NotAnExpression
 from sidecar.ticdc.table_rules import TableRules, compiled
 
@@ -128,8 +128,10 @@ class FilterRules:
         return bool(_of_ddls(self.rules))
 
     def hidden_ddls(self, table: TableName) -> list[str]:
-        """What says that DDLs of `table` are left out: event types and ignore-sql's regexes."""
-        return _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
+        """What says that DDLs of `table`, or of its schema, are left out: event types and ignore-sql's regexes."""
+        found = _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
+        whole = any("drop database" in rule.ignored and schema_matches(rule.types, table.schema) for rule in self.rules)
+        return [*found, "drop database"] if whole and "drop database" not in found else found
 
 
 def _of_ddls(rules: Sequence[_Rule]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.event_filter import FilterRules, LeftOut, Through, dump_scope
+from sidecar.ticdc.hidden_changes import Explanation, explanations
 
 
 class LiveScope:
@@ -18,6 +19,7 @@ class LiveScope:
     def __init__(self, *, server_tz: str) -> None:
         self._server_tz = server_tz
         self._through: dict[TableName, Through | LeftOut] = {}
+        self._explanations: dict[TableName, tuple[Explanation, ...]] = {}
         self._rules: FilterRules | None = None
         self.warnings: tuple[str, ...] = ()
 
@@ -25,6 +27,10 @@ class LiveScope:
         """The tables of `schemas` that the changefeed has, the watermark table among them. Raises FeedUnsuitable."""
         found = dump_scope(changefeed, schemas, server_tz=self._server_tz)
         rules = FilterRules.of(changefeed)
+        skipped = bool(changefeed.filter.ignore_txn_start_ts)
+        self._explanations = {
+            table: explanations(rules, table, key=schema.key, skipped_transactions=skipped) for table, schema in schemas.items()
+        }
         self._through, self._rules, self.warnings = dict(found.tables), rules, found.warnings
         return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
 
@@ -42,6 +48,10 @@ class LiveScope:
                 return False, reason
             case None:
                 return False, "the changefeed's table rules leave it out, or the DDL that made it has not come by the feed yet"
+
+    def explains(self, table: TableName) -> tuple[Explanation, ...]:
+        """What of the filter can make a sink's rows of `table` differ from the source's, and be right."""
+        return self._explanations.get(table, ())
 
 
 def ddls_hidden(changefeed: Changefeed) -> bool:

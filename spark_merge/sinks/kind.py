@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult
 
-from sidecar.core.model import TableSchema
+from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Sink
 
 ENTRY_POINTS = "ticdc_dump.sinks"
@@ -41,7 +41,8 @@ class SinkKind:
     may stand behind the `?`; the registry rejects others. `holds_rows`: whether the target has rows that no log of ours brought, for a sink
     that can tell; writes nothing. `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
     `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody. `unreadable`: why its rows
-    cannot be read back, for a sink without a reader (spark_merge/readable.py)."""
+    cannot be read back, for a sink without a reader (spark_merge/readable.py). `target`: what has a table's rows, of a sink whose names
+    are more than its `routes` (registry.target_of)."""
 
     open: Callable[[SinkUri], Sink]
     parameters: frozenset[str] = frozenset()
@@ -49,3 +50,4 @@ class SinkKind:
     misfits: Callable[[SinkUri, Sequence[TableSchema]], Iterable[tuple[str, str]]] | None = None
     leaves: Callable[[SinkUri], str] | None = None
     unreadable: str = "this sink has no reader"
+    target: Callable[[SinkUri], Callable[[TableName], str]] | None = None

@@ -15,16 +15,17 @@ A scheme that is not in the list is looked for among the installed packages' ent
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from sidecar.core.model import TableSchema
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.process.kept_secrets import without_secrets
 from spark_merge.contract import Sink
+from spark_merge.ddl.routes import routes_of
 from spark_merge.readable import Readable
 from spark_merge.sinks.console.sink import CONSOLE
 from spark_merge.sinks.folders import FILE, S3
@@ -155,6 +156,20 @@ def why_not_readable(uri: str, *, log_id: str) -> str:
     """Why the rows of its output cannot be read back, whatever is in it; empty for a sink with a reader. Raises as `open_sink`."""
     kind, found = _read(uri, log_id)
     return "" if isinstance(kind.open(found), Readable) else kind.unreadable
+
+
+def target_of(uri: str, *, log_id: str) -> Callable[[TableName], str] | None:
+    """What of its target has a table's rows: two tables for which it is equal are mixed there, and nobody can tell whose a row is. None:
+    rows name their table, or each table has a place of its own. Raises as `open_sink`.
+
+    Of a kind that says nothing else, it is where the parameter `routes` leads, as the sink itself reads it."""
+    kind, found = _read(uri, log_id)
+    if kind.target is not None:
+        return kind.target(found)
+    if "routes" not in kind.parameters:
+        return None
+    routes = routes_of(found.parameters.get("routes", ""))
+    return lambda name: str(routes.target(name).folded())
 
 
 def name_of(uri: str) -> str:

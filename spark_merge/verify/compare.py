@@ -1,8 +1,9 @@
 """Digests of two places, bucket by bucket: which keys differ.
 
-    source, sink ─► of a sink with versions the newest of each key ─► count and sum equal? ─► else key by key
+    source, sink ─► of a sink with versions the newest of each key, else each key once ─► count and sum equal? ─► else key by key
 
 - A bucket whose number of rows and sum of 128-bit hashes are equal on both sides has no difference. Only others are compared by key.
+- A sink without versions keeps one row of each key. One that has a key twice has a row too many, whichever of them is right.
 - What is found is a difference between the two readings. Whether the log explains it is for who knows the positions (moving.py).
 """
 
@@ -35,13 +36,14 @@ class Sum(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BucketDifference:
     """Of one bucket: what both sides have, and the keys (merge.key_text) that differ. `missing`: of the source alone; `extra`: of the sink
-    alone; `different`: of both, with other values."""
+    alone; `different`: of both, with other values; `duplicate`: of both, and of the sink more than once."""
 
     source: Sum
     sink: Sum
     missing: pa.Array
     extra: pa.Array
     different: pa.Array
+    duplicate: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,29 @@ class BucketWork:
 
 def compared(source: pa.Table, sink: pa.Table) -> BucketDifference:
     """`source` has each key once; `sink` may have versions (digest.DIGESTS)."""
-    there = newest_digests(sink)
+    there, twice = newest_digests(sink), keys_met_twice(sink)
     sums = sum_of(source), sum_of(there)
     none = pa.array([], pa.string())
-    if sums[0] == sums[1]:
-        return BucketDifference(*sums, none, none, none)
+    if sums[0] == sums[1] and not len(twice):
+        return BucketDifference(*sums, none, none, none, none)
     ours, theirs = source["key"].combine_chunks(), there["key"].combine_chunks()
     at = pc.index_in(ours, value_set=theirs)
     missing, extra = ours.filter(at.is_null()), theirs.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
     both = source.filter(at.is_valid())
     met = there.take(at.drop_null())
     same = pc.and_(pc.equal(both["high"], met["high"]), pc.equal(both["low"], met["low"]))
-    return BucketDifference(*sums, missing, extra, both["key"].filter(pc.invert(same)).combine_chunks())
+    duplicate = pc.is_in(both["key"], value_set=twice)
+    different = pc.and_(pc.invert(same), pc.invert(duplicate))
+    keys = both["key"]
+    return BucketDifference(*sums, missing, extra, keys.filter(different).combine_chunks(), keys.filter(duplicate).combine_chunks())
+
+
+def keys_met_twice(rows: pa.Table) -> pa.Array:
+    """Of a sink without versions, whose rows have no commit_ts, the keys of more than one row."""
+    if not rows.num_rows or pc.max(rows["commit_ts"]).as_py():
+        return pa.array([], pa.string())
+    counted = pc.value_counts(rows["key"].combine_chunks())
+    return counted.field("values").filter(pc.greater(counted.field("counts"), 1))
 
 
 def newest_digests(rows: pa.Table) -> pa.Table:

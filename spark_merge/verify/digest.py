@@ -34,8 +34,8 @@ DIGESTS = pa.schema(
         ("deleted", pa.bool_()),
     ]
 )  # fmt: skip
-"""`key`: merge.key_text of the handle key. `commit_ts`, `rank`, `deleted`: as readable.Versions; 0, 0 and false where each key is there
-once. A deleted row's hashes are 0."""
+"""`key`: merge.key_text of the handle key. `commit_ts`, `rank`, `deleted`: as readable.Versions; 0, 0 and false where the sink keeps
+one row of each key. A deleted row's hashes are 0."""
 
 FILE_ROWS = 500_000
 """Digests that are held before a file is written: some 40 MB."""

@@ -61,8 +61,16 @@ def by_key(schema: TableSchema, tables: Sequence[pa.Table]) -> dict[str, Row]:
     return found
 
 
-def difference(schema: TableSchema, key: str, source: Row | None, sink: Row | None) -> RowDifference | None:
-    """None: both have the same, or neither has the row."""
+def keys_read_twice(schema: TableSchema, rows: pa.Table) -> set[str]:
+    """The keys (merge.key_text) of more than one of these rows."""
+    if not rows.num_rows:
+        return set()
+    counted = pc.value_counts(key_text([rows.column(name) for name in schema.key]).combine_chunks())
+    return set(counted.field("values").filter(pc.greater(counted.field("counts"), 1)).to_pylist())
+
+
+def difference(schema: TableSchema, key: str, source: Row | None, sink: Row | None, *, twice: bool = False) -> RowDifference | None:
+    """None: both have the same, or neither has the row. `twice`: the sink has the key in more than one row, of which `sink` is one."""
     if source is None or sink is None:
         if source is sink:
             return None
@@ -72,6 +80,8 @@ def difference(schema: TableSchema, key: str, source: Row | None, sink: Row | No
         for column, ours, theirs in zip(schema.columns, source, sink, strict=True)
         if not _are_equal(column.kind, ours, theirs)
     )
+    if twice:
+        return RowDifference("duplicate", key_of(key), cells)
     return RowDifference("different", key_of(key), cells) if cells else None
 
 

@@ -195,7 +195,8 @@ class _Verification:
             with closing(make()) as opened:
                 if not isinstance(opened, Readable):
                     return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
-                check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice)
+                unjudged = [one for one in self._request.unjudged if (one.sink, one.name) == (sink, table.name)]
+                check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice, unjudged)
                 found = check.run()
                 self._write_differences(number, check)
                 return found
@@ -260,7 +261,7 @@ class _Verification:
         if check.report.differences:
             name = differences_name(self._request.id, number)
             with storage_errors(self._log), storage.new_file(self._log, name, durable=False) as out:
-                for one in check.all_differences():
+                for one in check.tally.all():
                     out.write(msgspec.json.encode(one) + b"\n")
 
     def _forget(self, work: str) -> None:

@@ -15,18 +15,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import CommitTs, Seq, TableSchema
 from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
-from sidecar.log.verification import EXAMPLES_MAX, AskedTable, CheckState, RowDifference, Slice, TableReport
+from sidecar.log.verification import AskedTable, CheckState, Slice, TableReport, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
@@ -35,10 +35,11 @@ from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
 from spark_merge.verify.digest import DigestWork
-from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, source_rows
+from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.resume import CheckProgress, load, save, schema_text
 from spark_merge.verify.source import key_table
+from spark_merge.verify.tally import Tally, unmoved
 
 R = TypeVar("R")
 
@@ -81,6 +82,15 @@ class Altered(Exception):
     """A DDL changed the table while it was compared."""
 
 
+class _Looked(NamedTuple):
+    """Rows of some keys (merge.key_text) in both places. `twice`: the sink has them in several rows. `moved`: the log has a change."""
+
+    ours: dict[str, Row]
+    theirs: dict[str, Row]
+    twice: set[str]
+    moved: set[str]
+
+
 class ReadableSink(Sink, Readable, Protocol):
     """A sink that can be read back."""
 
@@ -89,7 +99,7 @@ class ReadableSink(Sink, Readable, Protocol):
 class TableCheck:
     """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone. `sample`: the part of the source's ranges
     that is read. `slice`: the rows that are compared, if the sink finds keys; else, and if the table has no more rows, it is compared
-    whole."""
+    whole. `unjudged`: of this table in this sink."""
 
     context: CheckContext
     name: str
@@ -98,11 +108,11 @@ class TableCheck:
     path: str
     sample: float = 1.0
     slice: Slice | None = None
+    unjudged: Sequence[Unjudged] = ()
     report: TableReport = field(init=False)
-    differences: list[RowDifference] = field(default_factory=list)
-    """Those that were looked at twice."""
-    unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
-    """Keys (merge.key_text) of the others, by kind."""
+    tally: Tally = field(default_factory=Tally)
+    _rereads: bool = False
+    _by_keys: bool = False
     _upto_ts: CommitTs = NO_TS
     _table_rows: int = 0
     _saves: bool = False
@@ -113,13 +123,14 @@ class TableCheck:
         self.report = self._blank()
 
     def _blank(self) -> TableReport:
-        return TableReport(self.name, *self.table.name, partial=bool(self.table.where) or self.sample < 1)
+        partial = bool(self.table.where) or self.sample < 1
+        return TableReport(self.name, *self.table.name, partial=partial, unjudged=list(self.unjudged))
 
     def run(self) -> TableReport:
         """Raises what reading the source, the log and the sink raises."""
         began_s = time.monotonic()
         for left in reversed(range(TRIES_MAX)):
-            self.report, self.differences, self.unlooked = self._blank(), [], []
+            self.report, self.tally = self._blank(), Tally(self.unjudged)
             self.report.state = CheckState.RUNNING
             try:
                 self._compare(resumes=left == TRIES_MAX - 1)
@@ -134,18 +145,16 @@ class TableCheck:
                 if isinstance(error, Altered | SourceChanged):  # before its position the sink has the schema that does not fit
                     self._upto_ts = self.context.present_ts()
                     self._await_sink()
-        report = self.report
-        report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
-        report.equal = report.rows - report.missing - report.different
-        report.seconds = time.monotonic() - began_s
-        return report
+        self.report.seconds = time.monotonic() - began_s
+        self.tally.conclude(self.report)
+        return self.report
 
     # ---- the first look ----------------------------------------------------------------------------------------------
 
     def _compare(self, *, resumes: bool) -> None:
         context = self.context
         schema, moving, progress = (self._resumed() if resumes else None) or self._begun()
-        none = key_table(schema, [])
+        self._by_keys, none = progress.by_keys, key_table(schema, [])
         form = self.sink.reading(schema, parts=1, keys=none).form
         ranges = [KeySpan(*one) for one in progress.ranges]
         parts = context.source.ranges(schema, ranges, form=form, where=self.table.where)
@@ -225,12 +234,16 @@ class TableCheck:
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
         pending: dict[str, int] = {}
-        for kind in ("missing", "different") if self.report.partial else ("missing", "extra", "different"):
+        for kind in ("missing", "different", "duplicate") if self.report.partial else ("missing", "extra", "different", "duplicate"):
             keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
             moved = pc.is_in(keys, value_set=moving.keys)
+            self._rereads |= kind == "duplicate" and bool(len(keys))
+            if not self.tally.judges(kind):
+                self.tally.expect(kind, unmoved(keys, moved))
+                continue
             looked = LOOKED_KEYS_MAX - len(pending)
             pending |= dict(zip(keys[:looked].to_pylist(), pc.if_else(moved[:looked], 0, 1).to_pylist(), strict=True))
-            self._count_unlooked(kind, keys[looked:].filter(pc.invert(moved[looked:])))
+            self.tally.count_unlooked(self.report, kind, keys[looked:].filter(pc.invert(moved[looked:])))
         self._upto_ts = moving.upto_ts
         self._look_again(schema, pending)
 
@@ -256,15 +269,17 @@ class TableCheck:
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._accepted()
         asked = key_table(schema, [key_of(key) for key in keys])
+        wanted = None if self._rereads and not self._by_keys else asked  # a sink may find one row of a key, and have another
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
-        reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=asked)
+        reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
         found = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
-        theirs = by_key(schema, [newest_of([read for part in found for read in part], schema)])
+        theirs = newest_of([read for part in found for read in part], schema)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
         self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
-        self._judge(schema, pending, keys, ours, theirs, set(moving.keys.to_pylist()))
+        looked = _Looked(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
+        self._judge(schema, pending, keys, looked)
 
     def _await_sink(self) -> None:
         """Until the sink has what the look before has seen: else a change of a key between the two may be in the log alone. Raises
@@ -279,43 +294,16 @@ class TableCheck:
             self.context.gate(0)
             self.context.wait(LOOK_WAIT_S)
 
-    def _judge(
-        self,
-        schema: TableSchema,
-        pending: dict[str, int],
-        keys: Sequence[str],
-        ours: dict[str, Row],
-        theirs: dict[str, Row],
-        moved: set[str],
-    ) -> None:
+    def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: _Looked) -> None:
         for key in keys:
-            found = difference(schema, key, ours.get(key), theirs.get(key))
-            if found is None or (self.report.partial and key not in ours):
+            found = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
+            if found is None or (self.report.partial and key not in looked.ours):
                 del pending[key]
-            elif key not in moved:
+            elif key not in looked.moved:
                 pending[key] += 1
                 if pending[key] >= 2:
                     del pending[key]
-                    self._count(found)
-
-    def all_differences(self) -> Iterator[RowDifference]:
-        yield from self.differences
-        for kind, keys in self.unlooked:
-            yield from (RowDifference(kind, key_of(key.as_py())) for key in keys)
-
-    def _count_unlooked(self, kind: str, keys: pa.Array) -> None:
-        self.unlooked.append((kind, keys))
-        self.report.unlooked += len(keys)
-        setattr(self.report, kind, getattr(self.report, kind) + len(keys))
-
-    def _count(self, found: RowDifference) -> None:
-        report = self.report
-        setattr(report, found.kind, getattr(report, found.kind) + 1)
-        for cell in found.cells:
-            report.columns[cell.column] = report.columns.get(cell.column, 0) + 1
-        self.differences.append(found)
-        if len(report.examples) < EXAMPLES_MAX:
-            report.examples.append(found.shortened())
+                    self.tally.count(self.report, found)
 
     # ---- positions ---------------------------------------------------------------------------------------------------
 

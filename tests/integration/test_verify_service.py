@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from sidecar.run import repairing
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.verifying import TermVerifications
-from tests.unit.control.serving import ITEM, ORDERS, Owner, Serving
+from sidecar.ticdc.hidden_changes import Explanation
+from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Serving
 
 pytestmark = pytest.mark.xdist_group("control")
 
@@ -164,6 +166,51 @@ def test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again(ser
         (("copy",), (ORDERS,)), (("copy", "lake"), (ORDERS, ITEM)),
     ]  # fmt: skip
     assert "finished: 3 keys in 1 dumps, followed by verification" in done.output
+
+
+def test_a_repair_says_what_it_deletes_and_asks_where_that_is_too_much(service: Service) -> None:
+    reports = iter([different, service.worker])
+    service.worker = lambda operation_id: next(reports)(operation_id)
+    done = service.run("--repair", "--delete-at-most", "0")
+    assert done.exit_code == 3, done.output
+    text = " ".join(done.output.split())
+    [operation_id] = request_ids(service.log)
+    assert "1 rows of shop.orders in sink copy are to be deleted, more than 0" in text
+    assert f"dumpverify --id {operation_id} --repair --delete-at-most 1" in text
+    assert [one for one in service.owner.carried_out if isinstance(one, StartDump)] == []
+    refused = service.run("--id", "last", "--repair", "--delete-at-most", "0")
+    assert (refused.exit_code, "more than 0" in refused.output) == (3, True)
+    shown, error = map(json.loads, service.run("--json", "--id", operation_id).stdout.splitlines())
+    assert shown["repair"]["state"] == "asks"
+    assert shown["repair"]["deletes"] == [{"sink": "copy", "schema": "shop", "table": "orders", "rows": 1, "at_most": 0}]
+    assert error["exit_reason"] == "asks"
+    done = service.run("--id", operation_id, "--repair", "--delete-at-most", "1")
+    assert done.exit_code == 0, done.output
+    assert "the repair deletes 1 rows of shop.orders in sink copy" in done.output
+    assert len([one for one in service.owner.carried_out if isinstance(one, StartDump)]) == 1
+
+
+def test_one_without_a_repair_takes_no_answer(service: Service) -> None:
+    service.worker = different
+    assert service.run().exit_code == 1
+    done = service.run("--id", "last", "--repair")
+    assert (done.exit_code, "has no repair" in done.output) == (3, True)
+
+
+@pytest.mark.parametrize("command", [("dumpverify", "--repair"), ("dumpstart", "--exact"), ("dumpstart", "--exact", "--dry-run")])
+def test_where_the_filter_explains_a_difference_nothing_is_repaired(service: Service, command: tuple[str, ...]) -> None:
+    hides = Filter(explained={ORDERS: [Explanation("deletes are hidden", frozenset({"extra"}))]})
+    with Serving(replace(service.served, feed_scope=hides)) as serving:
+        service.serving = serving
+        done = service.run_command(*command)
+        assert done.exit_code == 3
+        assert "shop.orders in copy: extra rows can be right, since deletes are hidden" in " ".join(done.output.split())
+        assert request_ids(service.log) == []
+        assert service.owner.carried_out == []
+        shown = service.asked("--dry-run")
+        assert {one["table"]: one["unjudged"] for one in shown["tables"]} == {
+            "orders": [{"kinds": ["extra"], "why": "deletes are hidden"}], "item": [],
+        }  # fmt: skip
 
 
 def test_a_repair_of_many_keys_is_several_dumps(monkeypatch: pytest.MonkeyPatch, service: Service) -> None:

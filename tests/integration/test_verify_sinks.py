@@ -113,7 +113,7 @@ def test_every_planted_fault_is_named_and_nothing_else(request: pytest.FixtureRe
         check = compared(world, output.uri)
         report = check.report
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: named(one) for one in check.differences}
+        found = {one.key: named(one) for one in check.tally.differences}
         assert found.items() <= faults.named.items(), (seed, found.items() - faults.named.items())
         assert faults.named.keys() - healed <= found.keys(), (seed, faults.named.keys() - healed - found.keys())
         assert (report.differences, report.moving) == (len(found), 0)
@@ -140,7 +140,7 @@ def test_slices_name_every_planted_fault_but_extra_rows_once(
     faults.plant(FAULTS)
     since_ts = CommitTs(world.ts)
     output.spoil(world, faults.rows)
-    found = [one for check in in_parts(world, output.uri) for one in check.differences]
+    found = [one for check in in_parts(world, output.uri) for one in check.tally.differences]
     healed = {key for ts, key in world.changed if ts > since_ts}
     told = {one.key: named(one) for one in found}
     assert len(told) == len(found), "each by one slice"

@@ -22,6 +22,7 @@ from tests.mutations.lakes import LAKE_SINKS
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.owners import FENCES, LOGS
+from tests.mutations.repairs import REPAIRS
 from tests.mutations.sessions import SESSIONS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
@@ -51,6 +52,7 @@ MUTATIONS = [
     *DEMO,
     *CONSOLE,
     *TEXTS,
+    *REPAIRS,
 ]
 
 

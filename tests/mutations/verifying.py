@@ -49,7 +49,7 @@ VERIFYING = [
     Mutation(
         "a moving key counts at the second look",
         CHECK,
-        "elif key not in moved:",
+        "elif key not in looked.moved:",
         "else:",
         f"{OF_CHECK}::test_a_key_that_changes_at_each_look_is_moving_and_no_difference",
     ),
@@ -98,22 +98,22 @@ VERIFYING = [
     Mutation(
         "extra rows are counted where a part is compared",
         CHECK,
-        '("missing", "different") if self.report.partial else ("missing", "extra", "different")',
-        '("missing", "extra", "different")',
+        '("missing", "different", "duplicate") if self.report.partial else',
+        '("missing", "extra", "different", "duplicate") if self.report.partial else',
         f"{OF_CHECK}::test_beyond_the_keys_that_are_looked_at_again_a_difference_counts_at_once[v = 'x']",
     ),
     Mutation(
         "a row that leaves the predicate is extra",
         CHECK,
-        "if found is None or (self.report.partial and key not in ours):",
+        "if found is None or (self.report.partial and key not in looked.ours):",
         "if found is None:",
         f"{OF_CHECK}::test_a_row_that_comes_to_be_outside_of_the_predicate_is_no_extra_one",
     ),
     Mutation(
         "a bucket of as many rows is equal",
         "spark_merge/verify/compare.py",
-        "if sums[0] == sums[1]:",
-        "if sums[0].rows == sums[1].rows:",
+        "if sums[0] == sums[1] and not len(twice):",
+        "if sums[0].rows == sums[1].rows and not len(twice):",
         f"{OF_COMPARE}::test_as_many_rows_of_another_sum_are_not_equal",
     ),
     Mutation(

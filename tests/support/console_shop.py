@@ -21,7 +21,17 @@ from sidecar.log import storage
 from sidecar.log.certificate_parts import SampleLine, SinkSample
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.storage import open_folder
-from sidecar.log.verification import AskedTable, CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.verification import (
+    AskedTable,
+    CheckState,
+    RepairReport,
+    RowDifference,
+    RowsToDelete,
+    TableReport,
+    Unjudged,
+    VerifyReport,
+    VerifyRequest,
+)
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ports import SlowReads, TableEstimate
@@ -72,6 +82,9 @@ class ShopVerifications:
     def stop(self, operation_id: str, asker: Asker) -> None:
         raise AssertionError("no page changes a verification")
 
+    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+        raise AssertionError("no page changes a verification")
+
     def last_id(self) -> str | None:
         return VERIFIED
 
@@ -85,13 +98,16 @@ class ShopVerifications:
             for name, rows in zip(names, ROWS.values(), strict=True)
         ]
         tables[1].state, tables[1].different, tables[1].missing = CheckState.DIFFERENT, 3, 1
+        tables[1].duplicate, tables[2].expected = 7, 1900
+        tables[2].unjudged = [Unjudged(mark(SINKS[0]), "shop", names[2], ("extra",), mark("deletes are hidden"))]
         tables[6].state, tables[6].why = CheckState.SKIPPED, mark("DDLs change it again and again")
         request = VerifyRequest(
             VERIFIED, (mark(SINKS[0]),), tuple(AskedTable("shop", name) for name in names), 0.25,
             {mark(SINKS[1]): mark("it keeps no rows")}, self.asked_ms, repair=True,
         )  # fmt: skip
         report = VerifyReport(VERIFIED, CheckState.DIFFERENT, self.asked_ms + 1000, self.asked_ms + 95_000, tables)
-        return request, report, RepairReport(keys=4, error=mark("the dump was stopped"))
+        deletes = (RowsToDelete(mark(SINKS[0]), "shop", names[1], 5000, 1000),)
+        return request, report, RepairReport(keys=4, error=mark("the dump was stopped"), waiting_for=mark("an answer"), deletes=deletes)
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
         return iter(())

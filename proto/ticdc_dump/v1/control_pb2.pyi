@@ -31,6 +31,7 @@ class RepairState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPAIR_STATE_RUNNING: _ClassVar[RepairState]
     REPAIR_STATE_FINISHED: _ClassVar[RepairState]
     REPAIR_STATE_FAILED: _ClassVar[RepairState]
+    REPAIR_STATE_ASKS: _ClassVar[RepairState]
 
 class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -62,6 +63,7 @@ REPAIR_STATE_UNSPECIFIED: RepairState
 REPAIR_STATE_RUNNING: RepairState
 REPAIR_STATE_FINISHED: RepairState
 REPAIR_STATE_FAILED: RepairState
+REPAIR_STATE_ASKS: RepairState
 OPERATION_KIND_UNSPECIFIED: OperationKind
 OPERATION_KIND_DUMP: OperationKind
 OPERATION_KIND_VERIFICATION: OperationKind
@@ -110,7 +112,7 @@ class Changefeed(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
 class StartRequest(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound", "sinks", "exact")
+    __slots__ = ("changefeed", "dump_id", "table_rules", "brackets", "chunk_rows", "where", "keys", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound", "sinks", "exact", "delete_at_most")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +127,7 @@ class StartRequest(_message.Message):
     STRICT_BOUND_FIELD_NUMBER: _ClassVar[int]
     SINKS_FIELD_NUMBER: _ClassVar[int]
     EXACT_FIELD_NUMBER: _ClassVar[int]
+    DELETE_AT_MOST_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -139,7 +142,8 @@ class StartRequest(_message.Message):
     strict_bound: bool
     sinks: _containers.RepeatedScalarFieldContainer[str]
     exact: bool
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ..., sinks: _Optional[_Iterable[str]] = ..., exact: _Optional[bool] = ...) -> None: ...
+    delete_at_most: int
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., chunk_rows: _Optional[int] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[TableKeys, _Mapping]]] = ..., readers: _Optional[int] = ..., rows_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., delivery_bound_seconds: _Optional[float] = ..., strict_bound: _Optional[bool] = ..., sinks: _Optional[_Iterable[str]] = ..., exact: _Optional[bool] = ..., delete_at_most: _Optional[int] = ...) -> None: ...
 
 class DumpSettings(_message.Message):
     __slots__ = ("chunk_rows", "readers", "rows_per_second", "bytes_per_second", "delivery_bound_seconds", "strict_bound")
@@ -204,7 +208,7 @@ class Key(_message.Message):
     def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
-    __slots__ = ("changefeed", "id", "table_rules", "where", "sinks", "sample", "dry_run", "repair")
+    __slots__ = ("changefeed", "id", "table_rules", "where", "sinks", "sample", "dry_run", "repair", "delete_at_most")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_RULES_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +217,7 @@ class VerifyRequest(_message.Message):
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     REPAIR_FIELD_NUMBER: _ClassVar[int]
+    DELETE_AT_MOST_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
     table_rules: _containers.RepeatedScalarFieldContainer[str]
@@ -221,7 +226,8 @@ class VerifyRequest(_message.Message):
     sample: float
     dry_run: bool
     repair: bool
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ..., repair: _Optional[bool] = ...) -> None: ...
+    delete_at_most: int
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ..., repair: _Optional[bool] = ..., delete_at_most: _Optional[int] = ...) -> None: ...
 
 class VerificationRequest(_message.Message):
     __slots__ = ("changefeed", "id")
@@ -258,20 +264,36 @@ class Verification(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ...) -> None: ...
 
 class Repair(_message.Message):
-    __slots__ = ("state", "keys", "dumps", "followed_by", "error", "waiting_for")
+    __slots__ = ("state", "keys", "dumps", "followed_by", "error", "waiting_for", "deletes")
     STATE_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     DUMPS_FIELD_NUMBER: _ClassVar[int]
     FOLLOWED_BY_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    DELETES_FIELD_NUMBER: _ClassVar[int]
     state: RepairState
     keys: int
     dumps: _containers.RepeatedScalarFieldContainer[str]
     followed_by: str
     error: str
     waiting_for: str
-    def __init__(self, state: _Optional[_Union[RepairState, str]] = ..., keys: _Optional[int] = ..., dumps: _Optional[_Iterable[str]] = ..., followed_by: _Optional[str] = ..., error: _Optional[str] = ..., waiting_for: _Optional[str] = ...) -> None: ...
+    deletes: _containers.RepeatedCompositeFieldContainer[RowsToDelete]
+    def __init__(self, state: _Optional[_Union[RepairState, str]] = ..., keys: _Optional[int] = ..., dumps: _Optional[_Iterable[str]] = ..., followed_by: _Optional[str] = ..., error: _Optional[str] = ..., waiting_for: _Optional[str] = ..., deletes: _Optional[_Iterable[_Union[RowsToDelete, _Mapping]]] = ...) -> None: ...
+
+class RowsToDelete(_message.Message):
+    __slots__ = ("sink", "schema", "table", "rows", "at_most")
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    sink: str
+    schema: str
+    table: str
+    rows: int
+    at_most: int
+    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ..., at_most: _Optional[int] = ...) -> None: ...
 
 class LeftOutSink(_message.Message):
     __slots__ = ("sink", "why")
@@ -282,7 +304,7 @@ class LeftOutSink(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class CheckedTable(_message.Message):
-    __slots__ = ("sink", "schema", "table", "state", "rows", "rows_estimated", "equal", "missing", "extra", "different", "moving", "unlooked", "low_tso", "high_tso", "seconds", "columns", "examples", "why", "partial", "where", "parts", "parts_done")
+    __slots__ = ("sink", "schema", "table", "state", "rows", "rows_estimated", "equal", "missing", "extra", "different", "moving", "unlooked", "low_tso", "high_tso", "seconds", "columns", "examples", "why", "partial", "where", "parts", "parts_done", "duplicate", "expected", "unjudged")
     SINK_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +327,9 @@ class CheckedTable(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     PARTS_DONE_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    UNJUDGED_FIELD_NUMBER: _ClassVar[int]
     sink: str
     schema: str
     table: str
@@ -327,7 +352,18 @@ class CheckedTable(_message.Message):
     where: str
     parts: int
     parts_done: int
-    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., rows: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., equal: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., different: _Optional[int] = ..., moving: _Optional[int] = ..., unlooked: _Optional[int] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., seconds: _Optional[float] = ..., columns: _Optional[_Iterable[_Union[ColumnDifferences, _Mapping]]] = ..., examples: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., why: _Optional[str] = ..., partial: _Optional[bool] = ..., where: _Optional[str] = ..., parts: _Optional[int] = ..., parts_done: _Optional[int] = ...) -> None: ...
+    duplicate: int
+    expected: int
+    unjudged: _containers.RepeatedCompositeFieldContainer[UnjudgedKinds]
+    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., rows: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., equal: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., different: _Optional[int] = ..., moving: _Optional[int] = ..., unlooked: _Optional[int] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., seconds: _Optional[float] = ..., columns: _Optional[_Iterable[_Union[ColumnDifferences, _Mapping]]] = ..., examples: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., why: _Optional[str] = ..., partial: _Optional[bool] = ..., where: _Optional[str] = ..., parts: _Optional[int] = ..., parts_done: _Optional[int] = ..., duplicate: _Optional[int] = ..., expected: _Optional[int] = ..., unjudged: _Optional[_Iterable[_Union[UnjudgedKinds, _Mapping]]] = ...) -> None: ...
+
+class UnjudgedKinds(_message.Message):
+    __slots__ = ("kinds", "why")
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    why: str
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ColumnDifferences(_message.Message):
     __slots__ = ("column", "rows")

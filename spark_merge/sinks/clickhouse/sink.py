@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from sidecar.core.model import TableSchema
+from sidecar.core.model import TableName, TableSchema
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
 from spark_merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
 from spark_merge.readable import Reading
@@ -107,4 +107,9 @@ def _open(uri: SinkUri) -> ClickHouseSink:
     return ClickHouseSink(settings_of(uri), log_id=uri.log_id)
 
 
-CLICKHOUSE = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)
+def _target(uri: SinkUri) -> Callable[[TableName], str]:
+    names = settings_of(uri).names
+    return lambda name: str(names.rows(name))
+
+
+CLICKHOUSE = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves, target=_target)

@@ -5,6 +5,7 @@
 - Each scroll is of one moment, after the position: a search sees what was written before the index's refresh.
 - Slices are by `_id` (or by shard, which `_id` decides), so a document is in one slice whenever each scroll begins.
 - OpenSearch before 2.4 has no point in time, and Elasticsearch calls it otherwise: all have scrolls.
+- A document under another `_id` than that of its key is given twice: it is a second row of its key, or becomes one with the next change.
 - An answer that lacks a shard's rows is an error, and so is a scroll that ends before its last row.
 """
 
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from opensearchpy.exceptions import TransportError
 
 from sidecar.core.model import TableSchema
@@ -51,6 +53,7 @@ _ABSENT = msgspec.Raw(b"")
 
 
 class _Hit(msgspec.Struct):
+    id: str = msgspec.field(name="_id")
     source: msgspec.Raw = msgspec.field(name="_source", default=_ABSENT)
     error: msgspec.Raw = _ABSENT
 
@@ -100,6 +103,14 @@ class _Source:
     def rows(self, sources: Sequence[msgspec.Raw]) -> RowsRead:
         return RowsRead(rows_of(sources, self.schema, self.forms))
 
+    def rows_of_hits(self, hits: Sequence[_Hit]) -> Iterator[RowsRead]:
+        found = self.rows([hit.source for hit in hits])
+        yield found
+        own = doc_ids(key_text([found.rows.column(name) for name in self.schema.key]).combine_chunks())
+        strays = pc.not_equal(own, pa.array([hit.id for hit in hits], pa.string()))
+        if pc.any(strays).as_py():
+            yield RowsRead(found.rows.filter(strays))
+
     def incomplete(self, why: str) -> SinkError:
         return SinkError(f"{self.server}: {self.doing}: {why}", hint="see that all shards of the index are up, then read it again")
 
@@ -120,7 +131,7 @@ class SlicePart:
                 total = page.hits.total.value
                 while page.hits.hits:
                     read += len(page.hits.hits)
-                    yield source.rows([hit.source for hit in page.hits.hits])
+                    yield from source.rows_of_hits(page.hits.hits)
                     page = self._next(session, page.scroll_id)
             finally:
                 with suppress(TransportError):  # the server ends it by itself after SCROLL_KEPT

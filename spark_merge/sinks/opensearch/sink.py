@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -153,4 +153,8 @@ def _open(uri: SinkUri) -> OpenSearchSink:
     return OpenSearchSink(settings_of(uri), log_id=uri.log_id)
 
 
-OPENSEARCH = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves)
+def _target(uri: SinkUri) -> Callable[[TableName], str]:
+    return settings_of(uri).names.alias
+
+
+OPENSEARCH = SinkKind(_open, PARAMETERS, holds_rows, misfits, leaves=_leaves, target=_target)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, Seq, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
 from spark_merge.encode.block import blocks
@@ -102,4 +102,9 @@ def _misfits(_: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, 
     check_names(schemas)
 
 
-SQLITE = SinkKind(_open, names_of(SqliteSettings), misfits=_misfits)
+def _target(_: SinkUri) -> Callable[[TableName], str]:
+    """SQLite compares names of tables without regard to case, and a name here is `schema.table`: `a.b`.`c` and `a`.`b.c` are one."""
+    return lambda name: lowered(str(name))
+
+
+SQLITE = SinkKind(_open, names_of(SqliteSettings), misfits=_misfits, target=_target)

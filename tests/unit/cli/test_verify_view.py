@@ -162,3 +162,27 @@ def test_a_watch_tells_again_what_has_another_state() -> None:
     assert look(other).kind != seen.kind
     assert seen.line() == plain_line(RUNNING)
     assert shown(seen.picture(), width=240) == picture(RUNNING)
+
+
+def test_what_is_not_judged_is_no_zero_and_has_its_reason() -> None:
+    why = "filter.event-filters number 1, ignore-event, leaves out deletes"
+    hidden = [pb.UnjudgedKinds(kinds=["extra"], why=why)]
+    found = table("orders", pb.CHECK_STATE_EQUAL, rows=3, expected=1200, unjudged=hidden)
+    text = picture(verification(found, state=pb.CHECK_STATE_EQUAL))
+    assert line_of(text, "orders")[2:8] == ["equal", "3", "0", "-", "0", "0"]
+    assert f"shop.orders in copy: extra rows can be right and are not judged: {why}" in text
+    assert "shop.orders in copy: 1,200 rows differ and are not judged" in text
+
+
+def test_keys_in_several_rows_are_differences() -> None:
+    found = verification(table("orders", pb.CHECK_STATE_DIFFERENT, duplicate=2), state=pb.CHECK_STATE_DIFFERENT)
+    assert "shop.orders in copy: 2 keys are there in several rows" in picture(found)
+    assert "2 differences" in plain_line(found)
+
+
+def test_a_repair_that_asks_is_over_and_shows_what_it_would_delete() -> None:
+    deletes = [pb.RowsToDelete(sink="copy", schema="shop", table="orders", rows=1200, at_most=1000)]
+    repair = pb.Repair(state=pb.REPAIR_STATE_ASKS, waiting_for="an answer", deletes=deletes)
+    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
+    assert "asks: 0 keys in 0 dumps, 1,200 rows to delete, waiting for an answer" in picture(found)
+    assert is_over(found), "nothing happens before somebody answers"

@@ -96,6 +96,10 @@ def test_a_verification_shows_what_differs_first(tmp_path: Path) -> None:
         assert "DDLs change it again and again" in words
         assert "it keeps no rows" in words
         assert "a sample of 25%" in words
+        assert "7 keys in several rows" in words
+        assert "1,900 rows can rightly differ: deletes are hidden" in words
+        assert "waiting for an answer" in words
+        assert "The repair deletes 5,000 rows of shop.orders" in words
         assert browser.get("/verification?id=" + "f" * 16).status == 409
 
 

@@ -24,6 +24,7 @@ from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import RefusedRequest, SourceError
 from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.hidden_changes import Explanation
 
 NAME = ChangefeedName("default", "default", "cf")
 ORDERS, ITEM, LOGS, FLOATS, SECRET = (
@@ -73,16 +74,21 @@ class Schemas:
 
 @dataclass(slots=True)
 class Filter:
-    """`FeedScope`: its rules leave out schema `hidden`, an event filter `left`, and `predicates` narrow tables."""
+    """`FeedScope`: its rules leave out schema `hidden`, an event filter `left`, and `predicates` narrow tables. `explained`:
+    of a table, what of the filter can make rows differ."""
 
     predicates: Mapping[TableName, str] = field(default_factory=dict)
     left: frozenset[TableName] = frozenset()
+    explained: Mapping[TableName, Sequence[Explanation]] = field(default_factory=dict)
 
     def has(self, table: TableName) -> bool:
         return table.schema != "hidden"
 
     def through(self, table: TableName) -> tuple[bool, str]:
         return (False, "an event filter leaves it out") if table in self.left else (True, self.predicates.get(table, ""))
+
+    def explains(self, table: TableName) -> Sequence[Explanation]:
+        return self.explained.get(table, ())
 
 
 def _dump(*recovered: Progress) -> Dumps:

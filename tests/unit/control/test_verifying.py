@@ -18,6 +18,7 @@ from sidecar.log.verification import (
     RepairReport,
     RepairState,
     RowDifference,
+    RowsToDelete,
     TableReport,
     VerifyReport,
     VerifyRequest,
@@ -76,6 +77,13 @@ def test_everything_that_is_against_it_is_told_at_once(
 
 def test_a_repair_is_asked_for_with_it() -> None:
     assert [request_of(pb.VerifyRequest(id=ID, repair=repair)).repair for repair in (True, False)] == [True, False]
+
+
+@pytest.mark.parametrize("given", [None, 0, 7])
+def test_what_a_repair_may_delete_is_asked_for_with_it_and_0_is_not_nothing(given: int | None) -> None:
+    assert request_of(pb.VerifyRequest(id=ID, repair=True, delete_at_most=given)).delete_at_most == given
+    start = pb.StartRequest(dump_id="d" * 16, delete_at_most=given)
+    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7).delete_at_most == given
 
 
 def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> None:
@@ -143,17 +151,25 @@ def test_a_report_is_told_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("asked_for", "state", "told"),
-    [(True, CheckState.DIFFERENT, True), (True, CheckState.EQUAL, False), (False, CheckState.DIFFERENT, False)],
-)
+    [
+        (True, CheckState.DIFFERENT, True), (True, CheckState.FAILED, True), (True, CheckState.EQUAL, False),
+        (True, CheckState.STOPPED, False), (False, CheckState.DIFFERENT, False),
+    ],
+)  # fmt: skip
 def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, told: bool) -> None:
     request = structs.replace(REQUEST, repair=asked_for)
-    found = verification(request, VerifyReport(ID, state, 8))
+    table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
+    found = verification(request, VerifyReport(ID, state, 8, tables=[table]))
     assert found.HasField("repair") == told
     assert not told or found.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
-    repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away")
-    found = verification(request, VerifyReport(ID, state, 8), repair)
+    deletes = (RowsToDelete("copy", *ITEM, 5, 4),)
+    repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away", deletes=deletes)
+    found = verification(request, VerifyReport(ID, state, 8, tables=[table]), repair)
     if told:
-        assert found.repair == pb.Repair(state=pb.REPAIR_STATE_FAILED, dumps=["d1", "d2"], keys=3, error="the source is away")
+        assert found.repair == pb.Repair(
+            state=pb.REPAIR_STATE_FAILED, dumps=["d1", "d2"], keys=3, error="the source is away",
+            deletes=[pb.RowsToDelete(sink="copy", schema="shop", table="item", rows=5, at_most=4)],
+        )  # fmt: skip
 
 
 def test_an_answer_has_a_bounded_number_of_examples() -> None:

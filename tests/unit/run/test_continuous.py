@@ -30,7 +30,8 @@ from sidecar.pace.sinks import SinkTables
 from sidecar.run import continuous
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.cycle import DAY_MS, ROWS_MIN, SLICE_ROWS, TableInSink, VerifiedTable
-from tests.unit.control.serving import ITEM, ORDERS, Owner
+from sidecar.ticdc.hidden_changes import KINDS, Explanation
+from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner
 from tests.unit.run.test_verifying import ALICE, REQUEST, Term
 
 FIRST, SECOND = TableInSink("copy", TableName("shop", "item")), TableInSink("copy", TableName("shop", "orders"))
@@ -260,3 +261,19 @@ def test_tables_that_a_sink_has_whole_are_ready_while_it_works() -> None:
         for state in DumpState:
             status = replace(whole_status, dumps=(Progress("d" * 16, state, Brackets.WATERMARK, 10, 1, 1, Seq(0), ()),))
             assert bool(slices.ready()) is (state in OVER), "none while a dump is there"
+
+
+def test_a_table_of_which_no_difference_can_be_judged_is_in_no_cycle() -> None:
+    hides = Filter(
+        explained={ORDERS: [Explanation("updates are hidden", frozenset(KINDS))], ITEM: [Explanation("deletes are", frozenset({"extra"}))]}
+    )
+    with Owner() as owner:
+        assert owner.status is not None
+        status = replace(owner.status, carried=(ORDERS, ITEM))
+        served = replace(owner.served(sinks={"copy": ""}, feed_scope=hides), status=lambda: status)
+        slices = ServedSlices(lambda: served)
+        assert slices.carried() == frozenset({TableInSink("copy", ITEM)}), "it would be one that differs, in each cycle"
+        [told] = slices.request(TableInSink("copy", ITEM), Slice((), (), ROWS_MIN)).unjudged
+        assert (told.name, told.kinds) == (ITEM, ("extra",))
+        served = replace(served, feed_scope=Filter(), targets={"copy": lambda _: "one"})
+        assert slices.carried() == frozenset()

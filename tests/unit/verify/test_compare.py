@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from random import Random
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ def row(key: str, high: int = 1, low: int = 1, commit_ts: int = 0, rank: int = 0
 
 
 def found(difference: BucketDifference) -> dict[str, list[str]]:
-    kinds = {kind: getattr(difference, kind).to_pylist() for kind in ("missing", "extra", "different")}
+    kinds = {kind: getattr(difference, kind).to_pylist() for kind in ("missing", "extra", "different", "duplicate")}
     return {kind: keys for kind, keys in kinds.items() if keys}
 
 
@@ -55,6 +56,22 @@ def test_of_a_key_the_version_of_the_greatest_commit_ts_and_rank_counts() -> Non
     for seed in range(10):
         Random(seed).shuffle(versions)
         assert found(compared(table(row("a"), row("back")), table(*versions))) == {}
+
+
+@pytest.mark.parametrize("wrong", [row("b"), row("b", high=2)], ids=["the same row", "another row"])
+def test_a_key_that_is_there_twice_is_a_difference_of_its_own_whatever_its_rows_have_and_however_they_are_read(wrong: Digest) -> None:
+    source = table(row("a"), row("b"), row("c", high=3))
+    for rows in permutations([row("a"), row("b"), wrong, row("c")]):
+        assert found(compared(source, table(*rows))) == {"different": ["c"], "duplicate": ["b"]}
+    assert found(compared(table(row("b")), table(wrong, wrong))) == {"duplicate": ["b"]}
+
+
+def test_a_key_that_the_source_does_not_have_is_extra_and_counts_once() -> None:
+    assert found(compared(table(row("a")), table(row("a"), row("b"), row("b")))) == {"extra": ["b"]}
+
+
+def test_a_key_of_a_log_comes_as_often_as_it_has_versions() -> None:
+    assert found(compared(table(row("a")), table(row("a", 9, commit_ts=5), row("a", commit_ts=6), row("a", commit_ts=6)))) == {}
 
 
 def test_a_side_without_rows_is_compared() -> None:

@@ -117,7 +117,7 @@ def test_over_deaths_each_fault_is_named_and_nothing_else(tmp_path: Path, snapsh
         check = check_of(world, uri, runner=OneCore())
         report = check.run()
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: one.kind for one in check.differences}
+        found = {one.key: one.kind for one in check.tally.differences}
         assert found.items() <= spoilt.items(), seed
         assert spoilt.keys() - healed <= found.keys(), seed
         assert report.moving == 0

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from sidecar.core.keyset import Key
+from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError, SourceChanged, SourceLost
-from sidecar.log.verification import AskedTable, CheckState, Slice
-from spark_merge.readable import Reading, RowsRead
+from sidecar.log.verification import AskedTable, CheckState, Slice, Unjudged
+from spark_merge.readable import Reading, ReadPart, RowsRead
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
 from spark_merge.verify import table_check
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
+from spark_merge.verify.tally import DUPLICATES
 from tests.support.table_shapes import TABLE
 from tests.support.verified import World, WorldPart
 
 
-def check_of(world: World, uri: str, *, where: str = "", sample: float = 1.0, slice: Slice | None = None, **context: object) -> TableCheck:
-    sink = open_sink(uri, log_id="log-1")
+def check_of(world: World, uri: str, *, where: str = "", hidden: Sequence[str] = (), **parts: Any) -> TableCheck:
+    """`hidden`: kinds of differences that the changefeed's filter explains. `parts`: `sample` and `slice`, and of the context."""
+    sink, of_check = open_sink(uri, log_id="log-1"), {name: parts.pop(name) for name in ("sample", "slice") if name in parts}
     table = AskedTable(TABLE.schema, TABLE.table, where)
-    return TableCheck(world.context(**context), "mine", sink, table, "one", sample, slice)  # type: ignore[arg-type]  # it can be read
+    unjudged = [Unjudged("mine", *TABLE, (kind,), "hidden") for kind in hidden]
+    return TableCheck(world.context(**parts), "mine", sink, table, "one", unjudged=unjudged, **of_check)  # type: ignore[arg-type]  # it can be read
 
 
 def in_slices(world: World, uri: str, *, rows: int) -> list[TableCheck]:
@@ -75,6 +82,14 @@ class Sqlite:
                     found[key] = "different"
             return found
 
+    def add(self, key: Image, v: str | None) -> None:
+        """A second row of a key: somebody has made the table again without its primary key."""
+        with closing(sqlite3.connect(self.path)) as db, db:
+            db.execute('CREATE TABLE other AS SELECT * FROM "s.t"')
+            db.execute('DROP TABLE "s.t"')
+            db.execute('ALTER TABLE other RENAME TO "s.t"')
+            db.execute('INSERT INTO "s.t" (id, part, v) VALUES (?, ?, ?)', (*key, v))
+
     def put(self, key: Image, v: str | None) -> None:
         with closing(sqlite3.connect(self.path)) as db, db:
             db.execute('INSERT OR REPLACE INTO "s.t" (id, part, v) VALUES (?, ?, ?)', (*key, v))
@@ -108,13 +123,73 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
         check = check_of(world, uri)
         report = check.run()
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: one.kind for one in check.differences}
+        found = {one.key: one.kind for one in check.tally.differences}
         assert found.items() <= spoilt.items(), seed
         assert spoilt.keys() - healed <= found.keys(), seed
         assert (report.differences, report.moving) == (len(found), 0)
-        assert {cell.column for one in check.differences for cell in one.cells} <= {"v"}
+        assert {cell.column for one in check.tally.differences for cell in one.cells} <= {"v"}
         named += len(found)
     assert named > 20
+
+
+@pytest.mark.parametrize("by_keys", [False, True])
+@pytest.mark.parametrize("same", [True, False], ids=["the same row", "another row"])
+def test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool, by_keys: bool
+) -> None:
+    uri = f"sqlite:///{tmp_path}/out.db"
+    world = world_of(tmp_path, 3, uri, snapshots=True)
+    world.busy = 1
+    key = min(world.rows)
+    Sqlite(tmp_path / "out.db").add(key[:2], world.rows[key][2] if same else "other")
+    check = check_of(world, uri, slice=Slice((), (), 10) if by_keys else None)
+    if not by_keys:
+        monkeypatch.setattr(type(check.sink), "reading", finding_one(type(check.sink).reading))
+    report = check.run()
+    assert [(one.kind, one.key) for one in check.tally.all()] == [("duplicate", key[:2])]
+    assert [cell.column for one in check.tally.all() for cell in one.cells] == ([] if same else ["v"])
+    assert (report.state, report.duplicate, report.differences, report.why) == (CheckState.DIFFERENT, 1, 1, DUPLICATES)
+
+
+def test_a_second_row_of_a_key_in_a_merged_lake_is_a_duplicate(tmp_path: Path) -> None:
+    uri = f"delta://{tmp_path}/lake?mode=merge"
+    world = world_of(tmp_path, 3, uri, snapshots=True)
+    world.busy = 1
+    place = str(tmp_path / "lake" / TABLE.schema / TABLE.table)
+    write_deltalake(place, DeltaTable(place).to_pyarrow_table().slice(0, 1), mode="append")
+    report = check_of(world, uri).run()
+    assert (report.state, report.duplicate, report.differences) == (CheckState.DIFFERENT, 1, 1)
+
+
+def finding_one(reading_: Callable[..., Reading]) -> Callable[..., Reading]:
+    """Of a sink that finds a row by its key alone: OpenSearch by the document's id, and not a document of another id."""
+
+    def found(sink: object, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        made = reading_(sink, schema, parts=parts, keys=keys)
+        return made if keys is None else replace(made, parts=tuple(partial(first_of_each, part, schema) for part in made.parts))
+
+    return found
+
+
+def first_of_each(part: ReadPart, schema: TableSchema) -> Iterator[RowsRead]:
+    for found in part():
+        rows = {tuple(row[name] for name in schema.key): row for row in found.rows.to_pylist()}
+        yield RowsRead(pa.Table.from_pylist(list(rows.values()), schema=found.rows.schema))
+
+
+@pytest.mark.parametrize("hidden", [("extra",), ("different",), ("missing", "extra"), ("missing", "extra", "different")], ids=str)
+def test_differences_that_the_filter_explains_are_counted_and_are_none(tmp_path: Path, hidden: Sequence[str]) -> None:
+    uri = f"sqlite:///{tmp_path}/out.db"
+    world = world_of(tmp_path, 5, uri, snapshots=True)
+    world.busy = 1
+    spoilt = Sqlite(tmp_path / "out.db").spoil(world, Random(5))
+    check = check_of(world, uri, hidden=hidden)
+    report = check.run()
+    assert set(spoilt.values()) == {"missing", "extra", "different"}
+    assert {one.key: one.kind for one in check.tally.all()} == {key: kind for key, kind in spoilt.items() if kind not in hidden}
+    assert report.expected == sum(kind in hidden for kind in spoilt.values())
+    assert report.equal == len(world.rows) - sum(kind != "extra" for kind in spoilt.values())
+    assert report.state is (CheckState.SKIPPED if len(hidden) == 3 else CheckState.DIFFERENT)
 
 
 @pytest.mark.parametrize(("where", "sample"), [("part = '1'", 1.0), ("", 0.3), ("", 0.01), ("part = '1'", 0.01)])
@@ -128,7 +203,7 @@ def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where:
         report = check.run()
         assert report.partial
         assert 0 < report.rows < len(world.rows)
-        found = {one.key: one.kind for one in check.differences}
+        found = {one.key: one.kind for one in check.tally.differences}
         assert found.items() <= {key: kind for key, kind in spoilt.items() if kind != "extra"}.items(), seed
         assert all(key[1] == "1" for key in found if where)
         named += len(found)
@@ -161,7 +236,7 @@ def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
         spoilt, since_ts = Sqlite(tmp_path / str(seed) / "out.db").spoil(world, Random(seed)), world.ts
         checks = in_slices(world, uri, rows=10)
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = [(one.key, one.kind) for check in checks for one in check.differences]
+        found = [(one.key, one.kind) for check in checks for one in check.tally.differences]
         assert len(dict(found)) == len(found), "by one slice"
         assert set(found) <= spoilt.items(), seed
         assert {key for key, kind in spoilt.items() if kind != "extra"} - healed <= dict(found).keys(), seed
@@ -375,6 +450,6 @@ def test_beyond_the_keys_that_are_looked_at_again_a_difference_counts_at_once(
     check = still.check(gate=Steps(), wait=still.world.wait, where=where)
     report = check.run()
     assert (report.state, report.missing, report.extra, report.different) == (CheckState.DIFFERENT, 1, 0 if where else 1, 0)
-    found = [(one.kind, one.key) for one in check.all_differences()]
+    found = [(one.kind, one.key) for one in check.tally.all()]
     assert found == [("missing", still.key), *([] if where else [("extra", extra)])]
     assert report.unlooked == len(found)

@@ -1,0 +1,70 @@
+"""What a comparison of a table has found: differences, what is none because it can be right, and the state that follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport, Unjudged
+from sidecar.ticdc.hidden_changes import are_all
+from spark_merge.verify.look import key_of
+
+DUPLICATES = "the target keeps one row of each key and has keys in several rows: another program has written there"
+
+
+@dataclass
+class Tally:
+    """`unjudged`: of the table in the sink. `differences`: those that were looked at twice. `unlooked`: keys (merge.key_text) of the
+    others, by kind. `expected`: rows of each kind that is not judged."""
+
+    unjudged: Sequence[Unjudged] = ()
+    differences: list[RowDifference] = field(default_factory=list)
+    unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
+    expected: dict[str, int] = field(default_factory=dict)
+
+    def all(self) -> Iterator[RowDifference]:
+        yield from self.differences
+        for kind, keys in self.unlooked:
+            yield from (RowDifference(kind, key_of(key.as_py())) for key in keys)
+
+    def judges(self, kind: str) -> bool:
+        return not any(kind in one.kinds for one in self.unjudged)
+
+    def expect(self, kind: str, rows: int) -> None:
+        """Of a kind that is not judged."""
+        self.expected[kind] = self.expected.get(kind, 0) + rows
+
+    def count_unlooked(self, report: TableReport, kind: str, keys: pa.Array) -> None:
+        self.unlooked.append((kind, keys))
+        report.unlooked += len(keys)
+        setattr(report, kind, getattr(report, kind) + len(keys))
+
+    def count(self, report: TableReport, found: RowDifference) -> None:
+        if not self.judges(found.kind):
+            self.expect(found.kind, 1)
+            return
+        setattr(report, found.kind, getattr(report, found.kind) + 1)
+        for cell in found.cells:
+            report.columns[cell.column] = report.columns.get(cell.column, 0) + 1
+        self.differences.append(found)
+        if len(report.examples) < EXAMPLES_MAX:
+            report.examples.append(found.shortened())
+
+    def conclude(self, report: TableReport) -> None:
+        """A table of which no kind of difference is judged is not equal, whatever was read."""
+        report.equal = report.rows - report.missing - report.different - report.duplicate
+        report.equal -= self.expected.get("missing", 0) + self.expected.get("different", 0)
+        report.expected = sum(self.expected.values())
+        report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
+        report.why = DUPLICATES if report.duplicate else ""
+        if not report.differences and are_all(one.kinds for one in self.unjudged):
+            report.state = CheckState.SKIPPED
+            report.why = "any difference can be right: " + "; ".join(dict.fromkeys(one.why for one in self.unjudged))
+
+
+def unmoved(keys: pa.Array, moved: pa.Array) -> int:
+    """How many of the keys are not among those that moved, as a mask."""
+    return len(keys) - (pc.sum(moved).as_py() or 0)

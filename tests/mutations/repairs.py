@@ -1,0 +1,99 @@
+"""What a repair may correct: filters, shared targets, duplicate keys, and how much it deletes."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+OF_JUDGING = "tests/unit/control/test_judging.py"
+OF_REPAIRING = "tests/unit/run/test_repairing.py"
+OF_HIDDEN = "tests/unit/ticdc/test_hidden_changes.py"
+
+REPAIRS = [
+    Mutation(
+        "a repair deletes rows whose deletes the filter leaves out",
+        "sidecar/control/verifying.py",
+        "    refusals += not_repairable(legitimate) if request.repair else ()\n",
+        "",
+        f"{OF_JUDGING}::test_a_repair_is_refused_where_the_filter_makes_a_difference_right[deletes by value]",
+    ),
+    Mutation(
+        "an update that is left out may not have changed a key",
+        "sidecar/ticdc/hidden_changes.py",
+        "        kinds = _ALL if changes_key else",
+        "        kinds = _ALL if False else",
+        f"{OF_HIDDEN}::test_what_a_filter_leaves_out_explains_the_differences_that_it_makes[updates of the key]",
+    ),
+    Mutation(
+        "a repair goes on after the filter has changed",
+        "sidecar/run/repairing.py",
+        "    scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))\n",
+        "",
+        f"{OF_JUDGING}::test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then[filter]",
+    ),
+    Mutation(
+        "a repair deletes the rows of a table that it was not asked about",
+        "sidecar/control/judging.py",
+        "    for table in dict.fromkeys((*scope.delivered, *scope.tables)):\n",
+        "    for table in scope.tables:\n",
+        f"{OF_JUDGING}::test_a_repair_is_refused_where_a_target_has_another_tables_rows_too[SQL]",
+    ),
+    Mutation(
+        "two names of one target are two by the case of a letter",
+        "spark_merge/sinks/registry.py",
+        "    return lambda name: str(routes.target(name).folded())\n",
+        "    return lambda name: str(routes.target(name))\n",
+        f"{OF_JUDGING}::test_a_repair_is_refused_where_a_target_has_another_tables_rows_too[SQL, one table]",
+    ),
+    Mutation(
+        "what the filter explains is a difference in each cycle",
+        "spark_merge/verify/tally.py",
+        "        return not any(kind in one.kinds for one in self.unjudged)\n",
+        "        return True\n",
+        "tests/unit/verify/test_table_check.py::test_differences_that_the_filter_explains_are_counted_and_are_none[('extra',)]",
+    ),
+    Mutation(
+        "a row too many with an existing key is equal",
+        "spark_merge/verify/compare.py",
+        "    there, twice = newest_digests(sink), keys_met_twice(sink)\n",
+        "    there, twice = newest_digests(sink), keys_met_twice(sink[:0])\n",
+        "tests/unit/verify/test_compare.py::test_a_key_that_is_there_twice_is_a_difference_of_its_own_whatever_its_rows_have_and_however_they_are_read"
+        "[the same row]",
+    ),
+    Mutation(
+        "a duplicate is looked at again by its key, which finds one of its rows",
+        "spark_merge/verify/table_check.py",
+        "        wanted = None if self._rereads and not self._by_keys else asked",
+        "        wanted = asked",
+        "tests/unit/verify/test_table_check.py::test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_them"
+        "[the same row-False]",
+    ),
+    Mutation(
+        "a document under another id is the row of its key",
+        "spark_merge/sinks/opensearch/reading.py",
+        "        if pc.any(strays).as_py():\n",
+        "        if False:\n",
+        "tests/unit/sinks/test_opensearch_strays.py::test_a_document_under_another_id_is_a_row_too_many_and_no_other_one_is",
+    ),
+    Mutation(
+        "a repair deletes whatever is extra without a question",
+        "sidecar/run/repairing.py",
+        "    many = [one for one in deletes if one.rows > one.at_most]\n",
+        "    many = [one for one in deletes if one.rows > 1 << 62]\n",
+        f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
+    ),
+    Mutation(
+        "a next owner forgets the answer and asks again",
+        "sidecar/run/verifying.py",
+        "request.delete_at_most if repair is None else repair.delete_at_most",
+        "request.delete_at_most",
+        f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
+    ),
+    Mutation(
+        "one table that could not be compared stops the repair of all",
+        "sidecar/log/verification.py",
+        "_COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})",
+        "_COMPARED = frozenset({CheckState.DIFFERENT})",
+        f"{OF_REPAIRING}::test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others",
+    ),
+]
+"""Of repairs and of what nobody may judge."""

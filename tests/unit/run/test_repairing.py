@@ -1,0 +1,165 @@
+"""What a repair deletes: it says so before, and more than a bound only if an operator answers. One failed table stops no repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from sidecar.adapters.memory.progress import MemoryHistory
+from sidecar.control.dump_scope import NAMED_MAX
+from sidecar.core.progress import DumpState
+from sidecar.errors import RefusedRequest
+from sidecar.log import storage
+from sidecar.log.verification import (
+    CheckState,
+    RepairReport,
+    RepairState,
+    RowsToDelete,
+    TableReport,
+    VerifyReport,
+    VerifyRequest,
+    differences_name,
+    repair_from_json,
+    request_from_json,
+)
+from sidecar.log.verification_files import read_request
+from sidecar.run.repairing import DELETED_MIN, KeyDump, question, rows_to_delete
+from tests.unit.run.test_verifying import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
+
+
+@pytest.fixture
+def term(tmp_path: Path) -> Term:
+    return Term(tmp_path, MemoryHistory())
+
+
+def table(sink: str, extra: int, rows: int = 0, name: str = "item") -> TableReport:
+    return TableReport(sink, "shop", name, CheckState.DIFFERENT, rows=rows, extra=extra)
+
+
+def differing(term: Term, extra: int, request: VerifyRequest = TO_REPAIR) -> None:
+    """So many rows of a sink alone; of the other sink one row is missing."""
+    term.made.start(request, ALICE)
+    storage.write_atomically(term.log, differences_name(TO_REPAIR.id, 0), b'{"kind":"extra","key":["9"]}\n')
+    storage.write_atomically(term.log, differences_name(TO_REPAIR.id, 1), b'{"kind":"missing","key":["1"]}\n')
+    missing = TableReport("lake", "shop", "item", CheckState.DIFFERENT, missing=1)
+    term.report(TO_REPAIR.id, CheckState.DIFFERENT, table("copy", extra), missing)
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "bound"),
+    [(0, None, DELETED_MIN), (100_000, None, 1000), (100_100, None, 1001), (10**9, None, 10**7), (10**9, 3, 3), (10**9, 0, 0)],
+)
+def test_without_a_bound_a_repair_deletes_a_hundredth_of_a_table_and_a_thousand_rows_of_a_small_one(
+    rows: int, given: int | None, bound: int
+) -> None:
+    report = VerifyReport("a" * 16, CheckState.DIFFERENT, 1, tables=[table("copy", 7, rows), table("lake", 0, rows)])
+    assert rows_to_delete(report, given) == (RowsToDelete("copy", "shop", "item", 7, bound),)
+
+
+def test_the_question_names_rows_tables_sinks_and_the_answer() -> None:
+    deletes = [RowsToDelete("copy", "shop", f"t{number}", 2000 + number, 1500) for number in range(NAMED_MAX + 2)]
+    text = question("a" * 16, [RowsToDelete("copy", "shop", "few", 1500, 1500), *deletes])
+    assert "2,000 rows of shop.t0 in sink copy are to be deleted, more than 1,500" in text
+    assert "and 2 more tables" in text
+    assert f"`dumpverify --id {'a' * 16} --repair --delete-at-most 2011` continues" in text
+    assert "few" not in text
+    assert question("a" * 16, [RowsToDelete("copy", "shop", "few", 1500, 1500)]) == ""
+
+
+def test_what_is_deleted_is_reported_before_the_first_dump(term: Term) -> None:
+    told = list[int]()
+
+    def start(dump: KeyDump) -> None:
+        told.append(len(term.lines))
+        Term.start(term, dump)
+
+    term.start = start  # type: ignore[method-assign]  # of this test
+    differing(term, DELETED_MIN)
+    [line] = [line for line in term.lines if line.event == "repair deletes rows"]
+    assert line.values["from"] == "1,000 rows of shop.item in sink copy"
+    assert told == [term.lines.index(line) + 1], "one dump, after the line"
+    assert repair_of(term).deletes == (RowsToDelete("copy", "shop", "item", DELETED_MIN, DELETED_MIN),)
+
+
+def test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing(term: Term, tmp_path: Path) -> None:
+    differing(term, DELETED_MIN + 1)
+    report = repair_of(term)
+    assert (report.state, report.dumps, term.dumps) == (RepairState.ASKS, (), []), "the sink with a missing row waits too"
+    assert "1,001 rows of shop.item in sink copy are to be deleted, more than 1,000" in report.waiting_for
+    assert [line.event for line in term.lines[-2:]] == ["repair deletes rows", "repair asks"]
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    following.made.close()
+    following.made.follow()
+    assert (following.dumps, repair_of(following).state) == ([], RepairState.ASKS), "a next owner asks too"
+    with pytest.raises(RefusedRequest, match=r"1,001 rows of shop\.item in sink copy are to be deleted, more than 1,000"):
+        following.made.allow(TO_REPAIR.id, 1000, ALICE)
+    with pytest.raises(RefusedRequest, match="more than 1,000"):
+        following.made.allow(TO_REPAIR.id, None, ALICE)
+    assert repair_of(following).state is RepairState.ASKS
+    following.made.allow(TO_REPAIR.id, 1001, ALICE)
+    following.made.allow(TO_REPAIR.id, 1001, ALICE)
+    following.made.follow()
+    assert [dump.keys for dump in following.dumps] == [{ITEM: (("9",),)}]
+    [entry] = term.history.entries()[-1:]
+    assert [(command.command, command.asked_by) for command in entry.commands] == [("repair", ALICE)]
+    last = Term(tmp_path, term.history)
+    last.dumps = following.dumps
+    last.made.begin()
+    last.made.close()
+    last.made.follow()
+    finish_repair(last)
+    report = repair_of(last)
+    assert (report.state, report.delete_at_most, report.followed_by) == (RepairState.FINISHED, 1001, AGAIN), "the answer outlives its owner"
+
+
+def test_a_bound_that_is_given_at_once_is_kept(term: Term) -> None:
+    differing(term, 6, structs.replace(TO_REPAIR, delete_at_most=5))
+    assert repair_of(term).state is RepairState.ASKS
+    assert "more than 5" in repair_of(term).waiting_for
+
+
+def test_what_earlier_versions_wrote_is_read() -> None:
+    assert request_from_json(b'{"id":"x","sinks":["copy"],"tables":[],"repair":true}').delete_at_most is None
+    assert repair_from_json(b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=("d",))
+
+
+# ---- a table that could not be compared ---------------------------------------------------------------------------------
+
+
+def test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others(term: Term, tmp_path: Path) -> None:
+    term.made.start(TO_REPAIR, ALICE)
+    storage.write_atomically(term.log, differences_name(TO_REPAIR.id, 1), b'{"kind":"missing","key":["1"]}\n')
+    failed = TableReport("copy", "shop", "orders", CheckState.FAILED, why="no route to host")
+    term.report(TO_REPAIR.id, CheckState.FAILED, failed, TableReport("lake", "shop", "item", CheckState.DIFFERENT, missing=1))
+    assert [(dump.sink, dump.keys) for dump in term.dumps] == [("lake", {ITEM: (("1",),)})]
+    entry = term.history.find(TO_REPAIR.id)
+    assert entry is not None
+    assert (entry.state, entry.result) == (DumpState.FAILED, "1 missing; shop.orders in copy was not compared: no route to host")
+    following = Term(tmp_path, term.history)
+    following.dumps = term.dumps
+    following.made.begin()
+    following.made.close()
+    following.ended(term.dumps[0], DumpState.FINISHED)
+    following.made.follow()
+    following.made.follow()
+    assert repair_of(following).state is RepairState.FINISHED
+    again = read_request(following.log, AGAIN)
+    assert again is not None
+    assert (again.sinks, {table.table for table in again.tables}) == (("copy", "lake"), {"orders", "item"}), "what failed is compared again"
+
+
+@pytest.mark.parametrize("state", [CheckState.FAILED, CheckState.STOPPED])
+def test_one_that_has_no_difference_or_was_stopped_repairs_nothing(term: Term, tmp_path: Path, state: CheckState) -> None:
+    term.made.start(TO_REPAIR, ALICE)
+    of_table = CheckState.FAILED if state is CheckState.FAILED else CheckState.DIFFERENT
+    term.report(TO_REPAIR.id, state, TableReport("copy", "shop", "item", of_table, missing=1))
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    following.made.close()
+    for each in (term, following):
+        each.made.follow()
+        found = each.made.find(TO_REPAIR.id)
+        assert (each.dumps, found and found[2]) == ([], None)

@@ -1,0 +1,61 @@
+"""What counts as a difference, and which state follows from that."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from sidecar.log.verification import CellDifference, CheckState, RowDifference, TableReport, Unjudged
+from sidecar.ticdc.hidden_changes import KINDS
+from spark_merge.verify.tally import DUPLICATES, Tally, unmoved
+
+CELL = CellDifference("v", "1", "2")
+
+
+def unjudged(*kinds: str) -> list[Unjudged]:
+    return [Unjudged("copy", "shop", "orders", (kind,), f"{kind} is hidden") for kind in kinds]
+
+
+def concluded(tally: Tally, *found: RowDifference) -> TableReport:
+    report = TableReport("copy", "shop", "orders", rows=10)
+    for one in found:
+        tally.count(report, one)
+    tally.conclude(report)
+    return report
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "duplicate"])
+def test_a_difference_is_one_unless_its_kind_is_not_judged(kind: str) -> None:
+    row = RowDifference(kind, ("1",), (CELL,))
+    tally = Tally()
+    report = concluded(tally, row)
+    assert (report.state, report.differences, getattr(report, kind)) == (CheckState.DIFFERENT, 1, 1)
+    assert (list(tally.all()), report.examples, report.columns, report.expected) == ([row], [row], {"v": 1}, 0)
+    assert report.equal == (10 if kind == "extra" else 9)
+    assert report.why == (DUPLICATES if kind == "duplicate" else "")
+    if kind != "duplicate":
+        tally = Tally(unjudged(kind))
+        report = concluded(tally, row)
+        assert (report.state, report.differences, report.expected, report.why) == (CheckState.EQUAL, 0, 1, "")
+        assert (list(tally.all()), report.examples, report.columns) == ([], [], {}), "no repair corrects it"
+        assert report.equal == (10 if kind == "extra" else 9), "it is not equal either"
+
+
+def test_a_table_of_which_nothing_is_judged_is_not_equal_however_much_was_read() -> None:
+    report = concluded(Tally(unjudged(*KINDS)), RowDifference("extra", ("1",)))
+    assert (report.state, report.expected) == (CheckState.SKIPPED, 1)
+    assert report.why == "any difference can be right: missing is hidden; extra is hidden; different is hidden"
+    assert concluded(Tally(unjudged(*KINDS)), RowDifference("duplicate", ("1",))).state is CheckState.DIFFERENT
+
+
+def test_keys_that_are_not_looked_at_again_are_differences_too() -> None:
+    tally, report = Tally(), TableReport("copy", "shop", "orders", rows=10)
+    tally.count_unlooked(report, "extra", pa.array(['["7"]', '["8"]']))
+    assert [(one.kind, one.key) for one in tally.all()] == [("extra", ("7",)), ("extra", ("8",))]
+    assert (report.extra, report.unlooked) == (2, 2)
+
+
+def test_keys_that_moved_are_not_expected_either() -> None:
+    keys = pa.array(["a", "b", "c"])
+    assert unmoved(keys, pa.array([True, False, False])) == 2
+    assert unmoved(keys[:0], pa.array([], pa.bool_())) == 0
