@@ -145,8 +145,7 @@ def _column_option(reader: TokenReader) -> bool:
         return True
     if reader.skip("SERIAL DEFAULT VALUE"):
         reader.write(" NOT NULL AUTO_INCREMENT UNIQUE")
-        return True
-    if reader.skip("AUTO_RANDOM"):
+    elif reader.skip("AUTO_RANDOM"):
         reader.feature("auto_random", " AUTO_RANDOM" + (reader.bare_parens() if reader.sees("(") else ""))
     elif reader.take_any(("PRIMARY KEY", "KEY")):
         clustered(reader)
