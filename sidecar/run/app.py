@@ -50,7 +50,7 @@ from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
-from sidecar.run.beginning import HoldsRows, check_beginning
+from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
 from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.console import begin_console
@@ -248,7 +248,8 @@ class Sidecar:
             ending.push(partial(self._leave, epoch))
             self.changefeed = read_changefeed(self.client, self.config)
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
-            term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
+            writes = self.config, self.changefeed, self.ownership, self.deliveries
+            term = Term(*writes, epoch=epoch, worker_epoch=self._worker.epoch, sinks=self._sinks)
             resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
             watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
             ending.callback(term.close)
@@ -258,6 +259,8 @@ class Sidecar:
                 term.make_room(self.stopping)
             term.begin(partial(self._open, brought))
             for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
+                note(what)
+            for what in undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks()):
                 note(what)
             self._begin_verifications(term, ending)
             if resumes is not None:

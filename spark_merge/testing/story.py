@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
 from threading import Barrier
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import Manifest
@@ -23,6 +25,7 @@ from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
 from spark_merge.readable import Readable, Reading
 from spark_merge.readable import newest as newest_rows
+from spark_merge.sink_record import SinkId
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place, Shown, accepted
 
@@ -54,9 +57,9 @@ def mortal(monkeypatch: pytest.MonkeyPatch, owner: object, *names: str) -> Worke
     life = WorkerLife(-1)
 
     def around(call: Callable[..., object]) -> Callable[..., object]:
-        def step(*args: object) -> object:
+        def step(*args: object, **named: object) -> object:
             life.step()
-            found = call(*args)
+            found = call(*args, **named)
             life.step()
             return found
 
@@ -101,6 +104,17 @@ def die_after_each(story: Story, dying: Dying, steps: range) -> int:
     return died
 
 
+def die_under_changing_names(story: Story, dying: Dying, steps: Iterable[int]) -> None:
+    """As `die_after_each`, and the sink has another name in each life."""
+    for at, name in zip(steps, cycle(story.names), strict=False):
+        with suppress(Died), dying(at):
+            story.finish(segments_max=3, name=name)
+            break
+    else:
+        pytest.fail("it never came to its end")
+    story.check_end_under_changing_names()
+
+
 def before_each(patch: pytest.MonkeyPatch, act: Callable[[], object], kind: type[Any], *names: str) -> None:
     """`act` before each call of these methods."""
 
@@ -127,6 +141,22 @@ def opened_at_once(story: Story) -> list[Delivery]:
 
     with ThreadPoolExecutor(2) as pool:
         return [delivery for delivery in pool.map(race, range(2)) if delivery is not None]
+
+
+def change_names_between_steps(story: Story) -> None:
+    """One worker after another, each under another name than the one before it, dies between two calls of the sink or tasks."""
+    for lived, name in zip(range(1, 200), cycle(story.names), strict=False):
+        life = WorkerLife(lived)
+        with suppress(Died):
+            sizes = story.random.choice([1, 2, 4])
+            sink, tasks = Mortal(story.place.sink(), life), Here(before=life.step)
+            delivery = story.delivery(sink, segments_max=sizes, tasks=tasks, name=name)
+            while delivery.deliver():
+                pass
+            break
+    else:
+        pytest.fail("it never came to its end")
+    story.check_end_under_changing_names()
 
 
 class Mortal:
@@ -162,9 +192,13 @@ class Mortal:
 class Story:
     """A log, what the slow rule makes of it, and one output."""
 
-    def __init__(self, folder: Path, place: Place, *, seed: int) -> None:
+    def __init__(self, folder: Path, place: Place, *, seed: int, names: Sequence[str] = ()) -> None:
+        """`names`: of sinks; some dumps are for one of them only."""
         self.place, self.random = place, Random(seed)
         self.history = histories.random_history(self.random)
+        if names:
+            self.history.windows = [[self._for_some(window, names) for window in windows] for windows in self.history.windows]
+        self.names = tuple(names)
         self.log = open_folder(str(folder / "log"))
         self.manifests: list[Manifest] = histories.write_log(self.log, self.history)
         self.tables = {row.table for row in self.history.merged(self.manifests)}
@@ -174,11 +208,51 @@ class Story:
     def settings(self, *, epoch: int | None = None, segments_max: int = 2) -> JobSettings:
         return JobSettings(self.log, limits=BatchLimits(segments_max=segments_max), epoch_max=epoch)
 
-    def delivery(self, sink: Sink | None = None, *, epoch: int | None = None, segments_max: int = 2, tasks: Here | None = None) -> Delivery:
-        return Delivery(sink or self.place.sink(), self.settings(epoch=epoch, segments_max=segments_max), tasks or Here())
+    def delivery(
+        self,
+        sink: Sink | None = None,
+        *,
+        epoch: int | None = None,
+        segments_max: int = 2,
+        tasks: Here | None = None,
+        name: str | None = None,
+    ) -> Delivery:
+        """`name`: what the sink is called."""
+        settings = self.settings(epoch=epoch, segments_max=segments_max)
+        sink_id = None if name is None else SinkId(name, self.place.uri)
+        return Delivery(sink or self.place.sink(), settings, tasks or Here(), sink_id=sink_id)
 
-    def finish(self, *, segments_max: int = 2) -> None:
-        delivery = self.delivery(segments_max=segments_max)
+    def _for_some(self, window: ClosedWindow, names: Sequence[str]) -> ClosedWindow:
+        return replace(window, sinks=self.random.choice([(), *((name,) for name in names)]))
+
+    def check_end_under_changing_names(self) -> None:
+        """Each segment is received under one of the names; of a versioned target also under several, as an earlier attempt wrote rows."""
+        choices = [(name,) for name in self.names] + ([self.names] if self.place.versioned else [])
+        found = self.place.rows()
+        for table in self.tables:
+            of_segments = [[self._expected_as(manifest, names, table) for names in choices] for manifest in self.manifests]
+            rows = found.get(table, [])
+            if self.place.versioned or self.place.newest:
+                expected = (list(chain.from_iterable(chosen)) for chosen in product(*of_segments))
+                assert any(self._same_newest(rows, one) for one in expected), table
+                continue
+            for seq, expected_one in enumerate(of_segments):
+                there = [row for row in rows if row[0] == seq]
+                fits = [there == one if self.place.in_order else sorted(map(repr, there)) == sorted(map(repr, one)) for one in expected_one]
+                assert any(fits), f"segment {seq} of {table} is {there}, and is one of {expected_one}"
+
+    def _expected_as(self, manifest: Manifest, names: Sequence[str], table: TableName) -> list[Shown]:
+        windows = tuple(window for window in manifest.windows if not window.sinks or {*window.sinks} & {*names})
+        rows = histories.expected(self.history, [replace(manifest, windows=windows)], table)
+        return [(seq, ts, op, key, after) for seq, ts, op, key, _, after, _ in rows]  # type: ignore[misc]  # the columns of a Shown
+
+    def _same_newest(self, rows: list[Shown], expected: list[Shown]) -> bool:
+        if self.place.versioned:
+            return {row[3]: row[4] for row in rows} == {row[3]: row[4] for row in expected}
+        return newest(rows) == newest(expected)
+
+    def finish(self, *, segments_max: int = 2, name: str | None = None) -> None:
+        delivery = self.delivery(segments_max=segments_max, name=name)
         while delivery.deliver():
             pass
         delivery.sink.close()

@@ -136,6 +136,13 @@ MERGING = [
         f"{SINKS}::TestTwins::test_what_a_committing_sink_had_begun_is_done_again_as_it_was[CommittingSink]",
     ),
     Mutation(
+        "a batch that is begun is received under the name that the sink has now",
+        "spark_merge/delivery.py",
+        "return self._name if begun_as is None else begun_as",
+        "return self._name",
+        f"{SINKS}::TestTwins::test_a_sink_whose_name_changes_between_any_two_steps_has_each_segment_under_one_name[CommittingSink]",
+    ),
+    Mutation(
         "a task that has its slot is done again",
         "spark_merge/sinks/memory/target.py",
         "return self.begun.slots[task]",

@@ -69,7 +69,8 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 def stepping() -> SimpleNamespace:
     """A pipeline as far as the process sees it."""
     outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None)
-    return SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0), outside=outside)
+    counts, dump = SimpleNamespace(segments=0), SimpleNamespace(records=())
+    return SimpleNamespace(tables={}, next_seq=0, counts=counts, outside=outside, dump=dump)
 
 
 class OneStep:
@@ -89,6 +90,9 @@ class OneStep:
 
     def due(self, _: float) -> bool:
         return False
+
+    def sinks(self) -> tuple[()]:
+        return ()
 
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""
