@@ -292,7 +292,7 @@ class Accepted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Standing:
     """`accepted`: what is accepted durably, None at the start. `begun`: the last segment of a batch whose tasks may have been seen in part:
-    the next batch must be of exactly the segments up to it, None if there is none. `begun_as`: `Head.received_as` of that batch, as it is on
+    the next batch must be of exactly the segments up to it, None if there is none. `begun_as`: `Head.received_as` of that batch, as on
     record: the batch is received under that name again, whatever the name of the sink is now. None: not on record (0.4 and before)."""
 
     owner: Owner

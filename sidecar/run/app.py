@@ -248,8 +248,8 @@ class Sidecar:
             ending.push(partial(self._leave, epoch))
             self.changefeed = read_changefeed(self.client, self.config)
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
-            writes = self.config, self.changefeed, self.ownership, self.deliveries
-            term = Term(*writes, epoch=epoch, worker_epoch=self._worker.epoch, sinks=self._sinks)
+            term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
+            term.sinks = tuple(self._sinks)
             resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
             watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
             ending.callback(term.close)

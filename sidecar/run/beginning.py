@@ -43,7 +43,7 @@ def check_beginning(config: Config, log_id: str, holds_rows: HoldsRows) -> None:
 
 
 def undelivered_dumps(dumps: Iterable[Progress], sinks: Collection[str], reported: Iterable[SinkDelivery]) -> Iterator[str]:
-    """What an operator should know of dumps for some sinks. `sinks`: the names of those that there are; `reported`: by the last merge worker,
+    """What an operator should know of dumps for some sinks. `sinks`: the names of the present ones; `reported`: by the last merge worker,
     under their names then."""
     accepted = {one.sink: one.accepted for one in reported}
     for dump in dumps:
@@ -52,8 +52,8 @@ def undelivered_dumps(dumps: Iterable[Progress], sinks: Collection[str], reporte
             late = [name for name in missing if name in accepted and (accepted[name] or -1) < dump.seq]
             if late:
                 yield (
-                    f"dump {dump.dump_id} is in the log up to segment {dump.seq}, {listed(late)} had not received all of it, and no sink has"
-                    " that name now: give the sink its name back (name= in its URI) before it continues, or dump the tables again"
+                    f"dump {dump.dump_id} is in the log up to segment {dump.seq}, {listed(late)} had not received all of it, and no sink"
+                    " has that name now: give the sink its name back (name= in its URI) before it continues, or dump the tables again"
                 )
         elif dump.state is DumpState.FAILED and (why := no_receiver(dump, sinks)):
             yield f"{why}: it does not continue"

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Event
@@ -47,7 +47,8 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
     there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last
-    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left. `sinks`: their names."""
+    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left. `sinks`: their
+    names."""
 
     def __init__(
         self,
@@ -58,20 +59,19 @@ class Term:
         *,
         epoch: int,
         worker_epoch: int | None = None,
-        sinks: Collection[str] = (),
     ) -> None:
         self.config = config
         self.changefeed = changefeed
         self.ownership = ownership
         self.epoch = epoch
         self.full = False
+        self.sinks: tuple[str, ...] = ()
         self.kept_from: Callable[[], Seq | None] = lambda: None
         self.collected: Callable[[], Seq | None] = lambda: None
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
         self._opened = ExitStack()
-        self._sinks = tuple(sinks)
         self._retain_due_s = 0.0
         self._deliveries = deliveries
         self._worker_epochs = {epoch, worker_epoch}
@@ -100,7 +100,7 @@ class Term:
             self._log.id = claim_log(self._folder, self.changefeed.log_id)
             reserve.take(self._folder)
             outside = opening(self._log, self._opened)
-            bounds = limits(self.config, self.changefeed, self._sinks)
+            bounds = limits(self.config, self.changefeed, self.sinks)
             self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=bounds)
 
     def run(self, stopping: Event, seen: Callable[[Pipeline, float], None]) -> None:

@@ -104,7 +104,8 @@ class Life:
         assert epoch is not None
         config = msgspec.convert(SETTINGS | {"log": {"uri": str(folder), "retain": retain}, "spark": {"managed": managed}}, Config)
         changefeed = Changefeed(NAME, incarnation, "custom://x")
-        self.term = Term(config, changefeed, self.owner, self.deliveries, epoch=epoch, worker_epoch=kept, sinks=sinks)
+        self.term = Term(config, changefeed, self.owner, self.deliveries, epoch=epoch, worker_epoch=kept)
+        self.term.sinks = sinks
 
     def begin(self) -> None:
         self.term.begin(self.opening)
