@@ -143,6 +143,27 @@ MERGING = [
         f"{SINKS}::TestTwins::test_a_sink_whose_name_changes_between_any_two_steps_has_each_segment_under_one_name[CommittingSink]",
     ),
     Mutation(
+        "what a dump was done with is claimed whatever the DDL of the segment does",
+        "spark_merge/complete.py",
+        " if table in _read_and_kept(segment, before, found)}",
+        "}",
+        "tests/unit/merge/test_complete.py::test_a_claim_is_of_the_rows_that_a_table_has_after_the_ddl_of_the_segment[1-True]",
+    ),
+    Mutation(
+        "a claim is of a name",
+        "spark_merge/complete.py",
+        "for name in (step.before, step.after)}",
+        "for name in (step.before,)}",
+        "tests/unit/merge/test_complete.py::test_a_claim_that_is_left_of_an_earlier_table_of_the_name_says_nothing[RECOVER TABLE a]",
+    ),
+    Mutation(
+        "a dump finishes before the DDL that ends its last segment",
+        "sidecar/core/dump.py",
+        "may_complete=not built.ddl",
+        "may_complete=True",
+        "tests/unit/merge/test_complete.py::test_a_claim_is_of_the_rows_that_a_table_has_after_the_ddl_of_the_segment[1-False]",
+    ),
+    Mutation(
         "a task that has its slot is done again",
         "spark_merge/sinks/memory/target.py",
         "return self.begun.slots[task]",
