@@ -56,7 +56,7 @@ def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tab
 
 
 def _read_and_kept(segment: Manifest, before: Tables, found: Steps) -> set[TableName]:
-    """The tables of which the segment has chunks and whose rows its DDLs keep, by their names after these. Records of dumps have these names;
+    """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these. Records of dumps have them;
     up to 0.4 the record of a dump that finished in the segment had those before, and such a name counts for its own table only."""
     read = {chunk.table for window in segment.windows for chunk in window.chunks}
     names = {table: table for table in before} | {step.before: None for step in found if step.before is not None}
