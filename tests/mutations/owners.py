@@ -75,8 +75,8 @@ FENCES = [
     Mutation(
         "the lease counts from the keepalive's reply",
         "sidecar/adapters/etcd/owner.py",
-        "reign.until = sent +",
-        "reign.until = self._clock() +",
+        "reign.until = lives_until(sent, self.lease_s)",
+        "reign.until = lives_until(answered, self.lease_s)",
         f"{OF_ETCD}::test_the_lease_counts_from_when_the_keepalive_was_sent",
     ),
     Mutation(

@@ -216,8 +216,8 @@ class Lives:
         before, (query, of, after) = self.tables, self.random_ddl()
         ddl = bool(query)
         windows = self.dumps.segment(SegmentBuilt(Seq(self.seq), after_ts, upto_ts, ddl and not self.ends_first), [])
-        read = {ids(before[chunk.table]): window.high_ts for window in windows for chunk in window.chunks}
-        self.claims = read | self.claims
+        claimed = {ids(before[chunk.table]): window.high_ts for window in windows for chunk in window.chunks}
+        self.claims = claimed | self.claims
         if ddl:
             self.dumps.changed(steps(before, after, named={of}))
             self.pass_ddl(query, before, after, upto_ts)
