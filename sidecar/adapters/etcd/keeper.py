@@ -4,7 +4,7 @@
     ─ Order: which lease, until when ──────► sends keepalives, a third of the lease apart
     ─ a blank line every tenth of a lease ─► knows that the owner runs
     ◄────────────── Renewal: sent, answered ─
-    ◄────────────────── Loss: why ───────────
+    ◄─────────────────────── LeaseLoss: why ─
 
 - A keepalive is a call of gRPC, which hands Python's lock from thread to thread many times: in a process with busy threads, on a busy
   machine, it takes seconds. This process has nothing else to do. The owner only writes a byte now and then, and reads what has come.
@@ -67,13 +67,13 @@ class Renewal(msgspec.Struct, frozen=True, tag="renewal"):
     answered: float
 
 
-class Loss(msgspec.Struct, frozen=True, tag="loss"):
+class LeaseLoss(msgspec.Struct, frozen=True, tag="loss"):
     lease: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LeaseKeeping:
     """What a keeper needs. `keep_alive(lease, timeout_s)` as of EtcdClient. `wait(seconds)`: True if it is to stop.
     `renewed(sent, answered)` returns until when the lease lives."""
 
@@ -83,7 +83,7 @@ class Keeping:
     renewed: Callable[[float, float], float]
 
 
-def keep(order: Order, keeping: Keeping) -> str:
+def keep(order: Order, keeping: LeaseKeeping) -> str:
     """Until it is to stop (empty), or the lease is lost: why. An etcd that does not answer is tried again while the lease can live."""
     every_s = order.lease_s / KEEPALIVES_A_LEASE
     wait_s, until, clock = every_s, order.until, keeping.clock
@@ -151,7 +151,7 @@ class KeeperProcess:
             self.keep(msgspec.structs.replace(self._order, until=until))
         self._say(b"\n")
 
-    def news(self) -> list[Renewal | Loss]:
+    def news(self) -> list[Renewal | LeaseLoss]:
         """What has come since the last call."""
         process = self._process
         if process is None or process.stdout is None:
@@ -159,7 +159,7 @@ class KeeperProcess:
         with suppress(BlockingIOError):
             self._read += os.read(process.stdout.fileno(), 1 << 16)
         *lines, self._read = self._read.split(b"\n")
-        return [msgspec.json.decode(line, type=Renewal | Loss) for line in lines if line and line + b"\n" != READY]
+        return [msgspec.json.decode(line, type=Renewal | LeaseLoss) for line in lines if line and line + b"\n" != READY]
 
     def close(self) -> None:
         if self._process is not None:
@@ -204,7 +204,7 @@ class KeeperProcess:
 # ---- in the keeper's process -------------------------------------------------------------------------------------------
 
 
-class Owner:
+class OwnerSigns:
     """What the owner has said, on `stdin`. `heard`: when it last said something. `order`: its last one. `gone`: it says nothing more."""
 
     def __init__(self, stdin: int, clock: Callable[[], float]) -> None:
@@ -248,7 +248,7 @@ def main() -> None:
 def _serve() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    owner = Owner(_STDIN, running_clock)
+    owner = OwnerSigns(_STDIN, running_clock)
     lines: list[bytes] = []
     while not lines and not owner.gone:
         lines = owner.listen(60.0)
@@ -266,7 +266,7 @@ def _serve() -> None:
             owner.follow(60.0)
 
 
-def _keep(client: EtcdClient, owner: Owner, order: Order) -> None:
+def _keep(client: EtcdClient, owner: OwnerSigns, order: Order) -> None:
     def renewed(sent: float, answered: float) -> float:
         _tell(msgspec.json.encode(Renewal(order.lease, sent, answered)) + b"\n")
         return lives_until(sent, order.lease_s)
@@ -274,9 +274,9 @@ def _keep(client: EtcdClient, owner: Owner, order: Order) -> None:
     def keep_alive(lease: int, timeout_s: float) -> bool:
         return client.keep_alive(lease, timeout_s=timeout_s)
 
-    why = keep(order, Keeping(keep_alive, running_clock, lambda wait_s: owner.ends(order, wait_s), renewed))
+    why = keep(order, LeaseKeeping(keep_alive, running_clock, lambda wait_s: owner.ends(order, wait_s), renewed))
     if why:
-        _tell(msgspec.json.encode(Loss(order.lease, why)) + b"\n")
+        _tell(msgspec.json.encode(LeaseLoss(order.lease, why)) + b"\n")
 
 
 def _tell(line: bytes) -> None:

@@ -33,8 +33,8 @@ from sidecar.adapters.etcd.keeper import (
     KEEPALIVES_A_LEASE,
     NO_LEASE,
     KeeperProcess,
-    Keeping,
-    Loss,
+    LeaseKeeping,
+    LeaseLoss,
     Order,
     Renewal,
     keep,
@@ -265,7 +265,7 @@ class EtcdOwner:
             match news:
                 case Renewal(sent=sent, answered=answered):
                     self._renew(reign, sent, answered)
-                case Loss(why=why):
+                case LeaseLoss(why=why):
                     reign.lost = reign.lost or why
 
     def _renew(self, reign: _Reign, sent: float, answered: float) -> float:
@@ -287,7 +287,7 @@ class EtcdOwner:
         def ends(wait_s: float) -> bool:
             return stop.wait(wait_s) or self.lost() is not None
 
-        why = keep(Order(reign.lease, self.lease_s, reign.until), Keeping(keep_alive, self._clock, ends, renewed))
+        why = keep(Order(reign.lease, self.lease_s, reign.until), LeaseKeeping(keep_alive, self._clock, ends, renewed))
         if why:
             self._lose(reign, why)
 

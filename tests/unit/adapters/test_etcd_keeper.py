@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 import pytest
 
-from sidecar.adapters.etcd.keeper import NO_LEASE, Keeping, Order, Owner, keep, lives_until
+from sidecar.adapters.etcd.keeper import NO_LEASE, LeaseKeeping, Order, OwnerSigns, keep, lives_until
 from sidecar.errors import ConfigError, CoordinationLost
 
 LEASE_S = 10
@@ -52,7 +52,7 @@ class Etcd:
         return self.until
 
     def keep(self) -> str:
-        return keep(ORDER, Keeping(self.keep_alive, lambda: self.now, self.wait, self.renewed))
+        return keep(ORDER, LeaseKeeping(self.keep_alive, lambda: self.now, self.wait, self.renewed))
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -82,7 +82,7 @@ def test_what_cannot_pass_ends_it_with_the_cause() -> None:
     def refuse(*_: object) -> bool:
         raise ConfigError("no such user", hint="set etcd.user")
 
-    assert keep(ORDER, Keeping(refuse, lambda: etcd.now, etcd.wait, etcd.renewed)).startswith("the keepalive failed: no such user")
+    assert keep(ORDER, LeaseKeeping(refuse, lambda: etcd.now, etcd.wait, etcd.renewed)).startswith("the keepalive failed: no such user")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def pipe(now: list[float]) -> Iterator[tuple[Owner, int]]:
+def pipe(now: list[float]) -> Iterator[tuple[OwnerSigns, int]]:
     """A keeper's view of its owner, and the end that the owner writes to."""
     reading, writing = os.pipe()
 
@@ -99,18 +99,18 @@ def pipe(now: list[float]) -> Iterator[tuple[Owner, int]]:
         now[0] += 0.25  # what is looked at often passes by itself
         return now[0]
 
-    yield Owner(reading, clock), writing
+    yield OwnerSigns(reading, clock), writing
     os.close(reading)
 
 
-def order_of(owner: Owner, writing: int, order: Order) -> Order:
+def order_of(owner: OwnerSigns, writing: int, order: Order) -> Order:
     os.write(writing, msgspec.json.encode(order) + b"\n")
     owner.follow(0.0)
     assert owner.order == order
     return owner.order
 
 
-def test_it_waits_while_the_owner_gives_signs(pipe: tuple[Owner, int], now: list[float]) -> None:
+def test_it_waits_while_the_owner_gives_signs(pipe: tuple[OwnerSigns, int], now: list[float]) -> None:
     owner, writing = pipe
     order = order_of(owner, writing, ORDER)
     began = now[0]
@@ -120,7 +120,7 @@ def test_it_waits_while_the_owner_gives_signs(pipe: tuple[Owner, int], now: list
     os.close(writing)
 
 
-def test_an_owner_that_is_gone_ends_it_at_once(pipe: tuple[Owner, int], now: list[float]) -> None:
+def test_an_owner_that_is_gone_ends_it_at_once(pipe: tuple[OwnerSigns, int], now: list[float]) -> None:
     owner, writing = pipe
     order = order_of(owner, writing, ORDER)
     os.close(writing)
@@ -129,7 +129,7 @@ def test_an_owner_that_is_gone_ends_it_at_once(pipe: tuple[Owner, int], now: lis
     assert now[0] - began < LEASE_S
 
 
-def test_another_order_ends_it(pipe: tuple[Owner, int]) -> None:
+def test_another_order_ends_it(pipe: tuple[OwnerSigns, int]) -> None:
     owner, writing = pipe
     order = order_of(owner, writing, ORDER)
     os.write(writing, msgspec.json.encode(NO_LEASE) + b"\n")
@@ -138,7 +138,7 @@ def test_another_order_ends_it(pipe: tuple[Owner, int]) -> None:
 
 
 def test_an_owner_that_is_silent_for_a_lease_gets_no_keepalive_until_the_lease_has_run_out(
-    pipe: tuple[Owner, int], now: list[float], monkeypatch: pytest.MonkeyPatch
+    pipe: tuple[OwnerSigns, int], now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is frozen; `keep` then sees that the lease has run out."""
     owner, writing = pipe
