@@ -119,8 +119,8 @@ FENCES = [
     Mutation(
         "a loop that has another epoch keeps the sink that it opened",
         "spark_merge/loop.py",
-        "            if self._serves.is_set():\n                return True\n",
-        "",
+        "        self._settings = settings\n        self._serves.set()\n",
+        "        self._settings = settings\n",
         "tests/unit/merge/test_loop.py::test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it",
     ),
     Mutation(
