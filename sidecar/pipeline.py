@@ -246,7 +246,7 @@ class Pipeline:
         incarnations = outside.feed.incarnations()
         positions = {lane: position for lane, position in segment.positions.items() if lane in incarnations}  # of none that has ended
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
-        windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts), marks)
+        windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts, bool(segment.ddls)), marks)
         told = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None

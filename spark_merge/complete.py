@@ -8,6 +8,8 @@
 
 - It follows tables as the pipeline does (sidecar/core/schema_step.py), by their ids. Only that a table has no rows is said by the
   statement alone; where the changefeed hides it, the table counts as incomplete.
+- A claim is of a table's rows, by its ids, up to the end of a segment. A DDL ends its segment, after all windows that close in it: so what
+  a dump was done with in that segment is claimed only if the DDL keeps the table's rows.
 - A dump of some keys or of a predicate completes nothing. One that failed or was stopped completes the tables that it was done with.
 - A table that was complete before a dump of it stays complete from the earlier commit-ts on.
 """
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from sidecar.core.model import CommitTs, TableName
-from sidecar.core.schema_step import SchemaFate, Tables, steps
+from sidecar.core.schema_step import SchemaFate, Steps, Tables, steps
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.layout import completed_tables
 from sidecar.log.manifest import DdlRecord, Manifest
@@ -42,19 +44,31 @@ def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tab
     """`tables` with the next segment counted in, as its sink receives it (`received`). `schemas`: a schemas file of the log by its name.
     Raises LogBroken for a segment whose progress is none."""
     complete = tables.complete
-    if segment.next_schemas is not None:
-        complete = _over_ddls(complete, segment, schemas(segment.schemas), schemas(segment.next_schemas))
     done = {one.table: one.at for one in completed_tables(segment) if one.whole and one.since_seq >= tables.began_seq}
+    if segment.next_schemas is not None:
+        before, after = schemas(segment.schemas), schemas(segment.next_schemas)
+        found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
+        complete = _over_ddls(complete, segment, found)
+        done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, found)}
     if done.keys() - complete.keys():
         complete = {**done, **complete}
     return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete)
 
 
-def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, before: Tables, after: Tables) -> dict[TableName, CommitTs]:
-    found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
+def _read_and_kept(segment: Manifest, before: Tables, found: Steps) -> set[TableName]:
+    """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these. Records of dumps have them;
+    up to 0.4 the record of a dump that finished in the segment had those before, and such a name counts for its own table only."""
+    read = {chunk.table for window in segment.windows for chunk in window.chunks}
+    names = {table: table for table in before} | {step.before: None for step in found if step.before is not None}
+    names |= {step.before: step.after for step in found if step.before is not None and step.fate is SchemaFate.KEPT}
+    return {now for table in read if (now := names.get(table)) is not None}
+
+
+def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, found: Steps) -> dict[TableName, CommitTs]:
+    """A name that a table has from now on says nothing of the table that had it before."""
     emptied = set(_emptied(segment.ddls))
-    gone = {step.before for step in found}
-    then = {table: since_ts for table, since_ts in complete.items() if table not in gone}
+    touched = {name for step in found for name in (step.before, step.after)}
+    then = {table: since_ts for table, since_ts in complete.items() if table not in touched}
     for step in found:
         if step.after is None:
             continue

@@ -92,12 +92,14 @@ class DueChunk:
 @dataclass(frozen=True, slots=True)
 class Head:
     """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: the states of the dumps, for
-    readers of the output; None before the log's first one. Small to send to a task."""
+    readers of the output; None before the log's first one. `received_as`: the name of the sink that receives the segment, on which it hangs
+    which dumps are in it (complete.py::received). Small to send to a task."""
 
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]
     next_schemas: Mapping[TableName, TableSchema]
     dump: DumpTold | None = None
+    received_as: str = ""
 
     @property
     def seq(self) -> Seq:
@@ -290,11 +292,13 @@ class Accepted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Standing:
     """`accepted`: what is accepted durably, None at the start. `begun`: the last segment of a batch whose tasks may have been seen in part:
-    the next batch must be of exactly the segments up to it, None if there is none."""
+    the next batch must be of exactly the segments up to it, None if there is none. `begun_as`: `Head.received_as` of that batch, as on
+    record: the batch is received under that name again, whatever the name of the sink is now. None: not on record (0.4 and before)."""
 
     owner: Owner
     accepted: Accepted | None
     begun: Seq | None = None
+    begun_as: str | None = None
 
 
 class Sink(Protocol):
@@ -317,7 +321,7 @@ class Sink(Protocol):
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         """Cut the segments after `accepted` (a beginning of `heads`, at least one) into tasks. A sink of the committing
-        kind has the cut on record when it returns, and gives the same one for a batch that it had begun."""
+        kind has the cut on record when it returns, with `Head.received_as`, and gives the same one for a batch that it had begun."""
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Make the batch's segments accepted, all tasks being done: the last durable step. A sink that carries out DDLs has carried out the

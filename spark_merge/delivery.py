@@ -6,7 +6,8 @@
   done again and changes nothing (P5).
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
   has begun is done again as it was.
-- A dump may be for some sinks only: for another one it is as if the log had neither its chunks nor its progress.
+- A dump may be for some sinks only: for another one it is as if the log had neither its chunks nor its progress. A batch that a committing
+  sink has begun is received under the name that is on record with it: a sink that has another name since then has the same rows to come.
 - Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
   that one more would cost them more, or gathers what it gets.
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
@@ -137,17 +138,29 @@ class Delivery:
             try:
                 return self._batch(manifests)
             except FeedError:
-                if len(manifests) == 1 or self._begun_again() is not None:
-                    raise
+                begun = self._begun_again()
+                self._note_passed([manifest for manifest in manifests if self.accepted is not None and manifest.seq <= self.accepted])
                 left = [manifest for manifest in manifests if self.accepted is None or manifest.seq > self.accepted]
-                manifests = left[: max(1, len(left) // 2)]
+                if len(manifests) == 1 or begun == manifests[-1].seq:
+                    raise
+                manifests = self._next() if begun is not None else left[: max(1, len(left) // 2)]
         return []
+
+    def _note_passed(self, manifests: Sequence[Manifest]) -> None:
+        if self.record is not None and self.record.tables is not None:
+            self.record.passed(manifests, self._standing.owner)
 
     def _begun_again(self) -> Seq | None:
         """A sink that has shown a part of a batch takes no other one before it."""
         with self._watched():
             self._standing = self.sink.open(epoch=self._settings.epoch_max)
         return self._standing.begun
+
+    @property
+    def _receives_as(self) -> str:
+        """The name by which the next batch is received."""
+        begun_as = self._standing.begun_as if self._standing.begun is not None else None
+        return self._name if begun_as is None else begun_as
 
     def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
@@ -168,10 +181,9 @@ class Delivery:
         with noting(lambda: f"accepting {segments}"), self._watched():
             self.sink.accept(batch, outcomes)
         self.accept_s = monotonic() - began_s
-        if self.record is not None:
-            self.record.passed(manifests[: len(batch.heads)], self._standing.owner)
+        self._note_passed(manifests[: len(batch.heads)])
         last = Accepted.of(batch.heads[-1].manifest)
-        self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None), batch.heads[-1].upto_ts
+        self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None, begun_as=None), batch.heads[-1].upto_ts
         return delivered(batch, outcomes)
 
     def _next(self) -> list[Manifest]:
@@ -188,7 +200,7 @@ class Delivery:
         return self._received(after, standing.begun - after)
 
     def _received(self, after: Seq, limit: int) -> list[Manifest]:
-        return [received(manifest, self._name) for manifest in new_manifests(self._settings.log, after=after, limit=limit)]
+        return [received(manifest, self._receives_as) for manifest in new_manifests(self._settings.log, after=after, limit=limit)]
 
     def _check_owner(self, manifests: Sequence[Manifest]) -> None:
         epoch, known = max(manifest.epoch for manifest in manifests), self._settings.epoch_max
@@ -201,7 +213,7 @@ class Delivery:
     def _heads(self, manifests: Sequence[Manifest]) -> list[Head]:
         names = {name for manifest in manifests for name in (manifest.schemas, manifest.next_schemas) if name}
         schemas = {name: LoggedSchemas(self._settings.log, name) for name in names}
-        return [_head(manifest, schemas) for manifest in manifests]
+        return [_head(manifest, schemas, self._receives_as) for manifest in manifests]
 
     def _needed(self, batch: Batch) -> dict[Seq, Head]:
         """All that a task of it reads. Raises LogBroken for one that is missing."""
@@ -231,7 +243,7 @@ def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
     return list(takewhile(lambda manifest: not any(chunk.rows for window in manifest.windows for chunk in window.chunks), manifests))
 
 
-def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]]) -> Head:
+def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]], name: str) -> Head:
     slim = replace(manifest, progress=None, more_dumps=(), positions={})
     after = schemas[manifest.next_schemas or manifest.schemas]
-    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest))
+    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name)

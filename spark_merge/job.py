@@ -268,6 +268,11 @@ class SparkJob:
         for loop in self._loops:
             loop.start()
 
+    def serve(self, settings: JobSettings) -> None:
+        """Deliver with these settings from the next batch on. From any thread."""
+        for loop in self._loops:
+            loop.serve(settings)
+
     def check(self) -> None:
         """Raises what ended a loop, or Spark."""
         self.spark.check()

@@ -1,6 +1,7 @@
 """One sink's loop: it delivers what is in the log in a thread of its own, so that a slow or broken sink holds no other (P3).
 
     open ─► deliver ─► deliver ─► …   what a sink can recover from: closed, and opened again after a while
+                                      the owner has another epoch: closed, and opened again with it at once
 
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
@@ -20,7 +21,7 @@ from threading import Event
 from traceback import print_exception
 
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
-from sidecar.errors import FeedError, LogUnreachable, SinkError, StorageFull, TicdcDumpError
+from sidecar.errors import FeedError, LogUnreachable, OwnershipLost, SinkError, StorageFull, TicdcDumpError
 from sidecar.log.skips import Skips
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, DroppedRows, SinkDelivery
 from sidecar.process.background import Background
@@ -38,6 +39,9 @@ CERTIFY_EVERY_S = 5.0
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 """Waits double from the first to the last while a sink fails."""
+
+EPOCH_WAIT_S = 2.0
+"""A segment of a later epoch can come before the word that the owner is the same."""
 
 
 class SinkLoop:
@@ -75,6 +79,12 @@ class SinkLoop:
         self._to_the_end = False
         self._certify_due_s = 0.0
         self._running: Background | None = None
+        self._serves = Event()
+
+    def serve(self, settings: JobSettings) -> None:
+        """Open the sink again with these settings, after the batch that is under way. From any thread."""
+        self._settings = settings
+        self._serves.set()
 
     def start(self) -> None:
         self._running = Background(self._run, name=f"deliver-{self.name}")
@@ -112,8 +122,14 @@ class SinkLoop:
         wait_s = RETRY_FIRST_S
         while True:
             before = self._accepted
+            self._serves.clear()
             try:
-                self._deliver(ending)
+                if self._deliver(ending):
+                    continue
+            except OwnershipLost:
+                if self._settings.epoch_max is None or not self._serves.wait(EPOCH_WAIT_S):
+                    raise
+                continue
             except (SinkError, StorageFull, LogUnreachable, FeedError) as error:
                 self.error = error
                 self._told([])
@@ -131,7 +147,8 @@ class SinkLoop:
             if ending.wait(wait_s):
                 return
 
-    def _deliver(self, ending: Event) -> None:
+    def _deliver(self, ending: Event) -> bool:
+        """Until the end: False, or until the owner has another epoch: True."""
         delivery = Delivery(self.sink, self._settings, self._tasks, sink_id=self._id, watched=self._watched)
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
         self.opened, self.skips = True, delivery.skips
@@ -139,10 +156,12 @@ class SinkLoop:
         self._told([])
         gathers = False
         while not ending.is_set() or self._to_the_end:
+            if self._serves.is_set():
+                return True
             last = ending.is_set()
             began_s = time.monotonic()
             if gathers and ending.wait(delivery.gather_s) and not self._to_the_end:
-                return
+                return False
             segments = self._timed(delivery)
             self._certify(last=last and not segments)
             gathers = bool(segments) and not delivery.more
@@ -152,9 +171,10 @@ class SinkLoop:
                 self.error = None
                 self._told(segments)
             elif last:
-                return
+                return False
             else:
                 ending.wait(IDLE_WAIT_S if self._settings.log.protocol == "file" else IDLE_WAIT_REMOTE_S)
+        return False
 
     def _certify(self, *, last: bool) -> None:
         """A look for certificates now and then, and before the loop ends."""

@@ -9,7 +9,8 @@
 - Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them, unless Spark's session is gone.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
   other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
-- It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind.
+- It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
+  that sidecar has become the owner again: the loops open their sinks with it, and Spark stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
@@ -76,6 +77,15 @@ class Worker:
         self._errors: dict[str, str] = {}
         self._unreported = False
         self._former: DeliveryReport | None = None
+        self._job_runs: SparkJob | None = None
+        self._serving = Lock()
+
+    def serve(self, epoch: int) -> None:
+        """The owner of the log is the same, of this later epoch. From any thread."""
+        with self._serving:
+            self.settings = replace(self.settings, job=replace(self.settings.job, epoch_max=epoch))
+            if self._job_runs is not None:
+                self._job_runs.serve(self.settings.job)
 
     def run(self) -> None:
         """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
@@ -84,7 +94,8 @@ class Worker:
         job: SparkJob | None = None
         verifying: Background | None = None
         try:
-            job = self._job()
+            with self._serving:
+                self._job_runs = job = self._job()
             job.start()
             verifying = self._verifying(job)
             self._mind(job, verifying)
@@ -187,11 +198,14 @@ def _error_text(error: Exception) -> str:
 
 
 def end_with_stdin(worker: Worker) -> None:
-    """Let `worker` end when its standard input does: whoever started it is gone."""
+    """Let `worker` end when its standard input does: whoever started it is gone. Each line is an epoch that it serves from then on."""
 
     def wait() -> None:
-        while os.read(STDIN, 1):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
-            pass
+        said = b""
+        while data := os.read(STDIN, 4096):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
+            *lines, said = (said + data).split(b"\n")
+            for line in lines:
+                worker.serve(int(line))
         worker.ending.set()
 
     Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be told to end, and nobody waits for it

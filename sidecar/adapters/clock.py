@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic, time
+import time
 
 from sidecar.core.model import CommitTs, ts_at
 
@@ -12,14 +12,20 @@ AHEAD_MAX_S = 3600.0
 
 def newest_ts() -> CommitTs:
     """Above it no TSO can be yet."""
-    return ts_at(int((time() + AHEAD_MAX_S) * 1000))
+    return ts_at(int((time.time() + AHEAD_MAX_S) * 1000))
 
 
 def wall_ms() -> int:
     """Milliseconds since 1970."""
-    return int(time() * 1000)
+    return int(time.time() * 1000)
+
+
+def running_clock() -> float:
+    """Seconds that also pass while the machine sleeps, where the system has such a clock (Linux). All processes of the machine
+    have the same."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class MonotonicClock:
     def now_s(self) -> float:
-        return monotonic()
+        return time.monotonic()

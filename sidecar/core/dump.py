@@ -135,14 +135,15 @@ class Dump:
             except MarkError as error:
                 self._fail(Failure(f"{error.message} ({error.hint})"))
             if closed:
-                self._advance(seq=built.seq)
+                self._advance(seq=built.seq, may_complete=not built.ddl)
             self._close_if_over()
         return closed
 
     def changed(self, steps: Iterable[TableStep]) -> None:
-        """A DDL is the last thing in the segment just built; `steps` are the tables that it changed."""
+        """A DDL is the last thing in the segment just built; `steps` are the tables that it changed. It decides whether the
+        dump is complete."""
         if self._run is not None:
-            if self._run.progress.state not in OVER and self._run.changed(list(steps)):
+            if self._run.progress.state not in OVER and (self._run.changed(list(steps)) or self._run.complete()):
                 self._advance()
                 self._close_if_over()
         elif self._record.state in _IN_STEP:
@@ -196,8 +197,8 @@ class Dump:
             if state not in _ACTIVE:
                 self._take(self._run.progress)
 
-    def _advance(self, *, seq: Seq | None = None) -> None:
+    def _advance(self, *, seq: Seq | None = None, may_complete: bool = True) -> None:
         """The log, or the dump's tables, are others now: on record with what follows when that completes the dump."""
         assert self._run is not None
         state = self._run.progress.state
-        self._run.record(NEXT[Complete].get(state, state) if self._run.complete() else state, seq=seq)
+        self._run.record(NEXT[Complete].get(state, state) if may_complete and self._run.complete() else state, seq=seq)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
-from sidecar.core.progress import DumpState, Progress, TableProgress, unread
+from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, unread
 from sidecar.core.window import Windows
-from sidecar.errors import RefusedRequest
+from sidecar.errors import RefusedRequest, with_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class DumpLimits:
     """`readers`: windows that a dump reads at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
     small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read but not closed in the log: the back-pressure.
     `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace). `strict_bound`: of
-    each dump."""
+    each dump. `sinks`: the names of the sinks that there are; empty: not known."""
 
     readers: int = 2
     window_chunks_max: int = 8
@@ -27,6 +27,7 @@ class DumpLimits:
     chunk_bytes_max: int = 256 << 20
     delivery_bound_s: float = 0.0
     strict_bound: bool = False
+    sinks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,31 @@ def resumed(failed: Progress, settings: Settings, *, ground: Ground) -> Progress
             "the dump failed under an older version, which did not keep its tables in step with the DDLs after that",
             hint="use dumprestart",
         )
+    if why := no_receiver(failed, ground.limits.sinks):
+        raise RefusedRequest(why, hint=_RECEIVERS_HINT)
     state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.QUEUED
     with_settings = changed(failed, settings)
     return replace(with_settings, state=state, reason=None, revision=ground.next_revision(), number=ground.next_number())
+
+
+_RECEIVERS_HINT = "give the sink its name back (name= in its URI) and use dumpresume, or use dumpstart for a sink that is there"
+
+
+def no_receiver(dump: Progress, sinks: Collection[str]) -> str:
+    """Why nobody would receive its rows: none of its sinks is among `sinks` (empty: not known). Empty where somebody does."""
+    if not dump.sinks or not sinks or not {*dump.sinks}.isdisjoint(sinks):
+        return ""
+    return f"dump {dump.dump_id} is for {listed(dump.sinks)}, and no sink has that name now: the sinks are {listed(sinks)}"
+
+
+def with_receivers(recovered: Progress, sinks: Collection[str]) -> Progress:
+    """The dump, failed if it is not over and nobody would receive its rows: names of sinks can change while no sidecar runs."""
+    why = no_receiver(recovered, sinks) if recovered.state not in OVER else ""
+    return replace(recovered, state=DumpState.FAILED, reason=with_hint(why, _RECEIVERS_HINT)) if why else recovered
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def once_more(old: Progress, dump_id: str) -> StartDump:

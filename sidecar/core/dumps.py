@@ -8,6 +8,7 @@
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
   kept until a dump of all its tables starts, and FAILED_MAX of them at most.
 - A table that appears is dumped by the first dump that grows.
+- A dump whose sinks have other names than before the last start, or are removed, fails: nobody would receive its rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump import NEXT, ChangeOfOne, Dump
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of, once_more, started
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of, once_more, started, with_receivers
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
 from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading, meant_without_id
@@ -50,7 +51,8 @@ class Dumps:
         ground.dumps = max((one.number + 1 for one in recovered), default=0)
         ground.revision = max((one.revision for one in recovered), default=0)
         ordered = sorted(recovered, key=lambda progress: progress.number)
-        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in ordered]
+        received = [with_receivers(one, limits.sinks) for one in ordered]
+        self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in received]
         self._turn = 0
         self._begin_queued()
 

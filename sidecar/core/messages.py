@@ -164,11 +164,13 @@ SourceEvent = MarkSent | MarkFenced | ChunkRead | ChunkMisfit | SourceFailed
 
 @dataclass(frozen=True, slots=True)
 class SegmentBuilt:
-    """The data of segment `seq` is durable and its manifest comes next: windows may close in it."""
+    """The data of segment `seq` is durable and its manifest comes next: windows may close in it. `ddl`: a DDL is the last thing in it,
+    after all that closes; what it does to the tables comes next (`Dumps.changed`), and decides whether a dump is complete."""
 
     seq: Seq
     after_ts: CommitTs
     upto_ts: CommitTs
+    ddl: bool = False
 
 
 # ---- an operator's requests -----------------------------------------------------------------------------------------

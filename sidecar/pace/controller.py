@@ -184,6 +184,15 @@ class SinkPace:
         self.beside = False
         """A dump that is not for it has rows open."""
 
+    def resumed(self, waiting: Iterable[Written]) -> SinkPace:
+        """The same sink in the next term: what it costs, and how much of a dump was good for it."""
+        found = SinkPace(waiting)
+        found.gain = Gain(self.gain.value)
+        found.error, found.began = self.error, self.began
+        found._cost, found._live, found._waits = self._cost, self._live, self._waits
+        found._last, found._heard_s, found._dump_s, found._peaks = self._last, self._heard_s, self._dump_s, self._peaks
+        return found
+
     def wrote(self, written: Written) -> None:
         self.waiting.append(written)
         self.queued_rows += written.rows
@@ -291,6 +300,12 @@ class Controller:
         self._bound = Bound()
         self._holds: str | None = None
         self.starting = False
+
+    def resume(self, before: Controller) -> None:
+        """At the beginning of a term: with what an earlier one of this process has learned. What waits is this term's."""
+        waiting = self._sinks[""].waiting
+        self._sinks = {name: sink.resumed(waiting) for name, sink in before._sinks.items()}
+        self._clocks = before._clocks
 
     def wrote(self, seq: Seq, at_s: float, windows: Collection[ClosedWindow] = ()) -> None:
         """Segment `seq` is in the log, and with it what was read in the windows that closed there."""

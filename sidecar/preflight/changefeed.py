@@ -11,7 +11,8 @@ from uuid import uuid4
 
 from sidecar.adapters.etcd.changefeed import TICDC_ROOT, list_changefeeds
 from sidecar.adapters.etcd.client import ROOT, Compare, Delete, EtcdClient, Put, changefeed_root
-from sidecar.adapters.etcd.owner import KEEPALIVES_A_LEASE, owner
+from sidecar.adapters.etcd.keeper import KEEPALIVES_A_LEASE
+from sidecar.adapters.etcd.owner import owner
 from sidecar.adapters.etcd.progress import load_progress
 from sidecar.config import Config, EtcdSection
 from sidecar.core.model import Seq

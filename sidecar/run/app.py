@@ -22,6 +22,7 @@ import sidecar
 from sidecar.adapters.clock import MonotonicClock, newest_ts, wall_ms
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.history import read_history
+from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_console
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
@@ -51,7 +52,8 @@ from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
-from sidecar.run.beginning import HoldsRows, check_beginning
+from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
+from sidecar.run.between_terms import BetweenTerms
 from sidecar.run.certificates import begin_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.console import begin_console
@@ -115,6 +117,7 @@ class Sidecar:
         self._parts = ExitStack()
         self._checks: list[Callable[[], object]] = []
         self._worker = OwnWorker(config_path, managed=config.spark.managed)
+        self._between = BetweenTerms(self._worker, self.clock.now_s)
         self._full = False
 
     def stop(self) -> None:
@@ -159,7 +162,8 @@ class Sidecar:
             ),
             epoch_min=last.epoch + 1 if last else 1,
         )
-        self._parts.callback(self.ownership.release)
+        self.ownership.keeper = KeeperProcess(config.etcd)
+        self._parts.callback(self.ownership.close)
         self.deliveries = LogDeliveries(folder, needs_spark=not config.spark.worker_rows)
         self.deliveries.start()
         self._parts.callback(self.deliveries.close)
@@ -211,6 +215,7 @@ class Sidecar:
         while not self.stopping.is_set():
             began_s = self.clock.now_s()
             self._check_parts()
+            self._between.wait()
             try:
                 epoch = self.ownership.acquire(timeout_s=ACQUIRE_S)
                 if epoch is None:
@@ -233,7 +238,7 @@ class Sidecar:
         say(stopped())
 
     def _stand_by(self) -> None:
-        self._worker.end(at_once=True)
+        self._between.stand_by()
         self.hindered = ""
         if self._standby_since_s is None:
             self._standby_since_s = self.clock.now_s()
@@ -253,6 +258,7 @@ class Sidecar:
             self.changefeed = read_changefeed(self.client, self.config)
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
             term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
+            term.sinks = tuple(self._sinks)
             resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
             watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
             ending.callback(term.close)
@@ -261,7 +267,8 @@ class Sidecar:
             if self._full:
                 term.make_room(self.stopping)
             term.begin(partial(self._open, brought))
-            for what in sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ():
+            others = sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ()
+            for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
                 note(what)
             self._begin_verifications(term, ending)
             if resumes is not None:
@@ -283,7 +290,7 @@ class Sidecar:
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
-        self._worker.start(term.epoch, self.changefeed.log_id)
+        self._between.enter(term.pipeline.pace, term.epoch, self.changefeed.log_id, full=self._full)
         process = f"{socket.gethostname()}:{os.getpid()}"
         news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
@@ -291,9 +298,8 @@ class Sidecar:
         def seen(_: Pipeline, now_s: float) -> None:
             watch.check()
             self._check_parts()
-            if self._worker.epoch not in (None, term.epoch) and term.pipeline.counts.segments:
-                self._worker.end(at_once=True)  # its epoch's segments are not this one's
-                self._worker.start(term.epoch, self.changefeed.log_id)
+            if term.pipeline.counts.segments:
+                self._worker.serve(term.epoch)
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error)
@@ -307,14 +313,14 @@ class Sidecar:
         term.run(self.stopping, seen)
 
     def _leave(self, epoch: int, _: object, error: BaseException | None, __: object) -> None:
-        """Worker and lease end with the term. On a full volume they stay: what the sinks accept is what makes room there."""
+        """The lease ends with the term. On a full volume it stays, with the worker: what the sinks accept is what makes room there."""
         self._full = isinstance(error, StorageFull) and error.place == str(storage.log_folder(self.config.log.uri))
         if self._full and self.config.spark.managed:
             self._worker.start(epoch, self.changefeed.log_id)
             return
         with ExitStack() as ending:
             ending.callback(self.ownership.release)
-            ending.callback(self._worker.end, at_once=error is not None)
+            ending.callback(self._between.leave, error)
 
     def _disown(self) -> None:
         self.status = self._verifications = None
@@ -358,10 +364,11 @@ class Sidecar:
         return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified)
 
     def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
-        self.last_error = str(error)
+        causes = self._between.causes(error)
+        self.last_error = "; ".join((str(error), *causes))
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
-        say(line)
+        say(line, *(NewsLine(cause, {}, "warning") for cause in causes))
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 

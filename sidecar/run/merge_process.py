@@ -1,7 +1,7 @@
 """The merge worker as a child process: a Spark that dies takes nothing with it, and is started again.
 
 - It gets the owner's epoch, so that it ends by itself where a later owner writes, and a pipe as standard input, so that it
-  ends when this process does, however it dies.
+  ends when this process does, however it dies. A line of the pipe is the next epoch of the same owner, which it serves from then on.
 - It is started again after every death, sooner after a long life than after a short one. What it died of is in its report
   beside the log; here how often and with which exit code, and for one that could not say it (`unexplained`) that it could not.
 - Where the machine has no room for its folder, or cannot start it now, it is tried again as after a death: the log is written on.
@@ -72,6 +72,15 @@ class MergeProcess:
 
     def start(self) -> None:
         self._minding = Background(self._mind, name="merge-worker")
+
+    def serve(self, command: Sequence[str], line: bytes) -> None:
+        """Say `line` to the worker that runs, and run those after it by `command`. Where it dies meanwhile, one of those follows."""
+        with self._lock:
+            self._command = list(command)
+            if self._child is not None and self._child.stdin is not None:
+                with suppress(OSError, ValueError):
+                    self._child.stdin.write(line)
+                    self._child.stdin.flush()
 
     def check(self) -> None:
         """Raises what keeps a worker from being started at all."""

@@ -16,7 +16,7 @@ class OwnWorker:
 
     def __init__(self, config_path: Path, *, managed: bool) -> None:
         self._command = [sys.executable, "-m", "sidecar", "merge", "--config", str(config_path), "--end-with-stdin"]
-        self._managed = managed
+        self._managed, self._log_id = managed, ""
         self._process: MergeProcess | None = None
         self.deaths = 0
         self.epoch: int | None = None
@@ -25,9 +25,15 @@ class OwnWorker:
         """Unless there is one."""
         if not self._managed or self._process is not None:
             return
-        command = [*self._command, "--log-id", log_id, "--epoch", str(epoch)]
-        self._process, self.epoch = MergeProcess(command, self._note_death), epoch
+        self._log_id = log_id
+        self._process, self.epoch = MergeProcess(self._command_of(epoch), self._note_death), epoch
         self._process.start()
+
+    def serve(self, epoch: int) -> None:
+        """Let the worker deliver what this epoch of the same owner writes, too: it opens its sinks again, and keeps its Spark."""
+        if self._process is not None and self.epoch != epoch:
+            self.epoch = epoch
+            self._process.serve(self._command_of(epoch), b"%d\n" % epoch)
 
     def end(self, *, at_once: bool) -> None:
         if self._process is not None:
@@ -41,6 +47,9 @@ class OwnWorker:
     def died(self, deliveries: LogDeliveries) -> str:
         """Why the last worker died, if it has not reported that; empty otherwise."""
         return unexplained(self._process.last if self._process is not None else None, deliveries.report)
+
+    def _command_of(self, epoch: int) -> list[str]:
+        return [*self._command, "--log-id", self._log_id, "--epoch", str(epoch)]
 
     def _note_death(self, death: Death) -> None:
         self.deaths += 1

@@ -47,7 +47,8 @@ Opening = Callable[[SegmentLog, ExitStack], Outside]
 class Term:
     """`epoch` was just granted. `worker_epoch`: of the managed worker that an earlier term of this process has kept, if any. `pipeline` is
     there once `begin` has returned. `kept_from`: the first segment that somebody else still reads. `collected`: the last
-    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left."""
+    segment that certificates have no need of, None where they need none. `full`: the log's volume has no room left. `sinks`: their
+    names."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Term:
         self.ownership = ownership
         self.epoch = epoch
         self.full = False
+        self.sinks: tuple[str, ...] = ()
         self.kept_from: Callable[[], Seq | None] = lambda: None
         self.collected: Callable[[], Seq | None] = lambda: None
         self.pipeline: Pipeline
@@ -98,7 +100,7 @@ class Term:
             self._log.id = claim_log(self._folder, self.changefeed.log_id)
             reserve.take(self._folder)
             outside = opening(self._log, self._opened)
-            bounds = limits(self.config, self.changefeed)
+            bounds = limits(self.config, self.changefeed, self.sinks)
             self.pipeline = attach(outside, changefeed_id=mark_row_id(self.changefeed.name), epoch=self.epoch, limits=bounds)
 
     def run(self, stopping: Event, seen: Callable[[Pipeline, float], None]) -> None:
@@ -190,7 +192,7 @@ def check_held(ownership: Ownership) -> None:
         )
 
 
-def limits(config: Config, changefeed: Changefeed) -> PipelineLimits:
+def limits(config: Config, changefeed: Changefeed, sinks: tuple[str, ...] = ()) -> PipelineLimits:
     """Key-values come from where their puller was told to begin, whatever start-ts is."""
     dump = config.dump
     return PipelineLimits(
@@ -203,6 +205,7 @@ def limits(config: Config, changefeed: Changefeed) -> PipelineLimits:
             chunk_bytes_max=dump.chunk_bytes_max,
             delivery_bound_s=dump.delivery_bound_s,
             strict_bound=dump.strict_bound,
+            sinks=sinks,
         ),
     )
 

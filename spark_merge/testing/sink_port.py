@@ -36,7 +36,7 @@ from spark_merge.sinks.memory import hidden, versioned
 from spark_merge.testing import histories
 from spark_merge.testing.dumps_port import DumpsPort
 from spark_merge.testing.places import Here, Place, accepted
-from spark_merge.testing.story import TABLES, WAIT_S, Died, Mortal, Story, WorkerLife
+from spark_merge.testing.story import TABLES, WAIT_S, Died, Mortal, Story, WorkerLife, change_names_between_steps
 
 
 class SinkPort(DumpsPort):
@@ -74,6 +74,10 @@ class SinkPort(DumpsPort):
         else:
             pytest.fail("it never came to its end")
         story.check_end()
+
+    def test_a_sink_whose_name_changes_between_any_two_steps_has_each_segment_under_one_name(self, story: Story, tmp_path: Path) -> None:
+        """Some dumps are for one name only. What a sink has begun to show, it ends as it began."""
+        change_names_between_steps(Story(tmp_path / "named", story.place, seed=7, names=("a", "b")))
 
     def test_a_batch_whose_tasks_are_done_and_that_was_not_accepted_is_done_again(self, story: Story) -> None:
         sink = story.place.sink()

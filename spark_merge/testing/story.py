@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
 from threading import Barrier
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import Manifest
@@ -57,9 +59,9 @@ def mortal(monkeypatch: pytest.MonkeyPatch, owner: object, *names: str) -> Worke
     life = WorkerLife(-1)
 
     def around(call: Callable[..., object]) -> Callable[..., object]:
-        def step(*args: object) -> object:
+        def step(*args: object, **named: object) -> object:
             life.step()
-            found = call(*args)
+            found = call(*args, **named)
             life.step()
             return found
 
@@ -104,6 +106,17 @@ def die_after_each(story: Story, dying: Dying, steps: range) -> int:
     return died
 
 
+def die_under_changing_names(story: Story, dying: Dying, steps: Iterable[int]) -> None:
+    """As `die_after_each`, and the sink has another name in each life."""
+    for at, name in zip(steps, cycle(story.names), strict=False):
+        with suppress(Died), dying(at):
+            story.finish(segments_max=3, name=name)
+            break
+    else:
+        pytest.fail("it never came to its end")
+    story.check_end_under_changing_names()
+
+
 def before_each(patch: pytest.MonkeyPatch, act: Callable[[], object], kind: type[Any], *names: str) -> None:
     """`act` before each call of these methods."""
 
@@ -130,6 +143,22 @@ def opened_at_once(story: Story) -> list[Delivery]:
 
     with ThreadPoolExecutor(2) as pool:
         return [delivery for delivery in pool.map(race, range(2)) if delivery is not None]
+
+
+def change_names_between_steps(story: Story) -> None:
+    """One worker after another, each under another name than the one before it, dies between two calls of the sink or tasks."""
+    for lived, name in zip(range(1, 200), cycle(story.names), strict=False):
+        life = WorkerLife(lived)
+        with suppress(Died):
+            sizes = story.random.choice([1, 2, 4])
+            sink, tasks = Mortal(story.place.sink(), life), Here(before=life.step)
+            delivery = story.delivery(sink, segments_max=sizes, tasks=tasks, name=name)
+            while delivery.deliver():
+                pass
+            break
+    else:
+        pytest.fail("it never came to its end")
+    story.check_end_under_changing_names()
 
 
 class Mortal:
@@ -167,12 +196,23 @@ class Story:
     alone, too; the rule sees what it receives."""
 
     def __init__(
-        self, folder: Path, place: Place, *, seed: int, made: Callable[[Random], RandomHistory] | None = None, name: str = ""
+        self,
+        folder: Path,
+        place: Place,
+        *,
+        seed: int,
+        made: Callable[[Random], RandomHistory] | None = None,
+        name: str = "",
+        names: Sequence[str] = (),
     ) -> None:
-        self.place, self.random, self._name = place, Random(seed), name
+        """`names`: that the sink can have, one after another; some dumps are for one of them only."""
+        self.place, self.random, self._name, self.names = place, Random(seed), name, tuple(names)
         self.history = (made or histories.random_history)(self.random)
+        if names:
+            self.history.windows = [[self._for_some(window, names) for window in windows] for windows in self.history.windows]
         self.log = open_folder(str(folder / "log"))
-        self.manifests: list[Manifest] = [received(one, name) for one in histories.write_log(self.log, self.history)]
+        written = histories.write_log(self.log, self.history)
+        self.manifests: list[Manifest] = written if names else [received(one, name) for one in written]
         self.tables = {row.table for row in self.history.merged(self.manifests)}
         self.shown: dict[tuple[TableName, tuple[str | None, ...]], int] = {}
         """How many of each row's changes had taken effect, at the least, when a target that keeps the newest was looked at last."""
@@ -180,15 +220,51 @@ class Story:
     def settings(self, *, epoch: int | None = None, segments_max: int = 2) -> JobSettings:
         return JobSettings(self.log, limits=BatchLimits(segments_max=segments_max), epoch_max=epoch)
 
-    def delivery(self, sink: Sink | None = None, *, epoch: int | None = None, segments_max: int = 2, tasks: Here | None = None) -> Delivery:
-        settings, sink_id = (
-            self.settings(epoch=epoch, segments_max=segments_max),
-            SinkId(self._name, self.place.uri) if self._name else None,
-        )
+    def delivery(
+        self,
+        sink: Sink | None = None,
+        *,
+        epoch: int | None = None,
+        segments_max: int = 2,
+        tasks: Here | None = None,
+        name: str = "",
+    ) -> Delivery:
+        """`name`: what the sink is called now; empty: as the story has it."""
+        settings, called = self.settings(epoch=epoch, segments_max=segments_max), name or self._name
+        sink_id = SinkId(called, self.place.uri) if called else None
         return Delivery(sink or self.place.sink(), settings, tasks or Here(), sink_id=sink_id)
 
-    def finish(self, *, segments_max: int = 2) -> None:
-        delivery = self.delivery(segments_max=segments_max)
+    def _for_some(self, window: ClosedWindow, names: Sequence[str]) -> ClosedWindow:
+        return replace(window, sinks=self.random.choice([(), *((name,) for name in names)]))
+
+    def check_end_under_changing_names(self) -> None:
+        """Each segment is received under one of the names; of a versioned target also under several, as an earlier attempt wrote rows."""
+        choices = [(name,) for name in self.names] + ([self.names] if self.place.versioned else [])
+        found = self.place.rows()
+        for table in self.tables:
+            of_segments = [[self._expected_as(manifest, names, table) for names in choices] for manifest in self.manifests]
+            rows = found.get(table, [])
+            if self.place.versioned or self.place.newest:
+                expected = (list(chain.from_iterable(chosen)) for chosen in product(*of_segments))
+                assert any(self._same_newest(rows, one) for one in expected), table
+                continue
+            for seq, expected_one in enumerate(of_segments):
+                there = [row for row in rows if row[0] == seq]
+                fits = [there == one if self.place.in_order else sorted(map(repr, there)) == sorted(map(repr, one)) for one in expected_one]
+                assert any(fits), f"segment {seq} of {table} is {there}, and is one of {expected_one}"
+
+    def _expected_as(self, manifest: Manifest, names: Sequence[str], table: TableName) -> list[Shown]:
+        windows = tuple(window for window in manifest.windows if not window.sinks or {*window.sinks} & {*names})
+        rows = histories.expected(self.history, [replace(manifest, windows=windows)], table)
+        return [(seq, ts, op, key, after) for seq, ts, op, key, _, after, _ in rows]  # type: ignore[misc]  # the columns of a Shown
+
+    def _same_newest(self, rows: list[Shown], expected: list[Shown]) -> bool:
+        if self.place.versioned:
+            return {row[3]: row[4] for row in rows} == {row[3]: row[4] for row in expected}
+        return newest(rows) == newest(expected)
+
+    def finish(self, *, segments_max: int = 2, name: str = "") -> None:
+        delivery = self.delivery(segments_max=segments_max, name=name)
         while delivery.deliver():
             pass
         delivery.sink.close()

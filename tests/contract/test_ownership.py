@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
+from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.memory.owner import Election, MemoryOwner
 from sidecar.config import EtcdSection
@@ -50,13 +51,17 @@ class MemoryContest:
 class EtcdContest:
     etcd: Etcd
     root: str
+    by_process: bool
     candidates: list[EtcdOwner] = field(default_factory=list)
 
     def candidate(self, lease_s: int = LEASE_S) -> Ownership:
         client = EtcdClient(EtcdSection(endpoints=self.etcd.endpoints))
         holder = OwnerHolder("here", 1, f"127.0.0.1:{len(self.candidates)}")
-        self.candidates.append(EtcdOwner(client, self.root, lease_s=lease_s, holder=holder))
-        return self.candidates[-1]
+        made = EtcdOwner(client, self.root, lease_s=lease_s, holder=holder)
+        if self.by_process:
+            made.keeper = KeeperProcess(client.section)
+        self.candidates.append(made)
+        return made
 
     def expire(self) -> None:
         found = self.candidates[0].client.get(f"{self.root}/owner")
@@ -65,7 +70,7 @@ class EtcdContest:
 
     def close(self) -> None:
         for candidate in self.candidates:
-            candidate.release()
+            candidate.close()
             candidate.client.close()
 
 
@@ -75,13 +80,13 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
         yield running
 
 
-@pytest.fixture(params=["twin", "etcd"])
+@pytest.fixture(params=["twin", "etcd", "etcd, kept by a process"])
 def contest(request: pytest.FixtureRequest) -> Iterator[Contest]:
     if request.param == "twin":
         yield MemoryContest()
         return
     name = ChangefeedName("default", "default", f"test-{uuid4().hex}")
-    real = EtcdContest(request.getfixturevalue("etcd"), changefeed_root(name, "1"))
+    real = EtcdContest(request.getfixturevalue("etcd"), changefeed_root(name, "1"), by_process=request.param != "etcd")
     yield real
     real.close()
 

@@ -24,7 +24,7 @@ from spark_merge.sinks.memory.versioned import VersionedSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
-from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
+from spark_merge.testing.story import Died, Story, change_names_between_steps, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support.sinks import memory_place, place_of, spool_place
 
@@ -63,6 +63,10 @@ class TestTwins(SinkPort):
         assert [segment.seq for segment in delivered] == [head.seq for head in batch.heads]
         story.finish()
         story.check_end()
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_names_of_sinks_change_in_other_histories_too(self, story: Story, tmp_path: Path, seed: int) -> None:
+        change_names_between_steps(Story(tmp_path / "named", story.place, seed=seed, names=("a", "b")))
 
 
 class TestFiles(SinkPort):

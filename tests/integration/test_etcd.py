@@ -21,6 +21,7 @@ import pytest
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info, read_checkpoint_ts
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY, pd_cluster_id
+from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
@@ -96,8 +97,8 @@ def answers(client: EtcdClient) -> bool:
 class Process:
     """A sidecar of its own that owns, and saves when it is told to."""
 
-    def __init__(self, etcd: Etcd) -> None:
-        code = f"from tests.integration.test_etcd import own; own({etcd.endpoints!r})"
+    def __init__(self, etcd: Etcd, *, by_process: bool) -> None:
+        code = f"from tests.integration.test_etcd import own; own({etcd.endpoints!r}, {by_process})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -111,6 +112,10 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def children(self) -> list[int]:
+        pid = self._process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def end(self) -> None:
         self._process.kill()
         self._process.communicate()
@@ -120,10 +125,11 @@ class Process:
         return self._process.stdout.readline().strip()
 
 
-def own(endpoints: tuple[str, ...]) -> None:
+def own(endpoints: tuple[str, ...], by_process: bool) -> None:
     """What the process does."""
     with connected(*endpoints) as client:
         mine = EtcdOwner(client, KEYS, lease_s=SHORT_S, holder=OwnerHolder("there", os.getpid(), "10.0.0.1:8310"))
+        mine.keeper = KeeperProcess(client.section) if by_process else None
         print(mine.acquire(timeout_s=PATIENCE_S), flush=True)  # noqa: T201 - its standard output is how it answers
         store = EtcdProgress(client, KEYS, mine)
         for number, line in enumerate(sys.stdin):
@@ -135,9 +141,9 @@ def own(endpoints: tuple[str, ...]) -> None:
                 print(type(error).__name__, flush=True)  # noqa: T201 - as above
 
 
-@pytest.fixture
-def process(etcd: Etcd) -> Iterator[Process]:
-    made = Process(etcd)
+@pytest.fixture(params=[False, True], ids=["kept by a thread", "kept by a process"])
+def process(etcd: Etcd, request: pytest.FixtureRequest) -> Iterator[Process]:
+    made = Process(etcd, by_process=request.param)
     yield made
     made.end()
 
@@ -171,6 +177,42 @@ def test_a_killed_owner_is_replaced_when_its_lease_ends(etcd: Etcd, process: Pro
         assert standby.acquire(timeout_s=0) is None
         process.signal(signal.SIGKILL)
         assert standby.acquire(timeout_s=PATIENCE_S) == 2
+
+
+def test_a_keeper_that_dies_is_followed_by_another_one_before_the_lease_runs_out(etcd: Etcd) -> None:
+    with candidate(etcd, lease_s=2 * SHORT_S) as made, candidate(etcd) as standby:
+        made.keeper = KeeperProcess(made.client.section)
+        made.acquire(timeout_s=PATIENCE_S)
+        first, reign = made.keeper.pid, made._reign
+        assert first is not None
+        assert reign is not None
+        until = reign.until
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: made.held() and reign.until > until)
+        assert made.keeper.pid not in (None, first)
+        assert standby.acquire(timeout_s=0) is None
+        made.close()
+        assert standby.acquire(timeout_s=PATIENCE_S) == 2
+
+
+def test_a_keeper_takes_no_signal_and_ends_with_its_owner(etcd: Etcd) -> None:
+    """What stops a service sends signals to all its processes, and the owner needs its lease to end well."""
+    process = Process(etcd, by_process=True)
+    try:
+        (keeper,) = process.children()
+        os.kill(keeper, signal.SIGTERM)
+        assert process.ask("save") == "True"
+        assert process.children() == [keeper]
+    finally:
+        process.end()
+    eventually(lambda: b"etcd.keeper" not in command_line(keeper))
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_the_fence_holds_whatever_the_former_owners_clock_says(etcd: Etcd) -> None:

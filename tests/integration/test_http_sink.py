@@ -20,7 +20,7 @@ from spark_merge.testing import histories
 from spark_merge.testing.histories import SEGMENTS
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
-from spark_merge.testing.story import TABLES, Died, Story, die_after_each, mortal, of, opened_at_once
+from spark_merge.testing.story import TABLES, Died, Story, die_after_each, die_under_changing_names, mortal, of, opened_at_once
 from tests.lanes import LANE
 from tests.support.services.http_receiver import HttpReceiver, Revived
 from tests.support.standing import check_a_worker_waits
@@ -52,6 +52,13 @@ class TestHttp(SinkPort):
 
     def test_a_death_between_any_two_requests_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         die_after_each(story, of(mortal(monkeypatch, Client, "state", "_once")), range(1, 2000, 1 if LANE.whole else 3))
+
+    def test_a_segment_of_which_the_receiver_has_a_part_keeps_the_name_it_began_under(
+        self, story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each worker opens the output, sends one body, and dies."""
+        named = Story(tmp_path / "named", story.place, seed=3, names=("a", "b"))
+        die_under_changing_names(named, of(mortal(monkeypatch, Client, "post")), itertools.repeat(3, 1000))
 
     def test_who_lost_a_race_to_open_neither_sends_nor_accepts(self, story: Story) -> None:
         """Both may open, one after the other; then the former is refused."""

@@ -6,6 +6,8 @@ from tests.mutations.mutation import SINKS, Mutation
 
 OF_THE_LOG = "tests/contract/test_segment_log.py"
 OF_ETCD = "tests/integration/test_etcd.py"
+KEEPER_PY, OF_KEEPER = "sidecar/adapters/etcd/keeper.py", "tests/unit/adapters/test_etcd_keeper.py"
+OF_TERMS = "tests/unit/run/test_between_terms.py"
 OF_PROGRESS = "tests/unit/test_pipeline.py::test_the_dump_of_another_log_is_not_gone_on_with"
 
 FENCES = [
@@ -75,9 +77,51 @@ FENCES = [
     Mutation(
         "the lease counts from the keepalive's reply",
         "sidecar/adapters/etcd/owner.py",
-        "reign.until = sent +",
-        "reign.until = self._clock() +",
+        "reign.until = lives_until(sent, self.lease_s)",
+        "reign.until = lives_until(answered, self.lease_s)",
         f"{OF_ETCD}::test_the_lease_counts_from_when_the_keepalive_was_sent",
+    ),
+    Mutation(
+        "a keepalive whose answer comes too late renews the lease",
+        KEEPER_PY,
+        "        if answered >= until:\n            return out_of_time(order.lease_s)\n",
+        "",
+        f"{OF_KEEPER}::test_the_owner_never_believes_in_its_lease_for_longer_than_etcd_does[0]",
+    ),
+    Mutation(
+        "the lease of an owner that is frozen is kept",
+        KEEPER_PY,
+        "if now >= until and not silent:",
+        "if now >= until:",
+        f"{OF_KEEPER}::test_an_owner_that_is_silent_for_a_lease_gets_no_keepalive_until_the_lease_has_run_out",
+    ),
+    Mutation(
+        "a keeper outlives its owner",
+        KEEPER_PY,
+        "self.gone = not data",
+        "self.gone = False",
+        f"{OF_KEEPER}::test_an_owner_that_is_gone_ends_it_at_once",
+    ),
+    Mutation(
+        "a worker is kept beside another owner's",
+        "sidecar/run/between_terms.py",
+        "        self._end()\n        self._pace = None\n",
+        "        self._pace = None\n",
+        f"{OF_TERMS}::test_another_owner_in_between_ends_the_worker_and_the_pace_begins_again",
+    ),
+    Mutation(
+        "a worker that is kept serves its former epoch",
+        "sidecar/run/between_terms.py",
+        "            self._worker.serve(epoch)\n",
+        "            pass\n",
+        f"{OF_TERMS}::test_a_process_that_regains_its_changefeed_keeps_its_worker_and_what_the_pace_has_learned[error0]",
+    ),
+    Mutation(
+        "a loop that has another epoch keeps the sink that it opened",
+        "spark_merge/loop.py",
+        "        self._settings = settings\n        self._serves.set()\n",
+        "        self._settings = settings\n",
+        "tests/unit/merge/test_loop.py::test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it",
     ),
     Mutation(
         "an epoch is granted again",

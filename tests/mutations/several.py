@@ -81,6 +81,14 @@ SEVERAL = [
         "tests/unit/merge/test_complete.py::test_a_sink_receives_only_the_dumps_that_are_for_it",
     ),
     Mutation(
+        "a dump that no sink receives is read to its end",
+        DUMPS_PY,
+        "received = [with_receivers(one, limits.sinks) for one in ordered]",
+        "received = ordered",
+        "tests/unit/core/test_dump.py"
+        "::test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has_its_name_back[dumped_for1-sinks2-running]",
+    ),
+    Mutation(
         "a request that is made again is carried out again",
         "sidecar/control/shown.py",
         "        if any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there):\n",

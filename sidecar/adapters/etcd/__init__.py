@@ -1,5 +1,4 @@
-"""TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `progress` the projection of the log's
-progress, `history` the last operations, `changefeed` what TiCDC keeps there, `binlog` the registry of TiDB-Binlog, `cluster` the id of
-PD's cluster. Nothing below
-/tidb/cdc is ever written.
+"""TiCDC's own etcd: `messages` of the package etcd3, `client` over them, `owner` the lease, `keeper` the process that keeps it,
+`progress` the projection of the log's progress, `history` the last operations, `changefeed` what TiCDC keeps there, `binlog` the registry
+of TiDB-Binlog, `cluster` the id of PD's cluster. Nothing below /tidb/cdc is ever written.
 """

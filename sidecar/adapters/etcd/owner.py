@@ -7,7 +7,7 @@
 - Becoming the owner is one transaction: nobody is there, the epoch is as read -> both are written. etcd decides.
 - We are the owner until `lease_s` after the last successful keepalive was *sent*, less a margin, by our own clock, which also
   runs while the process is stopped or the machine sleeps. A reply that comes later changes nothing: lost is lost, until the
-  next `acquire`.
+  next `acquire`. With a `keeper` another process of this machine sends the keepalives, by the same clock (keeper.py).
 - `held` can be true one moment and wrong the next (a process may stop anywhere), so no write relies on it: each compares
   the owner key's creation, which etcd never gives twice.
 - A standby asks every POLL_S. A watch would be a moment faster, and would have to be made again after every compaction,
@@ -26,18 +26,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
+from sidecar.adapters.clock import running_clock
 from sidecar.adapters.etcd.client import Compare, Delete, Entry, EtcdClient, Put, Transaction
+from sidecar.adapters.etcd.keeper import (
+    BEATS_A_LEASE,
+    KEEPALIVES_A_LEASE,
+    NO_LEASE,
+    KeeperProcess,
+    LeaseKeeping,
+    LeaseLoss,
+    Order,
+    Renewal,
+    keep,
+    lives_until,
+    out_of_time,
+)
 from sidecar.errors import CoordinationError, OwnershipLost, TicdcDumpError
 from sidecar.process.background import Background
 
 POLL_S = 0.5
 """How often a standby asks whether the owner is gone: what a takeover may take longer than the lease."""
-
-KEEPALIVES_A_LEASE = 3
-"""Two may fail before the lease is in danger."""
-
-MARGIN = 0.1
-"""Of the lease, by which we give up before etcd can: for clocks that do not run alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +91,6 @@ def _epoch(found: Entry) -> int:
         ) from error
 
 
-def running_clock() -> float:
-    """Seconds that also pass while the machine sleeps, where the system has such a clock (Linux)."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
 @dataclass(slots=True)
 class _Reign:
     """One ownership. `until`: when the lease could have run out, by our clock; only ever moved on while it has not."""
@@ -121,12 +124,16 @@ class EtcdOwner:
         self._clock = clock
         self._lock = threading.Lock()
         self._reign: _Reign | None = None
-        self._keeper: Background | None = None
+        self._keeping: Background | None = None
+        self.keeper: KeeperProcess | None = None
+        """Where the lease is kept by another process."""
 
     def acquire(self, *, timeout_s: float) -> int | None:
         """As `Ownership.acquire`. An etcd that cannot be reached is waited for as well; CoordinationLost if it still cannot
         be when the time is up."""
         self.release()
+        if self.keeper is not None:
+            self.keeper.start(timeout_s=self.lease_s)
         deadline = self._clock() + timeout_s
         while True:
             try:
@@ -148,8 +155,8 @@ class EtcdOwner:
 
     def held(self) -> bool:
         """As `Ownership.held`. Once False it stays so until the next `acquire`. Raises what the keeper of the lease broke of."""
-        if self._keeper is not None:
-            self._keeper.check()
+        if self._keeping is not None:
+            self._keeping.check()
         return self.lost() is None
 
     def lost(self) -> str | None:
@@ -158,20 +165,29 @@ class EtcdOwner:
             reign = self._reign
             if reign is None:
                 return "it was not acquired, or is released"
+            self._take_news(reign)
             if reign.lost is None and self._clock() >= reign.until:
-                reign.lost = f"no keepalive reached etcd within the lease of {self.lease_s} s (etcd away, or this process stood still)"
+                reign.lost = out_of_time(self.lease_s)
             return reign.lost
 
     def release(self) -> None:
         """As `Ownership.release`: a lease that cannot be ended runs out by itself."""
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        if self._keeping is not None:
+            self._keeping.close()
+            self._keeping = None
         with self._lock:
             reign, self._reign = self._reign, None
+            if self.keeper is not None:
+                self.keeper.keep(NO_LEASE)
         if reign is not None:
             with contextlib.suppress(TicdcDumpError):
                 self.client.revoke(reign.lease, timeout_s=self.lease_s / KEEPALIVES_A_LEASE)
+
+    def close(self) -> None:
+        """Release it, and end the keeper."""
+        self.release()
+        if self.keeper is not None:
+            self.keeper.close()
 
     def fenced(self, writes: Sequence[Put | Delete], *, compares: Sequence[Compare] = ()) -> Transaction:
         """Write if we are the owner still and `compares` hold, in one transaction, which tells whether they did. Raises
@@ -224,33 +240,56 @@ class EtcdOwner:
         else:
             self.client.revoke(lease)
             return None
-        return _Reign(epoch, lease, created, sent + self.lease_s * (1 - MARGIN))
+        return _Reign(epoch, lease, created, lives_until(sent, self.lease_s))
 
     def _begin(self, reign: _Reign) -> None:
         self._reign = reign
-        self._keeper = Background(partial(self._keep, reign), name=f"owner {self.root}")
+        work = self._keep
+        if self.keeper is not None:
+            work = self._beat
+            with self._lock:
+                self.keeper.keep(Order(reign.lease, self.lease_s, reign.until))
+        self._keeping = Background(partial(work, reign), name=f"owner {self.root}")
+
+    def _beat(self, reign: _Reign, stop: threading.Event) -> None:
+        """Let the keeper know that this process runs, until released or lost."""
+        while not stop.wait(self.lease_s / BEATS_A_LEASE) and self.lost() is None:
+            with self._lock:
+                if self.keeper is not None:
+                    self.keeper.beat(reign.until)
+
+    def _take_news(self, reign: _Reign) -> None:
+        for news in self.keeper.news() if self.keeper is not None else ():
+            if news.lease != reign.lease:
+                continue
+            match news:
+                case Renewal(sent=sent, answered=answered):
+                    self._renew(reign, sent, answered)
+                case LeaseLoss(why=why):
+                    reign.lost = reign.lost or why
+
+    def _renew(self, reign: _Reign, sent: float, answered: float) -> float:
+        """With a keepalive that was answered while the lease lived. Returns until when it lives."""
+        if reign.lost is None and answered < reign.until:
+            reign.until = lives_until(sent, self.lease_s)
+        return reign.until
 
     def _keep(self, reign: _Reign, stop: threading.Event) -> None:
-        """Until released or lost. An etcd that does not answer is asked again while the lease could still live."""
-        every_s = self.lease_s / KEEPALIVES_A_LEASE
-        wait_s = every_s
-        while not stop.wait(wait_s) and self.lost() is None:
-            sent = self._clock()
-            try:
-                alive = self.client.keep_alive(reign.lease, timeout_s=every_s)
-            except TicdcDumpError as error:
-                if not error.retryable:
-                    self._lose(reign, f"the keepalive failed: {error}")
-                    return
-                wait_s = min(every_s, POLL_S)
-                continue
-            if not alive:
-                self._lose(reign, "its lease ran out in etcd")
-                return
-            wait_s = max(0.0, sent + every_s - self._clock())
+        """In this process, until released or lost."""
+
+        def keep_alive(lease: int, timeout_s: float) -> bool:
+            return self.client.keep_alive(lease, timeout_s=timeout_s)
+
+        def renewed(sent: float, answered: float) -> float:
             with self._lock:
-                if reign.lost is None and self._clock() < reign.until:
-                    reign.until = sent + self.lease_s * (1 - MARGIN)
+                return self._renew(reign, sent, answered)
+
+        def ends(wait_s: float) -> bool:
+            return stop.wait(wait_s) or self.lost() is not None
+
+        why = keep(Order(reign.lease, self.lease_s, reign.until), LeaseKeeping(keep_alive, self._clock, ends, renewed))
+        if why:
+            self._lose(reign, why)
 
     def _lose(self, reign: _Reign, why: str) -> None:
         with self._lock:

@@ -28,15 +28,16 @@ SCHEMAS_KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnding:
-    """What comes behind a segment's rows, and what is accepted then."""
+    """What comes behind a segment's rows, and what is accepted then. `received_as`: as of the segment's `Head`."""
 
     accepted: Accepted
     data: bytes
+    received_as: str
 
 
 def ending_of(head: Head) -> SegmentEnding:
     found = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
-    return SegmentEnding(Accepted.of(head.manifest), b"".join(found))
+    return SegmentEnding(Accepted.of(head.manifest), b"".join(found), head.received_as)
 
 
 @lru_cache(SCHEMAS_KEPT)

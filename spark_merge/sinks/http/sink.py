@@ -3,7 +3,8 @@
     open    look ─► the next owner in the state        tasks    body after body, in order, each from state to state        accept    look
 
 So position, fence and what was begun are one thing: a former owner's body goes on from a state that is no more. Rows are seen in their
-order as bodies come, and nothing is told twice: a batch that is done again, in whatever cut, goes on where the receiver is.
+order as bodies come, and nothing is told twice: a batch that is done again, in whatever cut, goes on where the receiver is. A segment of
+which the receiver has a part is on record as begun, and is the next batch.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class HttpSink:
     def open(self, *, epoch: int | None) -> Standing:
         self._position.open(epoch)
         self._state = state = self._positions.swapped()
-        return Standing(state.owner, state.accepted)
+        begun = state.begun
+        return Standing(state.owner, state.accepted, begun.seq if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one task alone is in order
         state = self._opened()

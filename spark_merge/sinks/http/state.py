@@ -3,7 +3,7 @@
     after the body of state A comes state B        the receiver swaps A for B in the transaction that has the body's lines
 
 So it needs to understand nothing of it: whoever is frozen, redone, or of another log has another A. Content hangs on the place alone: the
-rows of a segment are told in one order, and a place is a number of segments and of rows of the next one.
+rows of a segment, as the sink of one name receives it, have one order, and a place is a number of segments and of rows of the next one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class StreamPlace(NamedTuple):
 
 
 class BegunSegment(msgspec.Struct, frozen=True):
-    """A segment of which `rows` are told, and not its end."""
+    """A segment of which the receiver has `rows`, and not its end. `sink`: `Head.received_as`; None in states of 0.4 and before."""
 
     seq: Seq
     manifest: str
     rows: int
+    sink: str | None = None
 
 
 class ReceiverState(msgspec.Struct, frozen=True):
@@ -72,8 +73,8 @@ class ReceiverState(msgspec.Struct, frozen=True):
     def standing(self, accepted: Accepted | None, begun: BegunSegment | None) -> ReceiverState:
         return msgspec.structs.replace(self if accepted is None else self.ended(accepted), begun=begun)
 
-    def within(self, seq: Seq, manifest: str, rows: int) -> ReceiverState:
-        return msgspec.structs.replace(self, begun=BegunSegment(seq, manifest, rows))
+    def within(self, begun: BegunSegment) -> ReceiverState:
+        return msgspec.structs.replace(self, begun=begun)
 
     def ended(self, found: Accepted) -> ReceiverState:
         upto_ts = None if found.upto_ts is None else str(found.upto_ts)

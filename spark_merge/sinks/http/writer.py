@@ -18,7 +18,7 @@ from spark_merge.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import SegmentEnding, schema_line
-from spark_merge.sinks.http.state import ReceiverState, StreamPlace, state_of
+from spark_merge.sinks.http.state import BegunSegment, ReceiverState, StreamPlace, state_of
 from spark_merge.sinks.options import number, option
 
 
@@ -93,7 +93,7 @@ class BodyStream:
             part, found = found.split(taken)
             self._put(part)
             first += taken
-            self._next = self._next.within(seq, manifest, first)
+            self._next = self._next.within(BegunSegment(seq, manifest, first, ending.received_as))
 
     def _rows_received(self, seq: Seq) -> int:
         """How many rows of the segment the receiver has."""

@@ -29,13 +29,15 @@ OUTCOME_BYTES_MAX = 256 << 10
 @dataclass(frozen=True, slots=True)
 class TopicBatch:
     """A batch whose rows consumers may have seen. `log`: a digest of its manifests. `slots_from`: for each transactional id, the offset
-    from which its slots are; their number and `few_rows` are the parameters of the batch's cut (`cut.stages`)."""
+    from which its slots are; their number and `few_rows` are the parameters of the batch's cut (`cut.stages`). `sink`: `Head.received_as`;
+    None in records of 0.4 and before."""
 
     first: Seq
     last: Seq
     log: str
     slots_from: tuple[int, ...]
     few_rows: int
+    sink: str | None = None
 
 
 class SinkTerm(NamedTuple):

@@ -8,7 +8,7 @@ owner repeats what is not accepted:
   tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
   control before the first of these ids is taken.
 - Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (control.py, claims.py).
-- A batch that was begun is done again in the same cut, with the same numbers of partitions.
+- A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KafkaSink:
         state = self._position.open(epoch)
         self._slots_from = self._store.slots_from()
         begun = self._progress.begun
-        return Standing(state.owner, state.accepted, begun.last if begun else None)
+        return Standing(state.owner, state.accepted, begun.last if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         topics = {head.seq: self._topics(head) for head in heads}
@@ -127,7 +127,7 @@ class KafkaSink:
         self._batches += 1
         if not self._batches % SLOTS_FROM_EVERY_BATCHES:
             self._slots_from = self._store.slots_from()
-        begun = TopicBatch(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS)
+        begun = TopicBatch(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS, heads[0].received_as)
         self._position.change(TopicProgress(begun, partitions))
         return begun
 

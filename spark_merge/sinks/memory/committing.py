@@ -37,13 +37,14 @@ class CommittingSink:
     def open(self, *, epoch: int | None) -> Standing:
         to = target(self._name, self._log_id)
         self._owner = to.take_over(epoch)
-        return Standing(self._owner, to.accepted, to.begun.last if to.begun else None)
+        begun = to.begun
+        return Standing(self._owner, to.accepted, begun.last if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         to = target(self._name, self._log_id)
         with to.writing(self._owner):
             found = stages(heads, chunk_parts=CHUNK_PARTS)
-            to.begun = to.begun or Begun(heads[-1].seq, {task.id: None for stage in found for task in stage})
+            to.begun = to.begun or Begun(heads[-1].seq, heads[0].received_as, {task.id: None for stage in found for task in stage})
             return Batch(tuple(heads), found, Commit(self._name, self._log_id, self._owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told

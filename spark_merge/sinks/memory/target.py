@@ -18,9 +18,11 @@ Key = tuple[TableName, Image]
 
 @dataclass(slots=True)
 class Begun:
-    """A committing sink's batch; its cut depends on the segments alone. `slots`: its tasks, with the answers of those done."""
+    """A committing sink's batch; its cut depends on the segments, as the sink called `sink` receives them, alone. `slots`: its tasks, with
+    the answers of those done."""
 
     last: Seq
+    sink: str
     slots: dict[str, Outcome | None]
 
 

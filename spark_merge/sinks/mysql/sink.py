@@ -65,7 +65,7 @@ class SqlSink:
         self._known.clear()
         self._makes_tables = self._settings.create_tables and state.accepted is None
         begun = state.detail and state.detail.begun
-        return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None)
+        return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         underway = self._position.state.detail or Underway()
@@ -76,7 +76,8 @@ class SqlSink:
             return Batch(tuple(heads), found, SqlWriter(self._settings, slots, {}, written=True))
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
-        begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables))
+        name = underway.begun.sink if underway.begun else heads[0].received_as
+        begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables), sink=name)
         tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
         return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables))

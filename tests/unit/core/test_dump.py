@@ -92,6 +92,34 @@ def test_a_request_is_legal_in_these_states_and_refused_in_all_others(request_: 
     assert d.progress is before
 
 
+@pytest.mark.parametrize("state", DumpState)
+@pytest.mark.parametrize("sinks", [(), ("lake", "search"), ("search",)])
+@pytest.mark.parametrize("dumped_for", [(), ("lake",), ("lake", "kafka")])
+def test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has_its_name_back(
+    state: DumpState, sinks: tuple[str, ...], dumped_for: tuple[str, ...]
+) -> None:
+    """`sinks`: their names since the last start, none where they are not known."""
+    read = TableProgress(A, spans=(Span(("7",)),), chunks=3, rows=30)
+    before = Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), (read,), sinks=dumped_for, reason="why")
+    found = dump(before, limits=DumpLimits(sinks=sinks)).progress
+    assert found is not None
+    if not dumped_for or sinks != ("search",):
+        expected = DumpState.RUNNING if state is DumpState.QUEUED else state
+        assert (found.state, found.reason) == (expected, "why")
+        return
+    assert found.state is (state if state in OVER else DumpState.FAILED)
+    if found.state is not DumpState.FAILED:
+        return
+    assert state is DumpState.FAILED or f"is for {', '.join(sorted(dumped_for))}, and no sink has that name now" in str(found.reason)
+    again = dump(found, limits=DumpLimits(sinks=sinks))
+    with pytest.raises(RefusedRequest, match="no sink has that name now: the sinks are search"):
+        again.request(ResumeDump())
+    back = dump(found, limits=DumpLimits(sinks=("lake",)))
+    back.request(ResumeDump())
+    assert back.progress is not None
+    assert (back.progress.state, back.progress.tables) == (DumpState.RUNNING, (read,))
+
+
 @pytest.mark.parametrize("state", [DumpState.QUEUED, *sorted(OVER)])
 def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpState) -> None:
     ground = Ground("cf", 1, DumpLimits(), CommitTs(400), Seq(5))

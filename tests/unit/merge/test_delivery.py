@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -12,14 +12,18 @@ import pytest
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import LogBroken, OwnershipLost
+from sidecar.errors import FeedError, LogBroken, OwnershipLost
 from sidecar.log import storage
 from sidecar.log.layout import is_manifest, manifest_name
+from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
+from sidecar.pace.sinks import SinkTables
+from spark_merge import sink_record
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.cut import BatchLimits
 from spark_merge.delivery import Delivery, JobSettings, TaskWork
+from spark_merge.sink_record import SinkId
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target
@@ -193,3 +197,30 @@ def test_a_sink_that_is_added_to_a_log_begins_behind_the_windows_that_it_cannot_
     delivered = [segment.seq for _ in range(SEGMENTS) for segment in late.deliver()]
     assert delivered == list(range(4, SEGMENTS))
     assert of(log, tmp_path, segments_max=2).began is None
+
+
+def test_what_a_sink_has_accepted_of_a_batch_that_met_a_bad_row_counts_for_its_tables(
+    tmp_path: Path, log: Folder, history: RandomHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An HTTP receiver accepts segment after segment within a task."""
+    write_log(log, without_windows(history))
+    counted: list[Seq] = []
+
+    def counting(tables: SinkTables, segment: Manifest, schemas: object) -> SinkTables:
+        counted.append(segment.seq)
+        return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts)
+
+    class Partly(CommittingSink):
+        def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
+            batch = super().plan(heads[:1], cores=cores)
+            if len(heads) > 1:
+                self.accept(batch, ())
+                raise FeedError("a bad row", hint="skip it")
+            return batch
+
+    monkeypatch.setattr(sink_record, "followed", counting)
+    sink, settings = Partly(str(tmp_path), log_id="log-1"), JobSettings(log, limits=BatchLimits(segments_max=3))
+    delivery = Delivery(sink, settings, Here(), sink_id=SinkId("out", "out"))
+    while delivery.deliver():
+        pass
+    assert counted == list(range(SEGMENTS))

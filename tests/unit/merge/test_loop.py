@@ -106,6 +106,40 @@ def test_it_delivers_to_the_end_where_it_is_asked_to(story: Story) -> None:
     assert loop.standing().accepted == SEGMENTS - 1
 
 
+# ---- the owner has another epoch ------------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it(story: Story) -> None:
+    """The log's segments are of epoch 1: a worker of epoch 0 that is not told may not deliver them."""
+    sink = story.sink("out")
+    loop = story.start(sink, epoch=0)
+    loop.serve(JobSettings(story.log, epoch_max=1))
+    story.wait_for(loop)
+    assert sink.open(epoch=None).owner.epoch == 1
+    assert loop.standing().error == ""
+
+
+def test_a_loop_that_is_not_told_ends_before_it_delivers_anything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "EPOCH_WAIT_S", 0.01)
+    loop = story.start(story.sink("out"), epoch=0)
+    with pytest.raises(OwnershipLost):
+        story.wait_for(loop)
+    assert story.sink("out").look() is None
+
+
+def test_a_former_owners_loop_accepts_nothing_after_another_owner_has_opened_the_sink(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is told an epoch of its own that is before the other owner's."""
+    monkeypatch.setattr(loops, "EPOCH_WAIT_S", 0.01)
+    standing = story.sink("out").open(epoch=7)
+    loop = story.start(story.sink("out"), epoch=5)
+    loop.serve(JobSettings(story.log, epoch_max=6))
+    with pytest.raises(OwnershipLost):
+        story.wait_for(loop)
+    assert story.sink("out").look() == standing.accepted
+
+
 class Failing(FileSink):
     """Accepts nothing `left` times."""
 

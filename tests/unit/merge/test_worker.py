@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
@@ -22,7 +23,7 @@ from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob
 from spark_merge.worker import Worker, WorkerSettings
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 
 
 def worker_of(log: Folder, *sinks: str) -> Worker:
@@ -89,6 +90,21 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
         worker_of(log, "console:", "console:").run()
     with pytest.raises(LogUnreachable):
         worker_of(log)._report(None, "stopped")
+
+
+def test_lines_of_standard_input_are_epochs_and_its_end_is_the_workers(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(workers, "STDIN", reading)
+    worker, told = worker_of(log, "console:"), list[int | None]()
+    worker._job_runs = cast("SparkJob", SimpleNamespace(serve=lambda settings: told.append(settings.epoch_max)))
+    workers.end_with_stdin(worker)
+    os.write(writing, b"4\n1")
+    os.write(writing, b"2\n")
+    os.close(writing)
+    assert worker.ending.wait(PATIENCE_S)
+    assert told == [4, 12]
+    assert worker.settings.job.epoch_max == 12
+    os.close(reading)
 
 
 class Busy(Event):

@@ -21,6 +21,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivered import DeliveryReport
 from sidecar.mysql import retry
+from sidecar.pace.controller import Controller
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.merge_process import worker_state
@@ -69,7 +70,8 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 def stepping() -> SimpleNamespace:
     """A pipeline as far as the process sees it."""
     outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None)
-    return SimpleNamespace(tables={}, next_seq=0, counts=SimpleNamespace(segments=0), outside=outside)
+    counts, dump = SimpleNamespace(segments=0), SimpleNamespace(records=())
+    return SimpleNamespace(tables={}, next_seq=0, counts=counts, outside=outside, dump=dump, pace=Controller())
 
 
 class OneStep:
@@ -89,6 +91,9 @@ class OneStep:
 
     def due(self, _: float) -> bool:
         return False
+
+    def sinks(self) -> tuple[()]:
+        return ()
 
     def quiet(self, *_: object, **__: object) -> None:
         """Nothing is wrong."""
@@ -243,6 +248,10 @@ class Workers:
     def start(self) -> None:
         self.notes.append(f"worker of {self.epoch} started")
 
+    def serve(self, command: list[str], line: bytes) -> None:
+        self.epoch = command[command.index("--epoch") + 1]
+        self.notes.append(f"worker serves {line.decode().strip()}")
+
     def close(self, *, at_once: bool) -> None:
         self.notes.append(f"worker of {self.epoch} ended" + (" at once" if at_once else ""))
 
@@ -326,8 +335,7 @@ def test_a_full_log_keeps_worker_and_lease_until_an_own_segment_is_written(
         "room for 2",
         "room for 3",
         "a step",
-        "worker of 1 ended at once",
-        "worker of 3 started",
+        "worker serves 3",
         "worker of 3 ended",
         "lease released",
     ]
@@ -349,8 +357,39 @@ def test_a_worker_that_was_kept_ends_with_what_it_was_kept_for(
     monkeypatch.setattr(sidecar, "_owner_address", lambda: sidecar.stopping.set())
     monkeypatch.setattr(sidecar.stopping, "wait", lambda _: sidecar.stopping.set() if next(waits) else None)
     sidecar.run()
-    ended = "worker of 1 ended" + ("" if then == "stopped" else " at once")
-    assert workers.notes == ["worker of 1 started", ended, *(["lease released"] if then == "no room elsewhere" else [])]
+    ended = "worker of 1 ended" + (" at once" if then == "standby" else "")
+    assert workers.notes == ["worker of 1 started", *(["lease released"] if then == "no room elsewhere" else []), ended]
+
+
+def test_a_process_that_loses_its_lease_and_regains_it_keeps_its_worker_and_says_that_the_machine_is_too_busy(
+    sidecar: Sidecar, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs, ends = iter([1, 2, 3]), iter([OwnershipLost("it ran out", hint="nothing"), OwnershipLost("again", hint="nothing"), None])
+
+    class Short(OneStep):
+        def __init__(self, *_: object, **given: object) -> None:
+            super().__init__()
+            self.epoch = int(str(given["epoch"]))
+
+        def run(self, *_: object) -> None:
+            if (error := next(ends)) is not None:
+                raise error
+            sidecar.stopping.set()
+
+    monkeypatch.setattr(app, "Term", Short)
+    monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
+    monkeypatch.setattr(sidecar.stopping, "wait", lambda _: False)
+    sidecar.run()
+    assert workers.notes == [
+        "worker of 1 started",
+        "lease released",
+        "worker serves 2",
+        "lease released",
+        "worker serves 3",
+        "worker of 3 ended",
+        "lease released",
+    ]
+    assert "the lease was lost 2 times in 1 min: this machine is too busy" in sidecar.last_error
 
 
 def test_the_room_on_the_logs_volume_is_counted_once_there_is_a_folder(tmp_path: Path) -> None:

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from sidecar.config import Config
+from sidecar.core.messages import Brackets
+from sidecar.core.model import Seq
+from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import ConfigError
-from sidecar.run.beginning import check_beginning
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.run.beginning import check_beginning, undelivered_dumps
 from tests.unit.run.test_term import SETTINGS
 
 
@@ -32,3 +36,28 @@ def test_a_choice_is_taken_and_key_values_have_none(config: Config) -> None:
 def test_a_misspelt_choice_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="begin"):
         settings("nwo")
+
+
+def dump_for(state: DumpState, *sinks: str) -> Progress:
+    return Progress("1" * 16, state, Brackets.WATERMARK, 10, 1, 1, Seq(7), (), sinks=sinks)
+
+
+@pytest.mark.parametrize(
+    ("dump", "accepted", "said"),
+    [
+        (dump_for(DumpState.RUNNING), 3, ""),
+        (dump_for(DumpState.RUNNING, "lake"), 3, ""),
+        (dump_for(DumpState.RUNNING, "lake", "old"), 3, "is for old, and no sink has that name: the sinks are lake"),
+        (dump_for(DumpState.FAILED, "old"), 3, "no sink has that name now: the sinks are lake: it does not continue"),
+        (dump_for(DumpState.FINISHED, "old"), 6, "up to segment 7, old had not received all of it"),
+        (dump_for(DumpState.FINISHED, "old"), None, "old had not received all of it"),
+        (dump_for(DumpState.FINISHED, "old"), 7, ""),
+        (dump_for(DumpState.STOPPED, "old"), 3, ""),
+    ],
+)
+def test_a_dump_for_a_sink_that_has_another_name_now_is_reported(dump: Progress, accepted: int | None, said: str) -> None:
+    reported = [SinkDelivery("old", None if accepted is None else Seq(accepted))]
+    found = list(undelivered_dumps([dump], {"lake": ""}, reported))
+    assert [said in line for line in found] == ([True] if said else [])
+    if dump.state is DumpState.FINISHED:
+        assert list(undelivered_dumps([dump], {"lake": ""}, [])) == []

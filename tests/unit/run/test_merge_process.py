@@ -57,6 +57,18 @@ def test_a_worker_that_dies_is_started_again_and_each_death_is_told(tmp_path: Pa
     assert worker.deaths >= 2
 
 
+def test_a_worker_that_runs_is_told_and_those_after_it_have_the_other_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
+    script = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('1'); pathlib.Path(sys.argv[2]).write_text(sys.stdin.readline())"
+    worker = MergeProcess(child(script, tmp_path / "up", tmp_path / "first"), lambda _: None)
+    worker.start()
+    written(tmp_path / "up")
+    worker.serve(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "second"), b"4\n")
+    assert written(tmp_path / "first") == 4
+    written(tmp_path / "second")
+    worker.close(at_once=True)
+
+
 def of_worker(pid: int, *, error: str = "", batches: int = 0, at_ms: int = 2000, state: str = "running") -> DeliveryReport:
     sinks = (SinkDelivery("a", Seq(1), (BatchDone(Seq(1), 1, 1, 0, 0.1, 0.1, 1),) * batches),)
     return DeliveryReport(Seq(1), CommitTs(9), state, at_ms, pid=pid, error=error, sinks=sinks)

@@ -47,6 +47,10 @@ class Lives:
     def close(self, *, at_once: bool) -> None:
         self.calls.append("end at once" if at_once else "end")
 
+    def serve(self, command: Sequence[str], line: bytes) -> None:
+        self.commands.append(command)
+        self.calls.append(f"serve {line.decode().strip()}")
+
     def die(self) -> None:
         self.last = Death(-9, 3.0, 1.0, 7, 5)
         self.noticed[-1](self.last)
@@ -83,6 +87,17 @@ def test_it_serves_the_epoch_that_it_was_started_for_until_it_is_ended(lives: Li
         ["-m", "sidecar", "merge", "--config", str(CONFIG), "--end-with-stdin", "--log-id", "blue/ns/cf/1", "--epoch", epoch]
         for epoch in "34"
     ]
+
+
+def test_it_serves_another_epoch_of_the_same_owner_from_then_on(lives: Lives) -> None:
+    worker = OwnWorker(CONFIG, managed=True)
+    worker.serve(3)
+    worker.start(3, "cf/1")
+    worker.serve(3)
+    worker.serve(5)
+    worker.serve(5)
+    assert (worker.epoch, lives.calls) == (5, ["start", "serve 5"])
+    assert lives.commands[1][-4:] == ["--log-id", "cf/1", "--epoch", "5"]
 
 
 def test_where_another_manages_it_none_is_started(lives: Lives) -> None:

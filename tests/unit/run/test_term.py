@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -92,6 +93,7 @@ class Life:
         kept: int | None = None,
         retain: bool = True,
         managed: bool = True,
+        sinks: tuple[str, ...] = (),
     ) -> None:
         self.stage = Stage()
         self.feed = ClosingFeed(self.stage.notes)
@@ -103,6 +105,7 @@ class Life:
         config = msgspec.convert(SETTINGS | {"log": {"uri": str(folder), "retain": retain}, "spark": {"managed": managed}}, Config)
         changefeed = Changefeed(NAME, incarnation, "custom://x")
         self.term = Term(config, changefeed, self.owner, self.deliveries, epoch=epoch, worker_epoch=kept)
+        self.term.sinks = sinks
 
     def begin(self) -> None:
         self.term.begin(self.opening)
@@ -243,6 +246,25 @@ def test_a_new_log_does_not_go_on_with_the_dump_of_the_old_one_and_the_old_one_d
     assert next_life("two").state is DumpState.FAILED
     assert next_life("one").state is DumpState.RUNNING
     assert next_life("two").state is DumpState.FAILED
+
+
+def test_a_dump_whose_sink_has_another_name_since_the_last_start_fails_and_is_in_the_history(tmp_path: Path) -> None:
+    election = Election()
+    first = Life(tmp_path / "log", election, sinks=("old", "lake"))
+    first.begin()
+    first.stage.requests.waiting.append(replace(start(), sinks=("old",)))
+    first.feed.say(put(5, "x"), resolved(10))
+    first.run(steps=1)
+    election.expire()
+    second = Life(tmp_path / "log", election, sinks=("new", "lake"))
+    second.stage.stored = first.stage.stored
+    second.begin()
+    (found,) = first.stage.stored.load()
+    assert found.state is DumpState.FAILED
+    assert "is for old, and no sink has that name now: the sinks are lake, new" in str(found.reason)
+    (entry,) = first.stage.stored.history.entries()
+    assert entry.state is DumpState.FAILED
+    assert "no sink has that name now" in entry.result
 
 
 def test_what_every_sink_has_accepted_is_retained_away_but_the_last(tmp_path: Path) -> None:
