@@ -5,11 +5,13 @@
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
 An error of the sink, of the log's storage, or of a row that cannot be decoded (until an operator leaves it out: sidecar/log/skips.py) is
-told and tried again; all others (a log that is broken, a later owner, Spark gone, a defect) end the loop, and `check` raises them.
+told and tried again. So is a defect, an error that is not of `sidecar.errors`: it is this sink's error, with its traceback in the log, and
+the other sinks continue. All others (a log that is broken, a later owner, Spark gone) end the loop, and `check` raises them.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -32,6 +34,8 @@ IDLE_WAIT_S, IDLE_WAIT_REMOTE_S = 0.03, 0.2
 
 CERTIFY_EVERY_S = 5.0
 """Between two listings of the log's certificates."""
+
+_log = logging.getLogger("spark_merge.loop")
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 """Waits double from the first to the last while a sink fails."""
@@ -114,6 +118,12 @@ class SinkLoop:
             except (SinkError, StorageFull, LogUnreachable, FeedError) as error:
                 self.error = error
                 self._told([])
+            except TicdcDumpError:
+                raise
+            except Exception as error:
+                _log.exception("%s failed with a defect, and is tried again", self.name)
+                self.error = _defect(error)
+                self._told([])
             else:
                 return
             finally:
@@ -188,3 +198,11 @@ class SinkLoop:
             return CommitTs(0)
         found = new_manifests(self._settings.log, after=Seq(seq - 1), limit=1)
         return found[0].upto_ts if found and found[0].seq == seq else CommitTs(0)
+
+
+def _defect(error: Exception) -> SinkError:
+    """As the sink's error: the first line of what was raised."""
+    text = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return SinkError(
+        f"delivering failed with a defect: {text}", hint="report this with the traceback in the merge worker's log; it is retried"
+    )
