@@ -120,7 +120,7 @@ class SinkLoop:
                 self._told([])
             except TicdcDumpError:
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # a defect may not end the other sinks: it is logged and reported
                 _log.exception("%s failed with a defect, and is tried again", self.name)
                 self.error = _defect(error)
                 self._told([])
