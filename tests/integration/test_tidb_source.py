@@ -36,7 +36,7 @@ from sidecar.core.messages import Brackets, ChunkRead, Command, MarkFenced, Mark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName
 from sidecar.errors import ConfigError, StorageFull
 from sidecar.log.absent import parted
-from sidecar.resultset.packets import read_packets
+from sidecar.resultset.packets import read_up_to
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples
@@ -410,11 +410,11 @@ class Selects:
     done: int = 0
     fail: int = 0
 
-    def read(self, session: TidbSession, sql: str, columns: int) -> pa.Table:
+    def read(self, session: TidbSession, sql: str, columns: int, *, bytes_max: int | None) -> tuple[pa.Table, bool]:
         if self.done + 1 == self.fail:
             self.done += 1
             raise pymysql.err.ProgrammingError(1064, "not this time")
-        found = read_packets(session, sql, columns)
+        found = read_up_to(session, sql, columns, bytes_max=bytes_max)
         self.done += 1
         return found
 
@@ -428,7 +428,7 @@ class Selects:
 @pytest.fixture
 def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
     found = Selects()
-    monkeypatch.setattr("sidecar.adapters.tidb.read.read_packets", found.read)
+    monkeypatch.setattr("sidecar.adapters.tidb.read.read_up_to", found.read)
     return found
 
 
