@@ -15,7 +15,7 @@ import pyarrow as pa
 from sidecar.core.keyset import quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.readable import ReadPart, RowForm, RowsRead
+from spark_merge.readable import ReadPart, RowForm, RowsRead, rows_of
 from spark_merge.sinks.mysql.reading import KeySpan, SqlPart, cut, of_keys, of_ranges, read_key, row_count, walk
 from spark_merge.sinks.mysql.session import SqlFlavour, SqlServer, SqlSession, retried
 from spark_merge.sinks.mysql.statements import SqlTexts
@@ -60,7 +60,7 @@ class SourcePart:
     form: RowForm | None = None
 
     def __call__(self) -> Iterator[RowsRead]:
-        for found in self.part():
+        for found in rows_of(self.part):
             yield found if self.form is None else RowsRead(self.form(found.rows))
 
     def at(self, ts: CommitTs | None) -> SourcePart:
