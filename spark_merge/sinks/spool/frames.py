@@ -23,6 +23,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Piece
 from spark_merge.encode.runs import TableRun
+from spark_merge.merge import key_text
 from ticdc_dump.v1 import delivery_pb2 as pb
 
 FRAME_BYTES = 1 << 20
@@ -207,8 +208,11 @@ def _halves(runs: Sequence[TableRun], rows: int) -> tuple[list[TableRun], list[T
 
 
 def _too_large(run: TableRun, seq: int, size: int) -> SinkError:
-    commit_ts = run.piece.due.high_ts if isinstance(run.piece, ChunkPiece) else run.piece["commit_ts"][0].as_py()
-    key = "a dump's row" if isinstance(run.piece, ChunkPiece) else f"key {str(run.piece['key'][0].as_py())[:200]}"
+    if isinstance(run.piece, ChunkPiece):
+        rows, commit_ts = run.piece.survivors.rows, run.piece.due.high_ts
+        key = f"a dump's, with key {key_text([rows.column(name) for name in run.schema.key])[0].as_py()[:200]}"
+    else:
+        commit_ts, key = run.piece["commit_ts"][0].as_py(), f"key {str(run.piece['key'][0].as_py())[:200]}"
     return SinkError(
         f"a row of {run.schema.name} in segment {seq}, {key}, commit_ts {commit_ts}, is {size:,} bytes of text, and a message to a"
         f" subscriber has {ROW_BYTES_MAX:,} at most",

@@ -226,7 +226,7 @@ def test_a_list_of_keys_whose_chunk_ended_early_is_read_on_behind_it_also_after_
     keys = tuple((str(number),) for number in range(9))
     p = Plan((TableProgress(A, unread(keys), keys=keys, whole=False),))
     work = claimed(p)
-    chunks = []
+    chunks = list[tuple[ChunkFile, int]]()
     for keys_read in (4, 2):
         assert p.keys(work) == keys[sum(chunks_read for _, chunks_read in chunks) :]
         file = chunk(A, None)

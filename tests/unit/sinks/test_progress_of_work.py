@@ -100,27 +100,26 @@ def make_log(place: Path, rows: int) -> JobSettings:
     def put(number: int, ts: int, table: int = 0) -> Change:
         return change_of(TABLES[table], CommitTs(ts), "INSERT", new=(f"k{number}", "0", "v"), old=None)
 
-    def made(seq: int, changes: list[Change], **given: object) -> None:
+    def made(seq: int, changes: list[Change]) -> Manifest:
         data = log.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
         after_ts, upto_ts = CommitTs(seq * 10_000), CommitTs((seq + 1) * 10_000)
-        known = given.pop("known", data.table_rows)
-        log.commit(
-            Manifest(
-                Seq(seq), 1, after_ts, upto_ts, data.name, data.rows, data.bytes, {}, str(given.pop("schemas", schemas)), "canal-json",
-                table_rows=known, id=f"m{seq}", **given,
-            )  # type: ignore[arg-type]
+        known = data.table_rows if seq else None  # where it is not known, the rows are counted
+        return Manifest(
+            Seq(seq), 1, after_ts, upto_ts, data.name, data.rows, data.bytes, {}, schemas, "canal-json", table_rows=known, id=f"m{seq}"
         )  # fmt: skip
 
     schemas, after = log.write_schemas(SCHEMAS), log.write_schemas({**SCHEMAS, TABLES[0]: MORE})
-    made(0, [put(n, n + 1, n % 2) for n in range(2 * rows)] + [put(n, 9_000) for n in range(rows)], known=None)
+    log.commit(made(0, [put(n, n + 1, n % 2) for n in range(2 * rows)] + [put(n, 9_000) for n in range(rows)]))
     chunk = {"id": [f"c{n}" for n in range(rows)], "part": ["0"] * rows, "v": ["x"] * rows}
     path = chunk_name("d" * 16, epoch=1, number=1)
     written = write_chunk(log.folder, path, pa.table(chunk))
     file = ChunkFile(TABLES[0], path, rows, written.bytes, None, ("z",))
     window = ClosedWindow("d" * 16, CommitTs(100), CommitTs(15_000), Seq(0), (file,))
     ddl = DdlRecord(CommitTs(20_000), "s", "t0", "ALTER TABLE t0 ADD COLUMN w INT")
-    made(1, [put(n, 10_001 + n) for n in range(rows)], windows=(window,), ddls=(ddl,), next_schemas=after)
-    made(2, [change_of(TABLES[1], CommitTs(20_001), "INSERT", new=("last", "0", "v"), old=None)], schemas=after)
+    second = made(1, [put(n, 10_001 + n) for n in range(rows)])
+    log.commit(replace(second, windows=(window,), ddls=(ddl,), next_schemas=after))
+    last = change_of(TABLES[1], CommitTs(20_001), "INSERT", new=("last", "0", "v"), old=None)
+    log.commit(replace(made(2, [last]), schemas=after))
     return JobSettings(log.folder)
 
 
