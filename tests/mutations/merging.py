@@ -259,7 +259,7 @@ MERGING = [
         "spark_merge/pieces.py",
         "size_of(piece) <= PIECE_BYTES_MAX",
         "rows <= PIECE_BYTES_MAX",
-        "tests/unit/merge/test_pieces.py::test_any_bounds_make_the_same_chunk[0-100]",
+        "tests/unit/merge/test_pieces.py::test_any_bounds_make_the_same_rows_in_bounded_pieces[0-table]",
     ),
     Mutation(
         "a defect in one sink's loop ends the worker",
