@@ -400,6 +400,30 @@ def test_a_snapshot_is_refused_by_a_server_that_does_not_tell_its_timestamp(db: 
     assert "--brackets watermark" in failed.hint
 
 
+# ---- bounds in bytes ------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_of_large_rows_ends_early_and_the_next_one_continues(db: MariaDb, schema: str) -> None:
+    """The server is still sending then: the connection is closed, and the next SELECT has another one."""
+    db.execute(
+        "CREATE TABLE app.t (k int PRIMARY KEY, v longtext)", "INSERT INTO app.t SELECT seq, REPEAT('x', 300000) FROM mysql.seq_1_to_20"
+    )
+    with dumping(db.settings(), readers_max=1) as dumper:
+        found, after, exhausted, number = list[str](), None, False, 0
+        while not exhausted:
+            number += 1
+            event, rows = dumper.read(chunk("t", number, after=after, rows_max=100, bytes_max=1_000_000))
+            assert len(rows) <= 8
+            found += [row[0] for row in rows]
+            after, exhausted = event.file.last, event.exhausted
+        assert found == [str(at) for at in range(1, 21)]
+        keys = tuple((str(at),) for at in range(15, 25))
+        event, rows = dumper.read(chunk("t", number + 1, keys=keys, bytes_max=1_000_000))
+        assert 0 < event.keys_read < 10
+        assert not event.exhausted
+        assert [row[0] for row in rows] == [key for (key,) in keys[: event.keys_read]]
+
+
 # ---- reading ahead --------------------------------------------------------------------------------------------------
 
 
