@@ -6,6 +6,7 @@
     follow     whether a log continues what an output has;  read  the log's files
     rule       the merge, slow and obvious: READ THIS FIRST;  merge  the same, fast
     task       what a task does;  segments  a segment's rows in order;  cache  decoded rows for several tasks and sinks
+    pieces     the bound in bytes of what a writer receives at once
     places     in the worker's process or on Spark;  job  tasks on Spark: SESSIONS ARE MADE HERE ONLY
     daemon, task_errors, greeting   Spark's Python workers, our errors out of them, and what Spark prints;  foreign  libraries' errors
     readable   the part of a sink's port that reads its rows back

@@ -194,16 +194,18 @@ class ChunkPiece:
 
 
 Piece: TypeAlias = "pa.Table | ChunkPiece"
-"""A pa.Table has CHANGES (or RAW_CHANGES) of one table, at least one row."""
+"""A pa.Table has CHANGES (or RAW_CHANGES) of one table, at least one row. Of a task it is bounded in bytes, or one row (pieces.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Rows of one table in one segment. `pieces` are read in place, once: finish one portion before the next."""
+    """Rows of one table in one segment. `pieces` are read in place, once: finish one portion before the next. `row_bytes`: about, of
+    changes of the order `segment`, whose short pieces are too many to be weighed one by one; else 0."""
 
     unit: Unit
     schema: TableSchema
     pieces: Iterator[Piece]
+    row_bytes: int = 0
 
 
 class Rows(NamedTuple):

@@ -15,7 +15,7 @@ Arrow in, Arrow out; no session, no sink.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from sidecar.log import storage
 from sidecar.log.absent import parted
 from sidecar.log.storage import Folder
 from spark_merge.contract import Survivors
-from spark_merge.read import whole_pages
+from spark_merge.read import batches_of, whole_pages
 
 
 def key_text(columns: Sequence[Any]) -> Any:
@@ -55,14 +55,23 @@ class ChunkSurvivors(NamedTuple):
     rows: Survivors
 
 
-def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> ChunkSurvivors:
-    """Open the chunk file `path` of the log and omit what has a key in `keys`."""
+def survivors(log: Folder, schema: TableSchema, path: str, keys: pa.Array) -> Iterator[ChunkSurvivors]:
+    """Open the chunk file `path` of the log and omit what has a key in `keys`. A part of the file at a time, at least one, absent keys
+    first; a file of a release before 0.5 can have parts of any size in one piece, others are bounded when they are written."""
     with storage.open_to_read(log, path) as file:
-        table = whole_pages(file).read(columns=[*schema.column_names(), ABSENT])
-    absent, rows = parted(table)
-    if set(rows.column_names) != set(schema.column_names()) or any(kind != pa.string() for kind in rows.schema.types):
-        raise pa.ArrowInvalid(f"it has other columns than {', '.join(schema.column_names())}")
-    return ChunkSurvivors(_untouched(schema, absent, keys, first=0), _untouched(schema, rows, keys, first=absent.num_rows))
+        parquet = whole_pages(file)
+        kinds = {field.name: field.type for field in parquet.schema_arrow}
+        if any(kinds.get(name) != pa.string() for name in schema.column_names()):
+            raise pa.ArrowInvalid(f"it has other columns than {', '.join(schema.column_names())}")
+        rows_before = False
+        for first, table in batches_of(parquet, columns=[*schema.column_names(), *({ABSENT} & kinds.keys())]):
+            absent, rows = parted(table)
+            if absent.num_rows and rows_before:
+                raise pa.ArrowInvalid("keys that are absent stand behind rows")
+            rows_before = rows_before or rows.num_rows > 0
+            yield ChunkSurvivors(
+                _untouched(schema, absent, keys, first=first), _untouched(schema, rows, keys, first=first + absent.num_rows)
+            )
 
 
 def _untouched(schema: TableSchema, rows: pa.Table, keys: pa.Array, *, first: int) -> Survivors:

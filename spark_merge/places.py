@@ -7,7 +7,8 @@ it has one core for the task. So a batch runs here if this process is expected t
 
 - `row_s` is measured here, of each sink by itself, and `job_s` by Spark's own jobs. Up to `rows_max` live rows, or as many rows of chunks
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
-- A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process must not fill up.
+- A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
+  bytes, wherever it runs: what a task holds is bounded (pieces.py).
 - While Spark starts or starts again, everything that may run here does, and batches are cut so that it may.
 - `rows_max` 0: everything runs on Spark.
 
@@ -36,7 +37,7 @@ WORKER_ROWS = 20_000
 1,000 rows 0.04 and 0.10 s). `spark.worker_rows` in the settings."""
 
 WORKER_BYTES_MAX = 64 << 20
-"""Of the segments' and chunks' files, packed, so that few huge rows do not fill this process."""
+"""Of the segments' and chunks' files, packed: a second or two of one core, however few rows they have."""
 
 MEASURED_COST_MIN = 3_000
 """A batch that costs less says little of what a row takes."""

@@ -22,13 +22,17 @@ from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_f
 from sidecar.log.manifest import DATA_COLUMNS, Manifest
 from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
+from sidecar.process.progress import progressed
 
 MANIFESTS_AT_ONCE_MAX = 64
 """Asked for in one go while there is a backlog."""
 
 _TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
 _COLUMNS = [(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]
-_NO_ROWS = pa.schema(_COLUMNS).empty_table()
+NO_ROWS = pa.schema(_COLUMNS).empty_table()
+
+BATCH_BYTES_MAX = 32 << 20
+"""Of a Parquet file's rows that are read at once, as its footer says: unpacked, text that is in a dictionary once."""
 
 
 def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifest]:
@@ -95,17 +99,35 @@ def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_
             first, last = max(start, wanted.start), min(stop, wanted.stop)
             if first < last:
                 yield parquet.read_row_group(group, columns=list(columns)).slice(first - start, last - first)
+                progressed()
             start = stop
 
 
 def read_rows(log: Folder, manifest: Manifest, within: range | None = None) -> pa.Table:
     """DATA_COLUMNS of the segment's rows, all or those of the ordinals `within`. Raises LogBroken."""
-    return pa.concat_tables([*iter_rows(log, manifest, within=within)] or [_NO_ROWS])
+    return pa.concat_tables([*iter_rows(log, manifest, within=within)] or [NO_ROWS])
 
 
 def whole_pages(file: IO[bytes]) -> pq.ParquetFile:
     """A Parquet file of the log: a page that is not as it was written is an error, never other data."""
     return pq.ParquetFile(file, page_checksum_verification=True)
+
+
+def batches_of(
+    parquet: pq.ParquetFile, *, columns: Sequence[str], groups: Sequence[int] | None = None, rows_max: int = 65_536
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of some row groups, all if None, with the place of the first one in the file. Of each group as many at once as are about
+    BATCH_BYTES_MAX unpacked, at least one and at most `rows_max`. Each of them is progress: whatever reads Parquet reads it here."""
+    first = 0
+    for number in range(parquet.metadata.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        if groups is None or number in groups:
+            at, fitting = first, group.num_rows * BATCH_BYTES_MAX // max(group.total_byte_size, 1)
+            for batch in parquet.iter_batches(max(1, min(rows_max, fitting)), row_groups=[number], columns=list(columns)):
+                yield at, pa.Table.from_batches([batch])
+                at += batch.num_rows
+                progressed()
+        first += group.num_rows
 
 
 def _check_rows(log: Folder, manifest: Manifest, parquet: pq.ParquetFile) -> None:

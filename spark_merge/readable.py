@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
+from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted
 from spark_merge.latest import are_last
 from spark_merge.merge import key_text
@@ -81,9 +82,16 @@ class Readable(Protocol):
         """
 
 
+def rows_of(part: ReadPart) -> Iterator[RowsRead]:
+    """All of the part; each piece is progress. Whatever reads a sink's rows reads them here, so no sink has to think of it."""
+    for found in part():
+        progressed()
+        yield found
+
+
 def newest(reading: Reading, schema: TableSchema) -> pa.Table:
     """Every row once, as a reader of the sink has them: all in memory, in any order."""
-    return newest_of([piece for part in reading.parts for piece in part()], schema)
+    return newest_of([piece for part in reading.parts for piece in rows_of(part)], schema)
 
 
 def newest_of(found: Sequence[RowsRead], schema: TableSchema) -> pa.Table:

@@ -1,9 +1,10 @@
 """A segment's live rows as one task needs them: decoded, by table or as committed, in `commit_ts, rank, ordinal`, in bounded memory.
 
-- Of a segment as many tables are held at once as have ROWS_MAX rows together: a pass over the file for each such pack of tables.
-- A table, or a whole segment in its own order, that has more, or most of the rows, is streamed by row groups. Of a transaction that goes
-  on over row groups at most HELD_ROWS_MAX rows wait for its end; a larger one is read twice, deletes first (an update that moves a key is
-  a delete and an insert: deletes come first across the whole commit_ts).
+- Of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together: a pass over the file for each such
+  pack of tables. The bytes are those of the rows themselves, not of the packed file, so they are known when they have been read.
+- A table, or a whole segment in its own order, that has more, or most of the rows, is streamed by row groups. Of a transaction that
+  continues over row groups at most HELD_ROWS_MAX rows and HELD_BYTES_MAX bytes wait for its end; a larger one is read twice, deletes first
+  (an update that moves a key is a delete and an insert: deletes come first across the whole commit_ts).
 
 It must not know chunks, windows or sinks.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,13 +30,14 @@ from spark_merge.cache import DecodedRows
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Between, Head
 from spark_merge.decode.rows import decode
 from spark_merge.decode.zone import Ambiguous, ServerZone
-from spark_merge.read import iter_rows, read_rows
+from spark_merge.read import NO_ROWS, iter_rows
 
 ROWS_MAX = 200_000
 """Rows of a segment that are held at once: some hundred megabytes."""
 
-FILE_BYTES_MAX = 64 << 20
-"""Of a segment's file as it lies in the log, packed, whose rows are held at once: fewer rows where they are large."""
+HELD_BYTES_MAX = 64 << 20
+"""Of the messages of a segment's rows that are held at once, and of the decoded rows of a transaction that wait for its end: fewer rows
+where they are large. Decoded, rows are at most a few times as large as their messages."""
 
 STREAMED_ROWS = 32_768
 """A table that has more, and most of what is read, is streamed though it could be held: what is read is then decoded while the processor
@@ -64,6 +67,10 @@ class SegmentPart(NamedTuple):
     between: Between | None = None
 
 
+class _TooLarge(Exception):
+    """The rows are more bytes than may be held at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pack:
     """Rows of some tables of a part, as they are in the log."""
@@ -87,6 +94,8 @@ class Segments:
         self._cache = DecodedRows() if cache is None else cache
         self._tables: dict[SegmentPart, Counter[TableName]] = {}
         self._pack: _Pack | None = None
+        self._pack_rows_max = ROWS_MAX
+        self._large: set[tuple[SegmentPart, TableName | None]] = set()
 
     def head(self, seq: Seq) -> Head:
         found = self._source.heads.get(seq)
@@ -102,62 +111,89 @@ class Segments:
         """Those that there are live rows of, and how many. The segment is opened where its manifest does not say."""
         if part not in self._tables:
             head = self.head(part.seq)
-            if head.table_rows is not None and part == self.part(part.seq):
-                found = Counter(head.table_rows)
-            elif len(part.within) > min(STREAMED_ROWS, self._rows_max(part)):
-                found = _count(self._groups(part, columns=("commit_ts", "schema", "table")))
-            else:
-                rows = _committed(read_rows(self._source.log, head.manifest, part.within), part.between)
+            known = head.table_rows if part == self.part(part.seq) else None
+            self._tables[part] = self._counted(part) if known is None else Counter(known)
+        return self._tables[part]
+
+    def _counted(self, part: SegmentPart) -> Counter[TableName]:
+        """As `tables`, of what is in the file; the rows are kept where they are few."""
+        if len(part.within) <= min(STREAMED_ROWS, ROWS_MAX):
+            with suppress(_TooLarge):
+                rows = _together(self._groups(part))
                 found = _count(iter([rows]))
                 self._pack = _Pack(part, frozenset(found), rows)
-            self._tables[part] = found
-        return self._tables[part]
+                return found
+        return _count(self._groups(part, columns=("commit_ts", "schema", "table")))
 
     def changes(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
         """Of the table, or of all as they were committed; no empty one."""
         tables = self.tables(part)
         count = tables.total() if table is None else tables[table]
-        if count > self._rows_max(part) or (count > STREAMED_ROWS and 2 * count > len(part.within)):
-            yield from in_order(lambda: self._streamed(part, table))
-            return
-        if count:
-            names = sorted(tables) if table is None else [table]
-            found = pa.concat_tables([self._held(part, name) for name in names])
-            if found.num_rows:  # else all were left out
-                yield _sorted(found)
+        streamed = count > ROWS_MAX or (count > STREAMED_ROWS and 2 * count > len(part.within))
+        found = None if streamed or not count else self._whole(part, table)
+        if found is None:
+            yield from in_order(lambda: self._streamed(part, table)) if count else ()
+        elif found.num_rows:  # else all were left out
+            yield _sorted(found)
 
     def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
         """All changes of the table, in any order."""
         part = self.part(seq)
-        if self.tables(part)[table] > self._rows_max(part):
-            yield from self._streamed(part, table)
-        elif self.tables(part)[table]:
-            yield self._held(part, table)
+        count = self.tables(part)[table]
+        found = None if count > ROWS_MAX or not count else self._whole(part, table)
+        if found is None:
+            yield from self._streamed(part, table) if count else ()
+        else:
+            yield found
 
-    def _rows_max(self, part: SegmentPart) -> int:
-        manifest = self.head(part.seq).manifest
-        return min(ROWS_MAX, manifest.rows * FILE_BYTES_MAX // max(manifest.bytes, 1))
+    def _whole(self, part: SegmentPart, table: TableName | None) -> pa.Table | None:
+        """Of the table, or of all; None where they are too large to be held."""
+        if (part, table) in self._large:
+            return None
+        parts, size = list[pa.Table](), 0
+        try:
+            for name in sorted(self.tables(part)) if table is None else [table]:
+                parts.append(self._held(part, name))
+                size += parts[-1].nbytes
+                if table is None and size > HELD_BYTES_MAX:
+                    raise _TooLarge
+        except _TooLarge:
+            self._large.add((part, table))
+            return None
+        return pa.concat_tables(parts)
 
     def _held(self, part: SegmentPart, table: TableName) -> pa.Table:
+        """Raises _TooLarge."""
         source, manifest = self._source, self.head(part.seq).manifest
         how = (source.server_tz, source.ambiguous, source.skips.get(part.seq), self._raw)
         place = (str(source.log), manifest.data, part[1:], table, manifest.schemas, how)
         return self._cache.get(place, lambda: self._changes(part, self._packed(part, table).of(table)))
 
     def _packed(self, part: SegmentPart, table: TableName) -> _Pack:
-        if self._pack is None or self._pack.part != part or table not in self._pack.tables:
-            tables, left = {table}, self._rows_max(part) - self.tables(part)[table]
-            for name in sorted(name for name in self.tables(part) if name > table):  # tables are asked for by name, upwards
-                left -= self.tables(part)[name]
-                if left < 0:
-                    break
-                tables.add(name)
+        """Raises _TooLarge where the table's rows alone are."""
+        while self._pack is None or self._pack.part != part or table not in self._pack.tables:
+            tables = self._beside(part, table)
             groups = self._groups(part)
             if tables < self.tables(part).keys():
                 wanted = pa.array(["\0".join(name) for name in tables])
                 groups = (rows.filter(pc.is_in(_names(rows), value_set=wanted)) for rows in groups)
-            self._pack = _Pack(part, frozenset(tables), pa.concat_tables(groups))
+            try:
+                self._pack = _Pack(part, tables, _together(groups))
+            except _TooLarge:
+                if len(tables) == 1:
+                    raise
+                self._pack_rows_max = sum(self.tables(part)[name] for name in tables) // 2
         return self._pack
+
+    def _beside(self, part: SegmentPart, table: TableName) -> frozenset[TableName]:
+        """The table, and those that are asked for next and fit beside it: tables are asked for by name, upwards."""
+        tables, left = {table}, self._pack_rows_max - self.tables(part)[table]
+        for name in sorted(name for name in self.tables(part) if name > table):
+            left -= self.tables(part)[name]
+            if left < 0:
+                break
+            tables.add(name)
+        return frozenset(tables)
 
     def _groups(self, part: SegmentPart, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
         """A row group at a time, as they are in the log: in the order of commit_ts."""
@@ -182,6 +218,17 @@ class Segments:
         with_seq = rows.append_column("seq", pa.repeat(pa.scalar(part.seq, pa.int64()), rows.num_rows))
         found = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self.zone)
         return _with_messages(found, rows) if self._raw else found
+
+
+def _together(groups: Iterator[pa.Table]) -> pa.Table:
+    """All rows, as they are in the log. Raises _TooLarge as soon as they are."""
+    parts, size = list[pa.Table](), 0
+    for rows in groups:
+        parts.append(rows)
+        size += rows.nbytes
+        if size > HELD_BYTES_MAX:
+            raise _TooLarge
+    return pa.concat_tables(parts or [NO_ROWS])
 
 
 def _committed(rows: pa.Table, between: Between | None) -> pa.Table:
@@ -248,7 +295,7 @@ def in_order(groups: Callable[[], Iterator[pa.Table]]) -> Iterator[pa.Table]:
         if start_of_last:
             yield rows.slice(0, start_of_last)
         held = rows.slice(start_of_last)
-        if held.num_rows > HELD_ROWS_MAX:
+        if held.num_rows > HELD_ROWS_MAX or held.nbytes > HELD_BYTES_MAX:
             passed, held = int(commit_ts[-1]), None
             yield from _transaction(groups(), groups(), passed)
     if held is not None and held.num_rows:

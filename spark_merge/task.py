@@ -4,8 +4,8 @@
 
 - A window's keys are made by the task that has its chunks, once for all of them, out of the segments that the window reaches back to.
 - A segment is decoded with the schemas of its own manifest, and only those tables of it that the task asks for.
-- Memory: of a segment as many tables are held at once as have ROWS_MAX rows together; one that has more is streamed by row groups
-  (`segments.in_order`).
+- Memory: of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together; one that has more is
+  streamed by row groups (`segments.in_order`). A writer receives pieces that are bounded in bytes (pieces.py).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from spark_merge.contract import (
 from spark_merge.encode.block import schema_of
 from spark_merge.foreign import noting
 from spark_merge.merge import survivors, touched
+from spark_merge.pieces import bounded, size_of
 from spark_merge.segments import Segments, SegmentSource
 
 
@@ -85,6 +86,11 @@ def _reported(pieces: Iterator[Piece]) -> Iterator[Piece]:
         yield piece
 
 
+def _bounded(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        yield from bounded(piece)
+
+
 def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
     chunks: defaultdict[TableName, list[DueChunk]] = defaultdict(list)
     for chunk in unit.chunks:
@@ -93,14 +99,15 @@ def _by_table(unit: Unit, reader: _Reader) -> Iterator[Portion]:
     live = reader.segments.tables(part).keys() if unit.live else set[TableName]()
     for table in sorted(live | chunks.keys()):
         changes = reader.segments.changes(part, table) if unit.live else iter(())
-        yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), _merged(changes, chunks[table], reader))
+        yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), _bounded(_merged(changes, chunks[table], reader)))
 
 
 def _as_committed(unit: Unit, reader: _Reader) -> Iterator[Portion]:
     changes = reader.segments.changes(reader.segments.part(unit.seq, unit.within, unit.between), None) if unit.live else iter(())
-    for piece in _merged(changes, unit.chunks, reader):
+    for piece in _bounded(_merged(changes, unit.chunks, reader)):
+        row_bytes = 0 if isinstance(piece, ChunkPiece) else size_of(piece) // piece.num_rows
         for table, rows in _runs(piece):
-            yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), iter([rows]))
+            yield Portion(unit, schema_of(reader.segments.head(unit.seq).schemas, table), iter([rows]), row_bytes)
 
 
 def _runs(piece: Piece) -> Iterator[tuple[TableName, Piece]]:
@@ -131,14 +138,15 @@ def _merged(changes: Iterator[pa.Table], chunks: Sequence[DueChunk], reader: _Re
         yield from reader.open(due.pop())
 
 
-def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> list[ChunkPiece]:
-    """`merge.survivors`: its deletes, if it has any, and its rows. Raises LogBroken for a chunk file that is gone or unreadable,
-    LogUnreachable."""
+def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) -> Iterator[ChunkPiece]:
+    """`merge.survivors`: of each part of the file its deletes and its rows, if it has any. Raises LogBroken for a chunk file that is gone
+    or unreadable, LogUnreachable."""
     with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
         try:
-            absent, rows = survivors(log, schema, due.path, keys)
-            has_absent = absent.rows.num_rows or absent.dropped
-            return [*([ChunkPiece(due, absent, deletes=True)] if has_absent else ()), ChunkPiece(due, rows)]
+            for part in survivors(log, schema, due.path, keys):
+                for found, deletes in ((part.absent, True), (part.rows, False)):
+                    if found.rows.num_rows or found.dropped:
+                        yield ChunkPiece(due, found, deletes)
         except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
             raise LogBroken(
                 f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",
@@ -153,7 +161,7 @@ class _Reader:
         self._log, self.segments = log, segments
         self._keys: dict[tuple[TableName, CommitTs, CommitTs], pa.Array] = {}
 
-    def open(self, due: DueChunk) -> list[ChunkPiece]:
+    def open(self, due: DueChunk) -> Iterator[ChunkPiece]:
         return open_chunk(self._log, schema_of(self.segments.head(due.seq).schemas, due.table), due, self._touched(due))
 
     def _touched(self, due: DueChunk) -> pa.Array:

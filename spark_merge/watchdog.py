@@ -3,9 +3,14 @@
     with dog.watched(): …     work of this thread, and of the threads that it begins
     progressed()              (sidecar/process/progress.py) the work's next deadline is HANG_S from now
 
-A hang is a step that does not end: 300 answers of 1 s each are none. What reports progress:
+A hang is a step that does not end: 300 answers of 1 s each are none. The rule: between two reports the work is bounded, however much there
+is to do. What iterates reports, so a sink does not have to (tests/unit/sinks/test_progress_of_work.py counts the work of each):
 
-- a task: each portion and piece (task.py); the log, chunks and files of any storage: each request, each file that is whole
+- a task: each portion and piece, which are bounded in bytes (task.py, pieces.py)
+- Parquet: each row group and batch (read.py::iter_rows, batches_of); rows that are decoded: each block (decode/rows.py)
+- rows that are read back from a sink: each piece (readable.py::rows_of), and each block of a file of lines
+- the log, chunks and files of any storage: each request, each file that is whole
+- SQLite: a statement after so many steps of its machine (sqlite/database.py)
 - HTTP, OpenSearch, ClickHouse, SQL: each request or statement that is answered, also with an error
 - Kafka: whenever the brokers have taken some of what waits (`producer._Patience`), each answer that is not a record's
 - lakes: each call of delta-rs and of a catalog, and each file

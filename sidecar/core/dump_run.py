@@ -25,6 +25,7 @@ from sidecar.core.dump_reader import Closing, Doubts, Idle, Overtaken, Reader, S
 from sidecar.core.dump_start import Demand, Ground
 from sidecar.core.marks import Marks, mark_number, mark_uuid
 from sidecar.core.messages import (
+    CHUNK_TEXT_BYTES_MAX,
     Brackets,
     ChunkMisfit,
     ChunkRead,
@@ -252,6 +253,7 @@ class Run:
             ahead=ahead,
             follows=follows,
             keys=self._plan.keys(work),
+            bytes_max=min(CHUNK_TEXT_BYTES_MAX, self._ground.limits.chunk_bytes_max),
         )
 
     def _chunks_a_window(self, work: Work) -> int:

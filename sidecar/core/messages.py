@@ -23,6 +23,10 @@ READERS_MAX = 64
 """SELECTs of one dump at one time: each is a connection to the source."""
 
 
+CHUNK_TEXT_BYTES_MAX = 32 << 20
+"""Of a chunk's text, which a reader holds up to three times: what it reads ahead, what it writes, and what waits between the two."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How gently a dump reads. 0: `readers` and `delivery_bound_s` as the sidecar is configured, rows and bytes without a bound.
@@ -81,8 +85,13 @@ class ReadChunk:
     the chunk of the same window that this one goes on from; only what was read ahead behind that one may serve, for its window's low
     mark was committed before. None: nothing that was read before the command.
 
+    `bytes_max`: the chunk ends, before `rows_max`, a little after the row with which its text has become more than that; so it has one row
+    at least, however large. It is not exhausted then.
+
     `keys`: read the rows with these handle keys (canonical text) by one SELECT, in any order, instead of a range; `after` and `upper` are
     None and the chunk is exhausted. Of these keys those for which there is no row, whatever `where` says of it, are in the file as ABSENT.
+    Where their rows are more than `bytes_max`, the chunk is of the first `ChunkRead.keys_read` of the keys alone, again by one SELECT: of
+    the others it says nothing.
     """
 
     dump_id: str
@@ -98,6 +107,7 @@ class ReadChunk:
     ahead: bool = False
     follows: int | None = None
     keys: tuple[tuple[str, ...], ...] = ()
+    bytes_max: int = CHUNK_TEXT_BYTES_MAX
 
 
 Command = SendMark | ReadChunk
@@ -119,6 +129,8 @@ class ChunkRead:
 
     `bounds`: where asked for, keys above the chunk's last one, rising in the server's order; the last of them is the table's
     highest key at this moment. Empty: nobody could tell. `read_s`: seconds from the SELECT to its last row, 0 if not measured.
+    `text_bytes`: of its rows, unpacked, 0 if not measured. `keys_read`: of a list of keys that is not exhausted, how many of its first
+    keys the chunk is of.
     """
 
     number: int
@@ -126,6 +138,8 @@ class ChunkRead:
     exhausted: bool
     bounds: tuple[tuple[str, ...], ...] = ()
     read_s: float = 0.0
+    text_bytes: int = 0
+    keys_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ another pass with the segment behind the DDL. The chunks of a pass that are in t
 one another from its cursor, and ranges do not overlap. So a key is in one chunk of a pass at most, whoever owned the dump.
 
 A table of which a dump reads certain keys is cut into lists of them at the start. Each list is one SELECT, so what is said of a key that
-has no row is true at one moment.
+has no row is true at one moment. A list whose rows are too large for a chunk is cut where its chunk ends: the keys behind that are read by
+the next SELECT, and the chunk says nothing of them.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ SPANS_MAX = 16
 """Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""
 
 FIRST_CHUNK_ROWS_MAX = 500
-"""Asked of a table whose rows nobody has seen yet: they may be wide."""
+"""Asked of a table whose rows nobody has seen yet: they may be wide. The reader ends it where it is too large (ReadChunk.bytes_max)."""
 
 CHUNK_BYTES_TARGET = 16 << 20
 READ_S_TARGET = 1.0
-"""What the next chunk's rows are chosen for: a SELECT that an operator can kill, a file that fits in a task's memory."""
+"""What the next chunk's rows are chosen for: a SELECT that an operator can kill, text that fits in a task's memory. Half of what a chunk
+may have, because a SELECT that has to be ended costs its connection."""
 
 CHUNK_ROWS_MIN = 100
 """Not gone below for the sake of time: what so few rows cost is not the rows'."""
@@ -84,22 +86,31 @@ class _Size:
 
 @dataclass(slots=True)
 class _Reading:
-    """A range `(…, upper]`: how far the SELECTs are, how far the log is. Or, as of Span, `keys`, which are read by one SELECT."""
+    """A range `(…, upper]`: how far the SELECTs are, how far the log is. Or, as of Span, `keys` that are left to be read, and those that
+    are left to be logged."""
 
     read: Key | None
     logged: Key | None
     upper: Key | None
     keys: tuple[int, int] | None = None
+    unlogged_keys: tuple[int, int] | None = None
     exhausted: bool = False
     open_chunks: int = 0
 
     @classmethod
     def of(cls, span: Span) -> _Reading:
-        return cls(span.cursor, span.cursor, span.upper, span.keys)
+        return cls(span.cursor, span.cursor, span.upper, span.keys, span.keys)
 
     @property
     def done(self) -> bool:
         return self.exhausted and self.open_chunks == 0
+
+
+class _Open(NamedTuple):
+    """A chunk that is not in the log: its range, and of a list of keys those that are left behind it."""
+
+    work: Work
+    keys_left: tuple[int, int] | None
 
 
 class Plan:
@@ -113,7 +124,7 @@ class Plan:
         self._free = [Work(self._order[table], span, table) for table, spans in self._reading.items() for span in range(len(spans))]
         heapify(self._free)
         self._incomplete = sum(t.complete_at is None for t in tables)
-        self._open: dict[str, Work] = {}
+        self._open: dict[str, _Open] = {}
         self._sizes: dict[TableName, _Size] = {}
 
     def claim(self) -> Work | None:
@@ -155,7 +166,9 @@ class Plan:
         reading.read = chunk.last if chunk.last is not None else reading.read
         reading.exhausted = event.exhausted
         reading.open_chunks += 1
-        self._open[chunk.path] = work
+        if reading.keys is not None and not event.exhausted:
+            reading.keys = reading.keys[0] + event.keys_read, reading.keys[1]
+        self._open[chunk.path] = _Open(work, reading.keys)
         if event.bounds and not event.exhausted and self._uncut(work):
             self._cut(work.table, event.bounds)
         self._adapt(event)
@@ -163,16 +176,17 @@ class Plan:
     def closed(self, window: ClosedWindow) -> None:
         """The window's chunks go into the log. A table whose last chunk this was is complete from high_ts on (P1)."""
         for chunk in window.chunks:
-            work = self._open.pop(chunk.path)
+            work, keys_left = self._open.pop(chunk.path)
             table, spans = self.progress[chunk.table], self._reading[chunk.table]
             reading = spans[work.span]
             reading.open_chunks -= 1
             reading.logged = chunk.last if chunk.last is not None else reading.logged
+            reading.unlogged_keys = keys_left
             complete = all(span.done for span in spans)
             self._incomplete -= complete
             self.progress[chunk.table] = replace(
                 table,
-                spans=tuple(Span(span.logged, span.upper, span.keys) for span in spans if not span.done),
+                spans=tuple(Span(span.logged, span.upper, span.unlogged_keys) for span in spans if not span.done),
                 chunks=table.chunks + 1,
                 rows=table.rows + chunk.rows,
                 bytes=table.bytes + chunk.bytes,
@@ -188,7 +202,7 @@ class Plan:
         step_of = {step.before: step for step in steps if step.before is not None}
         born = [TableProgress(s.after, where=s.where, since_seq=next_seq) for s in steps if s.before is None and s.after is not None]
         self._free = [work for work in self._free if work.table not in step_of]
-        self._open = {path: work for path, work in self._open.items() if work.table not in step_of}
+        self._open = {path: chunk for path, chunk in self._open.items() if chunk.work.table not in step_of}
         old, old_order, old_reading = self.progress, self._order, self._reading
         self.progress, self._order, self._reading = {}, {}, {}
         for table in [*old.values(), *born]:
@@ -219,7 +233,7 @@ class Plan:
     def _adapt(self, event: ChunkRead) -> None:
         file = event.file
         if file.rows:
-            self._sizes[file.table] = self._sizes.get(file.table, _Size()).after(file.rows, file.bytes, event.read_s)
+            self._sizes[file.table] = self._sizes.get(file.table, _Size()).after(file.rows, max(file.bytes, event.text_bytes), event.read_s)
 
 
 def _after(table: TableProgress, name: TableName, fate: SchemaFate, next_seq: Seq) -> TableProgress:

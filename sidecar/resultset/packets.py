@@ -15,8 +15,8 @@ Source: MariaDB's and MySQL's protocol documentation, "Text Resultset Row", "Pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from io import BufferedReader, RawIOBase
 from typing import Any, NoReturn, Protocol
 
@@ -69,10 +69,23 @@ def pieces(stream: BufferedReader) -> tuple[bytes, RawIOBase]:
 
 def read_packets(session: PacketSession, sql: str, columns: int) -> pa.Table:
     """All rows of `read_blocks`."""
-    return pa.Table.from_batches(list(read_blocks(session, sql, columns)), schema=_texts_of(columns))
+    return read_up_to(session, sql, columns, bytes_max=None)[0]
 
 
-def read_blocks(session: PacketSession, sql: str, columns: int) -> Iterator[pa.RecordBatch]:
+def read_up_to(session: PacketSession, sql: str, columns: int, *, bytes_max: int | None) -> tuple[pa.Table, bool]:
+    """The first rows of `read_blocks`, up to and with the block in which they have become more than `bytes_max`; and whether these are all.
+    The server is still sending where they are not, so the connection is closed then."""
+    found, size = list[pa.RecordBatch](), 0
+    with closing(read_blocks(session, sql, columns)) as blocks:
+        for block in blocks:
+            found.append(block)
+            size += block.nbytes
+            if bytes_max is not None and size > bytes_max:
+                return pa.Table.from_batches(found), False
+    return pa.Table.from_batches(found, schema=_texts_of(columns)), True
+
+
+def read_blocks(session: PacketSession, sql: str, columns: int) -> Generator[pa.RecordBatch]:
     """Some BLOCK_BYTES of rows at a time, or one row that is longer: one string column for each of the SELECT's, named c0, c1, … Raises
     pymysql's errors, UnicodeDecodeError for bytes that are no UTF-8; the connection is closed then, and if not all is read."""
     schema = _texts_of(columns)

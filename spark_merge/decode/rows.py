@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from sidecar.codecs.registry import CARRIERS
 from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
+from sidecar.process.progress import progressed
 from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, TEXTS
 from spark_merge.decode import binlog_rows, kv_rows
 from spark_merge.decode.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
@@ -101,6 +102,7 @@ def decode(
                 parts.extend(_changes(_read_block(block, reader, schema, zone)))
             except RowUnusable as unusable:
                 raise _refused(unusable.kind, f"table {name}: {unusable}", unusable.hint, block, unusable.row) from unusable
+            progressed()
     return pa.concat_tables(parts)
 
 

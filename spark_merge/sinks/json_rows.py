@@ -9,6 +9,7 @@ import msgspec
 
 from sidecar.core.model import Column, TableName
 from sidecar.errors import SinkError
+from sidecar.process.progress import progressed
 from spark_merge.ddl.eras import Era, era_of
 from spark_merge.encode.json_columns import json_columns
 from spark_merge.readable import RowsRead, Versions
@@ -22,6 +23,7 @@ def line_blocks(file: IO[bytes], end: bytes = b"\n") -> Iterator[bytes]:
     """Whole lines. Raises SinkError for a last one without its end."""
     left = b""
     while data := file.read(BLOCK_BYTES):
+        progressed()
         data = left + data
         cut = data.rfind(end) + len(end)
         if cut < len(end):

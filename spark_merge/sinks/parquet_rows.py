@@ -25,6 +25,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.encode.untyped import texts
 from spark_merge.merge import key_text
+from spark_merge.read import batches_of
 from spark_merge.readable import RowsRead, Versions
 from spark_merge.sinks.errors import storage_errors
 
@@ -96,15 +97,7 @@ class ParquetRows:
     def batches(self, sources: Iterable[Source], groups: Sequence[int] | None = None) -> Iterator[tuple[int, pa.Table]]:
         """Rows with the place of the first one in the file; their columns under the file's own names. `groups`: row groups, all if None."""
         names = sorted({name for source in sources if (name := self.name_of(source)) is not None})
-        metadata, first = self._file.metadata, 0
-        for group in range(metadata.num_row_groups):
-            size = metadata.row_group(group).num_rows
-            if groups is None or group in groups:
-                at = first
-                for batch in self._file.iter_batches(BATCH_ROWS_MAX, row_groups=[group], columns=names):
-                    yield at, pa.Table.from_batches([batch])
-                    at += batch.num_rows
-            first += size
+        yield from batches_of(self._file, columns=names, groups=groups, rows_max=BATCH_ROWS_MAX)
 
     def groups_with(self, wanted: WantedKeys | None, columns: Mapping[str, Source]) -> list[int] | None:
         """Row groups in which these keys may be. `columns`: where the file has columns of the key."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sidecar.core.model import TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.readable import Readable, ReadPart, RowsRead
+from spark_merge.readable import Readable, ReadPart, RowsRead, rows_of
 from spark_merge.verify.look import key_of
 from spark_merge.verify.source import key_table
 
@@ -32,7 +32,7 @@ class OneAfterAnother:
 
     def __call__(self) -> Iterator[RowsRead]:
         for part in self.parts:
-            yield from part()
+            yield from rows_of(part)
 
 
 def lookups(sink: Readable, schema: TableSchema, folder: Folder, digests: Sequence[str]) -> Iterator[ReadPart]:

@@ -26,7 +26,7 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.merge import key_text
-from spark_merge.readable import ReadPart, RowsRead
+from spark_merge.readable import ReadPart, RowsRead, rows_of
 
 DIGESTS = pa.schema(
     [
@@ -117,7 +117,7 @@ class DigestWork:
     buckets: int
 
     def __call__(self) -> list[tuple[str, int]]:
-        return write_digests(self.folder, self.path, self.schema, self.part(), buckets=self.buckets)
+        return write_digests(self.folder, self.path, self.schema, rows_of(self.part), buckets=self.buckets)
 
 
 # ---- hashes ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from sidecar.core.canonical import equal_text
 from sidecar.core.model import Kind, TableSchema
 from sidecar.log.verification import CellDifference, RowDifference
 from spark_merge.merge import key_text
-from spark_merge.readable import ReadPart, RowsRead, Versions
+from spark_merge.readable import ReadPart, RowsRead, Versions, rows_of
 
 Row = tuple[str | None, ...]
 
@@ -29,7 +29,7 @@ def key_of(text: str) -> tuple[str, ...]:
 
 def source_rows(schema: TableSchema, part: ReadPart) -> dict[str, Row]:
     """By `merge.key_text`."""
-    return by_key(schema, [found.rows for found in part()])
+    return by_key(schema, [found.rows for found in rows_of(part)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class RowsOfKeys:
     def __call__(self) -> list[RowsRead]:
         wanted = pa.array(self.wanted, pa.string())
         found = []
-        for read in self.part():
+        for read in rows_of(self.part):
             if read.rows.num_rows:
                 at = pc.is_in(key_text([read.rows.column(name) for name in self.key]), value_set=wanted).combine_chunks()
                 versions = None if read.versions is None else Versions(*(column.filter(at) for column in read.versions))

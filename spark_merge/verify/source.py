@@ -21,7 +21,7 @@ from sidecar.mysql.key_ranges import KeySpan, cut, row_count, walk
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from spark_merge.readable import ReadPart, RowForm, RowsRead
+from spark_merge.readable import ReadPart, RowForm, RowsRead, rows_of
 from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import SqlTexts
@@ -68,7 +68,7 @@ class SourcePart:
     form: RowForm | None = None
 
     def __call__(self) -> Iterator[RowsRead]:
-        for found in self.part():
+        for found in rows_of(self.part):
             yield found if self.form is None else RowsRead(self.form(found.rows))
 
     def at(self, ts: CommitTs | None) -> SourcePart:

@@ -22,15 +22,15 @@ class TestReading(ReadingSuite):
         return ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {column: texts for column, texts in KINDS.items() if column.name != "id"})
 
 
-def test_pages_follow_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PAGE_ROWS_MIN", 3)
-    monkeypatch.setattr(reading, "PAGE_BYTES", 1)
+@pytest.mark.parametrize(("bound", "sizes"), [("PAGE_ROWS_MAX", [3] * 6 + [2]), ("PAGE_BYTES", [1] * 20)])
+def test_pages_follow_the_key(bound: str, sizes: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, bound, sizes[0])
     output = ReadingOutput(f"sqlite://{tmp_path}/out.db", "s", {})
     schema = output.table(Column("v", "text"), Column("a", "int", nullable=False), Column("b", "text", nullable=False), key=["a", "b"])
     rows = [(None, str(at % 4 - 2), f"b{at}") for at in range(20)]
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
     (part,) = reading_of(output.uri, schema, log_id=LOG, parts=4).parts
-    assert [piece.rows.num_rows for piece in part()] == [3] * 6 + [2]
+    assert [piece.rows.num_rows for piece in part()] == sizes
     assert output.read(schema) == sorted(rows, key=repr)
 
 

@@ -38,7 +38,7 @@ def attempts(folder: Path) -> Iterator[Attempt]:
     write_chunk(log.folder, CHUNK, rows)
     due, keys = DueChunk(TABLE, CommitTs(0), CommitTs(9), Seq(0), Seq(0), 0, "d", CHUNK, ROWS), pa.array([], pa.string())
     yield from _flipped(folder / str(data.name), lambda: read_rows(log.folder, manifest), "segment")
-    yield from _flipped(folder / CHUNK, lambda: open_chunk(log.folder, SCHEMA, due, keys)[0].survivors.rows, "chunk")
+    yield from _flipped(folder / CHUNK, lambda: next(open_chunk(log.folder, SCHEMA, due, keys)).survivors.rows, "chunk")
 
 
 def _flipped(path: Path, read: Callable[[], pa.Table], what: str) -> Iterator[Attempt]:

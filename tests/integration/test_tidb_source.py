@@ -38,7 +38,7 @@ from sidecar.log.absent import parted
 from sidecar.mysql.account import Account
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import read_packets
+from sidecar.resultset.packets import read_up_to
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, FeedFilter
 from sidecar.ticdc.event_filter import Through, dump_scope
 from tests.lanes import examples
@@ -402,6 +402,30 @@ def test_a_snapshot_is_refused_by_a_server_that_does_not_tell_its_timestamp(db: 
     assert "--brackets watermark" in failed.hint
 
 
+# ---- bounds in bytes ------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_of_large_rows_ends_early_and_the_next_one_continues(db: MariaDb, schema: str) -> None:
+    """The server is still sending then: the connection is closed, and the next SELECT has another one."""
+    db.execute(
+        "CREATE TABLE app.t (k int PRIMARY KEY, v longtext)", "INSERT INTO app.t SELECT seq, REPEAT('x', 300000) FROM mysql.seq_1_to_20"
+    )
+    with dumping(db.settings(), readers_max=1) as dumper:
+        found, after, exhausted, number = list[str](), None, False, 0
+        while not exhausted:
+            number += 1
+            event, rows = dumper.read(chunk("t", number, after=after, rows_max=100, bytes_max=1_000_000))
+            assert len(rows) <= 8
+            found += [row[0] for row in rows]
+            after, exhausted = event.file.last, event.exhausted
+        assert found == [str(at) for at in range(1, 21)]
+        keys = tuple((str(at),) for at in range(15, 25))
+        event, rows = dumper.read(chunk("t", number + 1, keys=keys, bytes_max=1_000_000))
+        assert 0 < event.keys_read < 10
+        assert not event.exhausted
+        assert [row[0] for row in rows] == [key for (key,) in keys[: event.keys_read]]
+
+
 # ---- reading ahead --------------------------------------------------------------------------------------------------
 
 
@@ -412,11 +436,11 @@ class Selects:
     done: int = 0
     fail: int = 0
 
-    def read(self, session: MysqlSession, sql: str, columns: int) -> pa.Table:
+    def read(self, session: MysqlSession, sql: str, columns: int, *, bytes_max: int | None) -> tuple[pa.Table, bool]:
         if self.done + 1 == self.fail:
             self.done += 1
             raise pymysql.err.ProgrammingError(1064, "not this time")
-        found = read_packets(session, sql, columns)
+        found = read_up_to(session, sql, columns, bytes_max=bytes_max)
         self.done += 1
         return found
 
@@ -430,7 +454,7 @@ class Selects:
 @pytest.fixture
 def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
     found = Selects()
-    monkeypatch.setattr("sidecar.adapters.tidb.read.read_packets", found.read)
+    monkeypatch.setattr("sidecar.adapters.tidb.read.read_up_to", found.read)
     return found
 
 

@@ -142,7 +142,7 @@ def _chunk_file(row: Row) -> ChunkFile:
     return ChunkFile(TableName(row["schema"], row["table"]), row["path"], 1, 1, None, None, since_seq=Seq(row["since_seq"]))
 
 
-def _opened(row: Row, schemas: Schemas, log: Folder) -> list[ChunkPiece]:
+def _opened(row: Row, schemas: Schemas, log: Folder) -> Iterator[ChunkPiece]:
     table = TableName(row["schema"], row["table"])
     high_ts, seq = CommitTs(row["commit_ts"]), Seq(row["seq"])
     due = DueChunk(table, CommitTs(0), high_ts, seq, seq, row["ordinal"], row["dump_id"], row["path"], 1, Seq(row["since_seq"]))

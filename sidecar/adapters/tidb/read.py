@@ -2,6 +2,9 @@
 
 - Every value is text as the server sends it, so that no driver's types come between (sidecar/resultset).
 - Columns get positions for names: an alias that is a column's name would hide it.
+- A chunk ends where its text has become too large (ReadChunk.bytes_max), in the midst of what the server sends. Of a range it is then the
+  rows up to the last one that was read. Of a list of keys nothing can be said then, for its rows come in any order: a beginning of the
+  list is read again, by a SELECT of its own.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
 - SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
   modified), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
@@ -14,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +34,7 @@ from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.key_ranges import end_key, rows_select
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.session import MysqlSession
-from sidecar.resultset.packets import read_packets
+from sidecar.resultset.packets import read_up_to
 from sidecar.resultset.selects import key_select, spelt
 
 T = TypeVar("T")
@@ -102,6 +105,7 @@ class SelectedChunk:
     read_s: float
     key: tuple[str, ...] = ()
     absent: tuple[Key, ...] = ()
+    keys_read: int = 0
 
     def texts(self, *, where: str) -> pa.Table:
         """The rows as `canonical`, behind the absent keys. Raises SourceError that begins with `where`."""
@@ -183,18 +187,18 @@ class _Read:
     doing: str
 
     def range(self, key: ReadKey, facts: TableFacts) -> SelectedChunk | Misfit:
-        command, schema = self.command, self.schema
+        command, schema, rows_max = self.command, self.schema, _rows_max(facts, self.command)
         try:  # one row more than asked for tells whether any is left
-            sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=command.rows_max + 1)
+            sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=rows_max + 1)
         except NotAKey as error:
             raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: restart the dump") from error
         selected = self._selected(sql, len(schema.columns) + key.by_rowid)
         if isinstance(selected, Misfit):
             return selected
-        found, read_tso, read_s = selected
-        rows = found.slice(0, command.rows_max)
+        found, whole, read_tso, read_s = selected
+        rows = found.slice(0, rows_max)
         last = _last_key(key, schema, rows, where=self.doing) if rows.num_rows else command.after
-        exhausted = found.num_rows <= command.rows_max
+        exhausted = whole and found.num_rows <= rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
@@ -204,50 +208,69 @@ class _Read:
     def keys(self, key: ReadKey) -> SelectedChunk | Misfit:
         """`key`: the handle key. The server may find the row of `a` for `A`, which another list of keys may ask for: only rows with exactly
         these keys are of the chunk."""
-        command, schema = self.command, self.schema
-        try:
-            sql = keys_select(schema, key, command.keys, where=command.where)
-        except NotAKey as error:
-            raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: start a dump of its present keys") from error
-        selected = self._selected(sql, len(schema.columns) + 1)
-        if isinstance(selected, Misfit):
-            return selected
-        found, read_tso, read_s = selected
+        command, schema, asked = self.command, self.schema, self.command.keys
+        while True:
+            selected = self._selected(self._keys_sql(key, asked), len(schema.columns) + 1, bounded=len(asked) > 1)
+            if isinstance(selected, Misfit):
+                return selected
+            found, whole, read_tso, read_s = selected
+            if whole:
+                break
+            asked = asked[: max(1, min(len(asked), found.num_rows) // 2)]
         texts = canonical(found, schema.columns, where=self.doing)
         there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
-        wanted, keys = set(command.keys), set(there)
+        wanted, keys = set(asked), set(there)
         asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(found.column(len(schema.columns)), "1"))
-        absent = tuple(one for one in command.keys if one not in keys)
-        return SelectedChunk(found.filter(asked_for), schema.columns, self.in_force, None, read_tso, True, (), read_s, schema.key, absent)
+        absent = tuple(one for one in asked if one not in keys)
+        rows, exhausted = found.filter(asked_for), len(asked) == len(command.keys)
+        return SelectedChunk(
+            rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(asked)
+        )
 
-    def _selected(self, sql: str, columns: int) -> tuple[pa.Table, CommitTs | None, float] | Misfit:
+    def _keys_sql(self, key: ReadKey, keys: Sequence[Key]) -> str:
+        try:
+            return keys_select(self.schema, key, keys, where=self.command.where)
+        except NotAKey as error:
+            raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: start a dump of its present keys") from error
+
+    def _selected(self, sql: str, columns: int, *, bounded: bool = True) -> _Selected | Misfit:
         """As `_select`, of a table that is as the schema in force says."""
         brackets, flavour = self.command.brackets, self.asked(lambda: self.session.flavour)
         if brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
             what = f"{flavour.value} has no timestamp of a snapshot"
             raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
-        found = self.asked(lambda: _select(self.session, sql, columns, brackets))
+        bytes_max = self.command.bytes_max if bounded else None
+        found = self.asked(lambda: _select(self.session, sql, columns, brackets, bytes_max))
         if not self.asked(lambda: has_columns_of(self.session, self.schema)):
             return Misfit(f"{self.doing}: {_changed(self.schema)}")
         return found
 
 
-def _select(session: MysqlSession, sql: str, columns: int, brackets: Brackets) -> tuple[pa.Table, CommitTs | None, float]:
-    """The rows, their snapshot's TSO if that is the bracket, and the seconds of the SELECT."""
+class _Selected(NamedTuple):
+    """`whole`: these are all rows of the SELECT. `read_tso`: their snapshot's TSO if that is the bracket."""
+
+    rows: pa.Table
+    whole: bool
+    read_tso: CommitTs | None
+    read_s: float
+
+
+def _select(session: MysqlSession, sql: str, columns: int, brackets: Brackets, bytes_max: int | None) -> _Selected:
     if brackets is Brackets.WATERMARK:
         started_s = time.monotonic()
-        return read_packets(session, sql, columns), None, time.monotonic() - started_s
+        return _Selected(*read_up_to(session, sql, columns, bytes_max=bytes_max), None, time.monotonic() - started_s)
     session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     try:
         read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
         started_s = time.monotonic()
-        found = read_packets(session, sql, columns)
+        found, whole = read_up_to(session, sql, columns, bytes_max=bytes_max)
         read_s = time.monotonic() - started_s
-        session.rows("ROLLBACK")
+        if whole:  # else the connection is closed, and the transaction with it
+            session.rows("ROLLBACK")
     except BaseException:
         session.close()  # the transaction must not be the next chunk's
         raise
-    return found, read_tso, read_s
+    return _Selected(found, whole, read_tso, read_s)
 
 
 def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:
@@ -268,6 +291,14 @@ def _last_key(key: ReadKey, schema: TableSchema, rows: pa.Table, *, where: str) 
         return (str(last.column(len(schema.columns))[0].as_py()),)
     texts = canonical(last, schema.columns, where=where)
     return tuple(str(texts.column(part.column.name)[0].as_py()) for part in key.columns)
+
+
+def _rows_max(facts: TableFacts, command: ReadChunk) -> int:
+    """The rows to ask for. At a table's beginning nobody has seen any, so the statistics say how many fit, if there are any: only there, as
+    they may be of another time. What they say wrongly costs a small first chunk, or one that is ended as it comes."""
+    if command.after is not None or not facts.rows or not facts.bytes:
+        return command.rows_max
+    return max(1, min(command.rows_max, command.bytes_max * facts.rows // facts.bytes))
 
 
 def _pieces(facts: TableFacts, command: ReadChunk) -> int:

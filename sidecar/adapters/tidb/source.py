@@ -234,7 +234,7 @@ class TidbSource:
             if not found:
                 return None
             (chunk,) = found
-        goes_on = command.ahead and not command.bounds_max and not chunk.exhausted  # bounds move the upper end of what comes next
+        goes_on = command.ahead and not (command.bounds_max or command.keys or chunk.exhausted)  # bounds move the upper end of what follows
         if goes_on:
             self._reads.keep(command.number)
         written.put((command, chunk))
@@ -291,7 +291,15 @@ class TidbSource:
             sha256=written.sha256,
             rows_sum=written.rows_sum,
         )
-        return ChunkRead(command.number, file, chunk.exhausted, bounds=chunk.bounds, read_s=chunk.read_s)
+        return ChunkRead(
+            command.number,
+            file,
+            chunk.exhausted,
+            bounds=chunk.bounds,
+            read_s=chunk.read_s,
+            text_bytes=rows.nbytes,
+            keys_read=chunk.keys_read,
+        )
 
 
 def _range(command: ReadChunk) -> tuple[object, ...]:

@@ -29,6 +29,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
+from spark_merge.read import batches_of
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
 from spark_merge.sinks.errors import storage_errors
@@ -157,7 +158,8 @@ class Folded:
 
 def _read(folder: Folder, file: WrittenFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     with storage_errors(f"{folder}/{file.path}"), storage.open_to_read(folder, file.path) as found:
-        yield from pq.ParquetFile(found).iter_batches(columns=names)
+        for _, rows in batches_of(pq.ParquetFile(found), columns=names):
+            yield from rows.to_batches()
 
 
 def _ranks(op: pa.Array) -> Any:

@@ -24,7 +24,7 @@ BLOCK_BYTES = 1 << 20
 
 BLOCK_ROWS = 4096
 SHORT_ROWS = 32
-"""Runs of so few are not weighed: to ask Arrow for their bytes costs as much as to encode them. They are of what a task holds anyway."""
+"""Runs of so few are as large as the rows of their portion are on average: to ask Arrow for their bytes costs as much as to encode them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def lines(seq: Seq, portions: Iterator[Portion], counts: Counts) -> Iterator[Lin
         place = (seq, portion.schema.name)
         for piece in portion.pieces:
             counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-            for run, nbytes in _runs(TableRun(portion.schema, piece)):
+            for run, nbytes in _runs(TableRun(portion.schema, piece), portion.row_bytes):
                 held.append(run)
                 rows, size = rows + run.rows, size + nbytes
                 if rows >= BLOCK_ROWS or size >= BLOCK_BYTES:
@@ -95,12 +95,11 @@ def passed(seq: Seq, portions: Iterator[Portion], counts: Counts) -> None:
             counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
 
 
-def _runs(whole: TableRun) -> Iterator[tuple[TableRun, int]]:
-    """With about their bytes, 0 where that is not known."""
+def _runs(whole: TableRun, row_bytes: int) -> Iterator[tuple[TableRun, int]]:
+    """With about their bytes. `row_bytes`: of the portion, where that knows it."""
     count = whole.rows
-    if count <= SHORT_ROWS:
-        if count:
-            yield whole, 0
+    if 0 < count <= SHORT_ROWS and row_bytes:
+        yield whole, row_bytes * count
         return
     size = max(1, whole.nbytes)
     rows = max(1, min(BLOCK_ROWS, count * BLOCK_BYTES // size))

@@ -25,6 +25,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.latest import are_last, key_codes
+from spark_merge.read import batches_of
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.iceberg.partitions import Place
 from spark_merge.sinks.iceberg.types import arrow_schema
@@ -98,8 +99,8 @@ def _rank(file: LakeFile) -> int:
 
 def _read(folder: Folder, file: LakeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with storage_errors(f"{folder}/{file.name}"), storage.open_to_read(folder, file.name) as found:
-        for rows in pq.ParquetFile(found).iter_batches(batch_size=KEYS_AT_ONCE_MAX, columns=list(names)):
-            yield rows.select(list(names))
+        for _, rows in batches_of(pq.ParquetFile(found), columns=names, rows_max=KEYS_AT_ONCE_MAX):
+            yield from rows.select(list(names)).to_batches()
 
 
 def _as_table(rows: pa.RecordBatch) -> pa.Table:

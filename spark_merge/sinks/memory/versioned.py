@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
+from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
 from spark_merge.cut import spread, units
 from spark_merge.readable import Reading
@@ -66,4 +67,5 @@ class Upsert:
                 known = to.newest.get((row.table, row.key))
                 if known is None or row[1:4] >= known[1:4]:
                     to.newest[row.table, row.key] = row
+            progressed()
         return Outcome(task.id, counts)

@@ -202,6 +202,11 @@ class SqlWrite(NamedTuple):
     where: str
     values: str | None
 
+    @property
+    def bytes(self) -> int:
+        """About."""
+        return len(self.where) + len(self.values or "")
+
 
 class Puts(NamedTuple):
     """Rows of a chunk, which all have different keys; their numbers follow on each other from `number` on. `deletes`: keys whose rows are

@@ -27,6 +27,9 @@ from sidecar.process.background import Background
 from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.statements import Puts, SqlWrite, due, statements
 
+TRANSACTION_BYTES_MAX = 16 << 20
+"""Of the values of a transaction's rows: after the commit of the source that makes them more, a transaction ends."""
+
 BLOCKS_WAITING = 8
 """Of each worker: enough that it never waits for the next."""
 
@@ -44,6 +47,11 @@ class SqlBlock(NamedTuple):
     writes: Sequence[SqlWrite] | Puts
     upto: int
     ends: bool = True
+
+    @property
+    def bytes(self) -> int:
+        """About, of its values."""
+        return int(self.writes.rows.nbytes) if isinstance(self.writes, Puts) else sum(write.bytes for write in self.writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +115,9 @@ class SqlWorker:
                 self._given.task_done()
 
     def _more(self, blocks: list[SqlBlock]) -> None:
-        """What waits too, up to a transaction's rows; the last one ends a commit, or is the first of a long one."""
-        rows = len(blocks[0].writes)
-        while blocks[-1].ends and rows < self._job.rows_max:
+        """What waits too, up to a transaction's rows and bytes; the last one ends a commit, or is the first of a long one."""
+        rows, size = len(blocks[0].writes), blocks[0].bytes
+        while blocks[-1].ends and rows < self._job.rows_max and size < TRANSACTION_BYTES_MAX:
             try:
                 block = self._given.get_nowait()
             except Empty:
@@ -118,7 +126,7 @@ class SqlWorker:
                 self._given.put(None)
                 break
             blocks.append(block)
-            rows += len(block.writes)
+            rows, size = rows + len(block.writes), size + block.bytes
 
     def _carry_out(self, blocks: list[SqlBlock]) -> None:
         ended = blocks if blocks[-1].ends else blocks[:-1]

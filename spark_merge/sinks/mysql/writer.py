@@ -26,12 +26,12 @@ from spark_merge.sinks.mysql.uri import SqlSettings
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, TaskOver, Workers
 
-COMMIT_ROWS_MAX = 20_000
-"""Rows of one commit that are held to be grouped; a longer one passes in blocks."""
+COMMIT_ROWS_MAX, COMMIT_BYTES_MAX = 20_000, 64 << 20
+"""Rows of one commit that are held to be grouped, and the text of their values; a longer one passes in blocks."""
 
 CHUNK_BLOCK_ROWS = 1_000
 
-HANDED_ROWS = 64
+HANDED_ROWS, HANDED_BYTES = 64, 1 << 20
 """At once to a worker, as long as more come: handing over costs as much as some rows."""
 
 
@@ -103,10 +103,12 @@ class Dispatch:
     _commit_ts: CommitTs | None = None
     _commit: list[_Change] = field(default_factory=list)
     _long: bool = False
+    _commit_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._causality = Causality(self.count)
         self._waiting: list[list[SqlWrite]] = [[] for _ in range(self.count)]
+        self._waiting_bytes = [0] * self.count
 
     def take(self, portion: Portion) -> None:
         for piece in portion.pieces:
@@ -119,9 +121,10 @@ class Dispatch:
                 if commit_ts != self._commit_ts:
                     self._end_commit()
                     self._commit_ts = commit_ts
-                elif len(self._commit) >= COMMIT_ROWS_MAX:
+                elif len(self._commit) >= COMMIT_ROWS_MAX or self._commit_bytes >= COMMIT_BYTES_MAX:
                     self._pass_block()
                 self._commit.append(change)
+                self._commit_bytes += change.write.bytes
         self._offer_all()
 
     def end(self) -> None:
@@ -151,7 +154,7 @@ class Dispatch:
         return changes
 
     def _end_commit(self) -> None:
-        changes, self._commit = self._commit, []
+        changes, self._commit, self._commit_bytes = self._commit, [], 0
         if self._long:
             self._long = False
             self._hand(0, changes)
@@ -167,7 +170,7 @@ class Dispatch:
 
     def _pass_block(self) -> None:
         """Of a commit that is too long to be held."""
-        changes, self._commit = self._commit, []
+        changes, self._commit, self._commit_bytes = self._commit, [], 0
         if not self._long:
             self._flush()
             self._long = True
@@ -179,11 +182,12 @@ class Dispatch:
         for change in changes:
             writes.append(change.write._replace(number=self._index))
             self._index += 1
-        if not ends or len(writes) >= HANDED_ROWS:
+            self._waiting_bytes[worker] += change.write.bytes
+        if not ends or len(writes) >= HANDED_ROWS or self._waiting_bytes[worker] >= HANDED_BYTES:
             self._offer(worker, ends=ends)
 
     def _offer(self, worker: int, *, ends: bool = True) -> None:
-        writes, self._waiting[worker] = self._waiting[worker], []
+        writes, self._waiting[worker], self._waiting_bytes[worker] = self._waiting[worker], [], 0
         if writes:
             self.workers.offer(worker, SqlBlock(writes, writes[-1].number + 1, ends))
 

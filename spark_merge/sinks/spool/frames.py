@@ -23,6 +23,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.contract import ChunkPiece, Piece
 from spark_merge.encode.runs import TableRun
+from spark_merge.merge import key_text
 from ticdc_dump.v1 import delivery_pb2 as pb
 
 FRAME_BYTES = 1 << 20
@@ -32,8 +33,9 @@ FRAME_BYTES_MAX = 4 * FRAME_BYTES
 ROW_BYTES_MAX = 60 << 20
 """One row that is larger fits into no message of the control service."""
 FRAME_ROWS_MAX = 8_192
-WEIGHED_ROWS = 32
-"""Short runs are weighed so many rows at a time: to ask Arrow for each one's bytes would cost more than all the rest of it."""
+SHORT_ROWS = 32
+"""Runs of so few are as large as the rows of their portion are on average: to ask Arrow for each one's bytes would cost more than all the
+rest of it."""
 
 _LENGTH = 4
 
@@ -45,14 +47,15 @@ class FrameFile:
         self.bytes = 0
         self._out, self._seq = out, seq
         self._runs: list[TableRun] = []
-        self._held_bytes = self._held_rows = self._unweighed = 0
+        self._held_bytes = self._held_rows = 0
         self._ids: dict[TableName, int] = {}
 
-    def add(self, schema: TableSchema, piece: Piece) -> None:
+    def add(self, schema: TableSchema, piece: Piece, row_bytes: int = 0) -> None:
+        """`row_bytes`: of its portion, where that knows it."""
         whole = TableRun(schema, piece)
         count = whole.rows
-        if 0 < count <= WEIGHED_ROWS and not isinstance(piece, ChunkPiece):
-            self._hold(whole, count, 0)
+        if 0 < count <= SHORT_ROWS and row_bytes:
+            self._hold(whole, count, row_bytes * count)
             return
         size = whole.nbytes if count else 0
         rows = max(1, min(FRAME_ROWS_MAX, count * FRAME_BYTES // max(size, 1)))
@@ -61,31 +64,15 @@ class FrameFile:
             self._hold(run, run.rows, max(1, size * run.rows // count))
 
     def _hold(self, run: TableRun, rows: int, size: int) -> None:
-        """`size` 0: not known."""
         self._runs.append(run)
         self._held_rows += rows
         self._held_bytes += size
-        self._unweighed += 0 if size else rows
-        if self._unweighed >= WEIGHED_ROWS:
-            self._weigh()
         if self._held_bytes >= FRAME_BYTES or self._held_rows >= FRAME_ROWS_MAX:
             self.close()
 
-    def _weigh(self) -> None:
-        held, left = list[pa.Table](), self._unweighed
-        for run in reversed(self._runs):
-            if left <= 0:
-                break
-            if not isinstance(run.piece, ChunkPiece):
-                held.append(run.piece)
-                left -= run.piece.num_rows
-        images = pa.concat_tables(held)
-        self._held_bytes += sum(images[name].combine_chunks().nbytes for name in ("before", "after"))
-        self._unweighed = 0
-
     def close(self) -> None:
         runs, self._runs = self._runs, []
-        self._held_bytes = self._held_rows = self._unweighed = 0
+        self._held_bytes = self._held_rows = 0
         if runs:
             self._write(runs)
 
@@ -221,8 +208,11 @@ def _halves(runs: Sequence[TableRun], rows: int) -> tuple[list[TableRun], list[T
 
 
 def _too_large(run: TableRun, seq: int, size: int) -> SinkError:
-    commit_ts = run.piece.due.high_ts if isinstance(run.piece, ChunkPiece) else run.piece["commit_ts"][0].as_py()
-    key = "a dump's row" if isinstance(run.piece, ChunkPiece) else f"key {str(run.piece['key'][0].as_py())[:200]}"
+    if isinstance(run.piece, ChunkPiece):
+        rows, commit_ts = run.piece.survivors.rows, run.piece.due.high_ts
+        key = f"a dump's, with key {key_text([rows.column(name) for name in run.schema.key])[0].as_py()[:200]}"
+    else:
+        commit_ts, key = run.piece["commit_ts"][0].as_py(), f"key {str(run.piece['key'][0].as_py())[:200]}"
     return SinkError(
         f"a row of {run.schema.name} in segment {seq}, {key}, commit_ts {commit_ts}, is {size:,} bytes of text, and a message to a"
         f" subscriber has {ROW_BYTES_MAX:,} at most",

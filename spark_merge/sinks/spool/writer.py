@@ -47,7 +47,7 @@ class SpoolWriter:
                 rows = Rows()
                 for piece in portion.pieces:
                     rows = rows.plus(Rows.of(piece))
-                    frames.add(portion.schema, piece)
+                    frames.add(portion.schema, piece, portion.row_bytes)
                 place = (seq, portion.schema.name)
                 counts[place] = counts.get(place, Rows()).plus(rows)
                 total = total.plus(rows)

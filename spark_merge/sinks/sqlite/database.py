@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from sidecar.errors import SinkError, StorageFull
+from sidecar.process.progress import progressed
 
 BUSY_S = 60.0
 """How long a transaction waits for another process's."""
 
 FULL = "SQLITE_FULL"
 
+STEPS_A_REPORT = 1_000_000
+"""Of SQLite's machine, of which a copied row takes some ten: after so many, a statement that is under way reports progress."""
+
 
 @contextmanager
 def transaction(path: str) -> Iterator[sqlite3.Connection]:
     """All of it is durable at the end, or none of it where an error leaves it. Nobody else writes meanwhile. Raises SinkError,
     StorageFull."""
-    with sqlite_errors(path), closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as connection:
+    with sqlite_errors(path), _connection(path) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -37,8 +41,16 @@ def reader(path: str) -> Iterator[sqlite3.Connection | None]:
     if not os.path.exists(path):
         yield None
         return
-    with sqlite_errors(path), closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as connection:
+    with sqlite_errors(path), _connection(path) as connection:
         connection.execute("PRAGMA query_only = ON")
+        yield connection
+
+
+@contextmanager
+def _connection(path: str) -> Iterator[sqlite3.Connection]:
+    """Each statement on it reports progress while it runs: a DDL copies a table of any size by one statement."""
+    with closing(sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.set_progress_handler(progressed, STEPS_A_REPORT)  # its None lets the statement continue
         yield connection
 
 

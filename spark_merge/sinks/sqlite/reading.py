@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted
 from spark_merge.readable import Reading, RowsRead
 from spark_merge.sinks.sqlite.database import quoted, reader
 
-PAGE_BYTES, PAGE_ROWS_MIN, PAGE_ROWS_MAX = 8 << 20, 100, 10_000
-"""Of a page, about, by the page before it."""
+PAGE_BYTES, PAGE_ROWS_MAX = 8 << 20, 10_000
+"""Of a page, or one row that is larger."""
 
 KEYS_MAX = 200
 """Rows that are looked up by key at once."""
@@ -42,7 +42,6 @@ class SqlitePart:
                 return
             pages = self._all(connection) if self.keys is None else self._of_keys(connection, self.keys)
             for page in pages:
-                progressed()
                 yield RowsRead(page)
 
     def _all(self, connection: sqlite3.Connection) -> Iterator[pa.Table]:
@@ -50,27 +49,33 @@ class SqlitePart:
         marks = ", ".join("?" * len(names))
         beyond, order = f" WHERE ({', '.join(names)}) > ({marks})", f" ORDER BY {', '.join(names)} LIMIT ?"
         after: tuple[str, ...] = ()
-        rows_max = PAGE_ROWS_MIN
-        while True:
-            page = self._page(connection, f"{beyond if after else ''}{order}", (*after, rows_max))
-            if page.num_rows:
-                yield page
-            if page.num_rows < rows_max:
-                return
+        while (page := next(self._pages(connection, f"{beyond if after else ''}{order}", (*after, PAGE_ROWS_MAX)), None)) is not None:
+            yield page  # with no statement under way, which would keep the sink from writing
             after = tuple(page.column(name)[-1].as_py() for name in self.schema.key)
-            rows_max = max(PAGE_ROWS_MIN, min(PAGE_ROWS_MAX, PAGE_BYTES * page.num_rows // max(page.nbytes, 1)))
 
     def _of_keys(self, connection: sqlite3.Connection, keys: Sequence[tuple[str, ...]]) -> Iterator[pa.Table]:
         one = f"({' AND '.join(f'{_place(name)} = ?' for name in self.schema.key)})"
         for start in range(0, len(keys), KEYS_MAX):
             group = keys[start : start + KEYS_MAX]
-            yield self._page(connection, f" WHERE {' OR '.join([one] * len(group))}", [text for key in group for text in key])
+            yield from self._pages(connection, f" WHERE {' OR '.join([one] * len(group))}", [text for key in group for text in key])
 
-    def _page(self, connection: sqlite3.Connection, rest: str, values: Sequence[object]) -> pa.Table:
-        """A name behind the table's is a column's or an error, never a text."""
+    def _pages(self, connection: sqlite3.Connection, rest: str, values: Sequence[object]) -> Iterator[pa.Table]:
+        """Of one statement; no empty one. A name behind the table's is a column's or an error, never a text."""
         columns = ", ".join(_text(column, in_key=column.name in self.schema.key) for column in self.schema.columns)
-        rows = connection.execute(f"SELECT {columns} FROM {quoted(str(self.schema.name))} AS t{rest}", values).fetchall()
-        texts = list(zip(*rows, strict=True)) if rows else [()] * len(self.schema.columns)
+        sql = f"SELECT {columns} FROM {quoted(str(self.schema.name))} AS t{rest}"
+        rows, size = list[tuple[str | bytes | None, ...]](), 0
+        with closing(connection.execute(sql, values)) as cursor:
+            for row in cursor:
+                rows.append(row)
+                size += sum(len(value) for value in row if value is not None)
+                if size > PAGE_BYTES:
+                    yield self._page(rows)
+                    rows, size = [], 0
+        if rows:
+            yield self._page(rows)
+
+    def _page(self, rows: Sequence[tuple[str | bytes | None, ...]]) -> pa.Table:
+        texts = list(zip(*rows, strict=True))
         for name, column in zip(self.schema.column_names(), texts, strict=True):
             if any(isinstance(value, bytes) for value in column):
                 raise SinkError(

@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
+from sidecar.process.progress import progressed
 from spark_merge.ddl.eras import Era
 from spark_merge.encode.csv_lines import CsvForm
 from spark_merge.encode.csv_texts import canonical_texts
@@ -65,6 +66,7 @@ def _row_blocks(file: IO[bytes], form: CsvForm) -> Iterator[bytes]:
     end, quote = form.terminator.encode(), form.quote.encode()
     left = b""
     while data := file.read(BLOCK_BYTES):
+        progressed()
         data = left + data
         cut = _end_of_rows(data, end, quote)
         left = data[cut:]

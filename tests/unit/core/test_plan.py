@@ -222,6 +222,35 @@ def test_keys_are_read_in_lists_and_the_log_says_which_are_left() -> None:
     assert again.complete()
 
 
+def test_a_list_of_keys_whose_chunk_ended_early_is_read_on_behind_it_also_after_a_crash() -> None:
+    keys = tuple((str(number),) for number in range(9))
+    p = Plan((TableProgress(A, unread(keys), keys=keys, whole=False),))
+    work = claimed(p)
+    chunks = list[tuple[ChunkFile, int]]()
+    for keys_read in (4, 2):
+        assert p.keys(work) == keys[sum(chunks_read for _, chunks_read in chunks) :]
+        file = chunk(A, None)
+        p.read(work, ChunkRead(0, file, exhausted=False, keys_read=keys_read))
+        chunks.append((file, keys_read))
+    assert p.progress[A].spans == (Span(keys=(0, 9)),), "nothing is in the log"
+    p.closed(window(chunks[0][0]))
+    assert p.progress[A].spans == (Span(keys=(4, 9)),), "the second chunk is open"
+    again = Plan((p.progress[A],))
+    assert again.keys(claimed(again)) == keys[4:]
+    last = read(p, work, chunk(A, None), exhausted=True)
+    p.closed(window(chunks[1][0]))
+    assert (p.progress[A].spans, p.complete()) == ((Span(keys=(6, 9)),), False)
+    p.closed(window(last))
+    assert (p.progress[A].spans, p.complete()) == ((), True)
+
+
+def test_rows_that_are_large_unpacked_make_the_next_chunk_smaller() -> None:
+    p = plan(A)
+    work, rows = claimed(p), FIRST_CHUNK_ROWS_MAX
+    p.read(work, ChunkRead(0, chunk(A, "500", rows=rows, size=1000), exhausted=False, text_bytes=2 * CHUNK_BYTES_TARGET))
+    assert p.rows_wanted(A, at_most=10_000) == rows // 2
+
+
 def test_a_table_that_is_read_again_is_asked_for_all_its_keys() -> None:
     keys = (("1",), ("2",))
     p = Plan((TableProgress(A, (), keys=keys, whole=False, complete_at=CommitTs(9)),))

@@ -89,7 +89,7 @@ READS: dict[str, Callable[[Folder], object]] = {
     "schemas": lambda folder: read_schemas(folder, "schemas/x.json"),
     "rows": lambda folder: read_rows(folder, MANIFEST),
     "row groups": lambda folder: list(iter_rows(folder, MANIFEST)),
-    "chunk": lambda folder: open_chunk(folder, SCHEMA, DUE, pa.array([], pa.string())),
+    "chunk": lambda folder: list(open_chunk(folder, SCHEMA, DUE, pa.array([], pa.string()))),
 }
 
 

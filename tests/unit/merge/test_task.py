@@ -108,7 +108,7 @@ def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: R
     assert {row["lane"] for row in found if row["message_value"] is not None} == {"k/0"}
 
 
-@pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("FILE_BYTES_MAX", 1)])
+@pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("HELD_BYTES_MAX", 1)])
 def test_a_large_segment_comes_out_as_a_small_one(
     tmp_path: Path, history: RandomHistory, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.resultset import packets
-from sidecar.resultset.packets import read_packets
+from sidecar.resultset.packets import read_packets, read_up_to
 
 PACKET_MAX = 0xFFFFFF
 END = b"\xfe" + struct.pack("<HH", 0, 2)
@@ -39,11 +39,15 @@ class Sent:
     """A session whose SELECTs bring these packets."""
 
     def __init__(self, data: bytes, sizes: Sequence[int] = (1 << 16,), *, begun: int = 1) -> None:
-        self.begun, self.stream = data[:begun], Pieces(data[begun:], sizes)
+        self.begun, self.stream, self.closed = data[:begun], Pieces(data[begun:], sizes), False
 
     @contextmanager
     def packets(self, sql: str) -> Iterator[tuple[bytes, RawIOBase]]:
-        yield self.begun, self.stream
+        try:
+            yield self.begun, self.stream
+        except BaseException:
+            self.closed = True
+            raise
 
 
 def packet(content: bytes) -> bytes:
@@ -86,6 +90,20 @@ def test_rows_come_whole_however_they_are_cut(rows: list[tuple[str | None, ...]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packets, "BLOCK_BYTES", block)
         assert read(Sent(sent(rows), sizes, begun=begun), len(rows[0])) == rows
+
+
+@pytest.mark.parametrize("bytes_max", [None, 0, 150, 5_000, 1 << 20])
+def test_rows_up_to_a_bound_are_whole_rows_and_one_at_least(bytes_max: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packets, "BLOCK_BYTES", 64)
+    rows = [(str(number), "x" * (number % 7) ** 4) for number in range(60)]
+    session = Sent(sent(rows), [4096])
+    found, whole = read_up_to(session, "SELECT", 2, bytes_max=bytes_max)
+    texts = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    assert texts == rows[: len(texts)]
+    assert whole == (len(texts) == len(rows)) == (bytes_max in (None, 1 << 20))
+    assert session.closed == (not whole), "the server is still sending"
+    if bytes_max is not None and not whole:
+        assert 0 < sum(len(text) for row in texts[:-9] for text in row) <= bytes_max or len(texts) <= 9, "a block of 64 bytes is 9 rows"
 
 
 def test_no_row_at_all_is_a_table_of_the_columns() -> None:

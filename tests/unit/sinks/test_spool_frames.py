@@ -107,6 +107,15 @@ def test_images_of_other_columns_stop() -> None:
         frames_of([(SCHEMA, changes([neither]))])
 
 
+@pytest.mark.parametrize(
+    "piece", [changes([change(7, 1, after=["41", "x" * 99]) | {"key": '["41"]'}]), chunk_piece([["41", "x" * 99]])], ids=["live", "dump"]
+)
+def test_a_row_that_no_subscriber_can_have_is_named_by_its_key(piece: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROW_BYTES_MAX", 99)
+    with pytest.raises(SinkError, match=r'a row of shop\.orders in segment 7, .*key \["41"\], commit_ts \d+, is .* bytes of text'):
+        frames_of([(SCHEMA, piece)])
+
+
 @pytest.mark.parametrize("cut", [1, 3, 4, 20])
 def test_a_file_that_is_cut_is_told(cut: int) -> None:
     out = io.BytesIO()

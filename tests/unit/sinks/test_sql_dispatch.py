@@ -1,0 +1,60 @@
+"""What is held and handed to a worker at a SQL target is bounded in bytes, and the rows are the same in the same order."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from sidecar.core.model import FIRST_SEQ, Column, TableName, TableSchema
+from sidecar.mysql.flavour import Flavour
+from spark_merge.contract import CHANGES, Portion, Unit
+from spark_merge.sinks.mysql import writer
+from spark_merge.sinks.mysql.statements import SqlWrite
+from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, target_table
+from spark_merge.sinks.mysql.weights import Weights
+from spark_merge.sinks.mysql.workers import SqlBlock, Workers
+from spark_merge.sinks.mysql.writer import Dispatch
+
+NAME = TableName("s", "t")
+SCHEMA = TableSchema(NAME, (Column("a", "int"), Column("v", "text")), ("a",))
+FOUND = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("v", "text", None, False)), ((("a", None),),))
+
+
+class OneWorker:
+    def __init__(self) -> None:
+        self.blocks: list[SqlBlock] = []
+
+    def offer(self, _: int, block: SqlBlock) -> None:
+        self.blocks.append(block)
+
+    def drain(self) -> None:
+        """Nothing waits."""
+
+
+def blocks_of(commits: list[int]) -> list[SqlBlock]:
+    """A commit of so many rows each, of 100 bytes and more."""
+    rows = [(ts, n) for ts, count in enumerate(commits) for n in range(count)]
+    changes = [
+        {"seq": 0, "commit_ts": ts, "rank": 1, "ordinal": at, "op": "insert", "key": f"{at}", "before": None, "after": [str(at), "x" * 100]}
+        for at, (ts, _) in enumerate(rows)
+    ]
+    workers = OneWorker()
+    tables = {NAME: target_table(SCHEMA, NAME, FOUND, Flavour.MARIADB)}
+    dispatch = Dispatch(cast(Workers, workers), 1, cast(Weights, {}), tables)
+    dispatch.take(Portion(Unit(FIRST_SEQ, live=True), SCHEMA, iter([pa.Table.from_pylist(changes, CHANGES)])))
+    dispatch.end()
+    return workers.blocks
+
+
+def test_large_values_are_handed_on_earlier_and_a_large_commit_passes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = [1, 60, 3, 200, 2]
+    whole = [write.number for block in blocks_of(commits) for write in cast(list[SqlWrite], block.writes)]
+    monkeypatch.setattr(writer, "HANDED_BYTES", 500)
+    monkeypatch.setattr(writer, "COMMIT_BYTES_MAX", 2_000)
+    found = blocks_of(commits)
+    assert [write.number for block in found for write in cast(list[SqlWrite], block.writes)] == whole == list(range(sum(commits)))
+    assert max(block.bytes for block in found) <= 2_200
+    ends = [at for at, block in enumerate(found) if block.ends]
+    assert len(found) > len(ends) > 3, "blocks within a commit end none"
