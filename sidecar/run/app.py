@@ -60,7 +60,7 @@ from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
-from sidecar.run.logs import say
+from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.news import News, cannot_begin, open_secrets, standby, started, stopped, term_ended
 from sidecar.run.news_line import NewsLine
@@ -397,8 +397,3 @@ class Sidecar:
     def _close_parts(self) -> None:
         self._checks.clear()
         self._parts.close()
-
-
-def note(what: str) -> None:
-    """Something that an operator should know."""
-    say(NewsLine(what, {}, "warning"))

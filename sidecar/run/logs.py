@@ -60,6 +60,11 @@ def say(*lines: NewsLine) -> None:
         getattr(log, line.level)(line.event, **line.values)
 
 
+def note(what: str) -> None:
+    """Something that an operator should know."""
+    say(NewsLine(what, {}, "warning"))
+
+
 @contextmanager
 def defects_told() -> Iterator[None]:
     """Whatever ends the block and is none of ours ends the process, by a line that says so, with the trace beside it. What is ours

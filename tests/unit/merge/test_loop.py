@@ -11,7 +11,6 @@ from random import Random
 from threading import Event
 from time import monotonic, sleep
 
-import pyarrow as pa
 import pytest
 
 from sidecar.core.model import TableName
@@ -268,25 +267,6 @@ def test_what_a_sink_cannot_recover_from_ends_the_loop(story: Story, error: Ticd
     loop = story.start(failing(story, error, 1))
     with pytest.raises(type(error)):
         story.wait_for(loop)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError("by 0\nmore"), pa.ArrowInvalid("offset overflow"), MemoryError(), AssertionError()])
-def test_a_defect_is_the_error_of_its_sink_alone_and_is_tried_again(
-    story: Story, error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It was the end of the worker, and so of every sink."""
-    sink, errors = failing(story, error, 2), list[str]()
-    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: errors.append(loop.standing().error))
-    story.running.append(loop)
-    loop.start()
-    beside = story.start(story.sink("beside"))
-    story.wait_for(beside)
-    story.wait_for(loop)
-    told = next(filter(None, errors))
-    assert type(error).__name__ in told
-    assert "more" not in told
-    assert "traceback" in told
-    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [type(error)] * 2
 
 
 def test_a_sink_that_waits_for_ever_holds_no_other(story: Story) -> None:
