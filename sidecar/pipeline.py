@@ -136,6 +136,8 @@ class Pipeline:
         """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass."""
         wrote = 0
         while (upto_ts := self.sequence.upto(self.outside.feed.lanes())) is not None:  # read after the marks came, before R is released
+            if self.dump.demand().open_rows:
+                upto_ts = self.sequence.sparing(upto_ts)  # windows close as the sinks leave room, not as the lanes go on
             passed = False
             for segment in self.sequence.release(upto_ts, even_if_empty=self._must_write(upto_ts)):
                 self._write(segment)

@@ -106,7 +106,8 @@ class Dumps:
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order."""
-        closed = [window for dump in self._dumps for window in dump.segment(built, marks)]
+        first = built.seq % max(len(self._dumps), 1)  # in turn: the sinks may leave room for one of them only
+        closed = [window for dump in (*self._dumps[first:], *self._dumps[:first]) for window in dump.segment(built, marks)]
         self._ground.after_ts, self._ground.next_seq = built.upto_ts, Seq(built.seq + 1)
         self._begin_queued()
         return tuple(sorted(closed, key=lambda window: window.high_ts))
@@ -123,8 +124,8 @@ class Dumps:
         self._begin_queued()
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
-        """Whether a window waits for a segment up to `upto_ts`, even an empty one."""
-        return any(run.windows.closes_by(upto_ts) for run in self._ground.runs)
+        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark."""
+        return any(run.windows.closes_by(upto_ts, self._ground.room.fits) for run in self._ground.runs)
 
     def oldest_open_seq(self) -> Seq | None:
         found = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]
@@ -134,7 +135,7 @@ class Dumps:
         return self._ground.open_windows()
 
     def full(self) -> bool:
-        """Whether what is read and not closed in the log has reached its bounds."""
+        """Whether what is read and not in the log has reached its bounds."""
         return bool(self._ground.runs) and self._ground.full()
 
     # ---- which dump ------------------------------------------------------------------------------------------------
