@@ -32,7 +32,7 @@ class DumpLimits:
 @dataclass(frozen=True, slots=True)
 class DumpRoom:
     """What is left to a dump (P3). `rows`, `bytes`: of windows that may close in the log now, each chunk as one row more. `width_rows`:
-    `rows` where sinks have accepted all that there is of the dump: then one window closes, however large. `window_rows`: a window is cut
+    `rows` where sinks have accepted all that there is of the dump: then one window closes, however large; 0: there is no width. `window_rows`: a window is cut
     to so many, so that several of them make a width. `open_rows`: read or being read, in windows that are not in the log; one chunk where
     nothing is."""
 
@@ -47,11 +47,13 @@ class DumpRoom:
         return 0 < self.width_rows <= self.rows or (rows <= self.rows and size <= self.bytes)
 
     def less(self, rows: int, size: int) -> DumpRoom:
-        """After a window of so much."""
-        return replace(self, rows=self.rows - rows, bytes=self.bytes - size)
+        """After a window of so much. Sinks that had nothing of the dump have one window first: they begin with that, so what they take next
+        is there when they are done, and batches of several sizes tell what a row costs."""
+        left = 0 if 0 < self.width_rows <= self.rows else self.rows - rows
+        return replace(self, rows=left, bytes=self.bytes - size)
 
 
-UNLIMITED = DumpRoom(*[1 << 62] * 5)
+UNLIMITED = DumpRoom(1 << 62, 1 << 62, 0, 1 << 62, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ HALF = 0.5
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
 """In one round."""
-OVER, AIM, WELL_BELOW = 0.85, 0.55, 0.45
+OVER, AIM, WELL_BELOW = 0.85, 0.6, 0.45
 """Of the slack: from where a gain falls, what it is changed for, and below what it rises. Between them is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
@@ -217,7 +217,8 @@ class SinkPace:
         if self._cost.row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
         slack_s = self.limit_s(bound) - self.without_s
-        least = 0 if bound.strict else int(min(LEAST_ROWS_S, HALF / self._cost.row_s) * self.median_s())
+        takes_s = min(self._live.quantile_s(0.99), max(LIVE_OVER_S, self.without_s))  # not what a worker that was away has left to do
+        least = 0 if bound.strict else int(min(LEAST_ROWS_S, HALF / self._cost.row_s) * takes_s)
         rows = max(min(int(self.gain.value * self._cost.rows_in(slack_s)), self._proven_rows), least)
         more_s = max(self.gain.value * (slack_s - self._cost.job_s), least * self._cost.row_s)
         return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
