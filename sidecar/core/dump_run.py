@@ -10,7 +10,8 @@ Invariants: a SELECT begins after its window's low mark is committed, one that t
 is durable before the high mark is sent; marks are sent in the order of the commands; what a former dump asked for changes nothing; a
 pause takes effect at a chunk boundary.
 More is read only while what is not in the log fits into `DumpRoom.open_rows`, but for one chunk where nothing is: a dump always goes on.
-A window closes in the log when it is ready and the sinks leave room for it. Readers come and go at the ends of their windows, when an operator asks for more or fewer.
+A window closes in the log when it is ready and the sinks leave room for it. Readers come and go at the ends of their windows, when an
+operator asks for more or fewer.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ class DumpLimits:
 @dataclass(frozen=True, slots=True)
 class DumpRoom:
     """What is left to a dump (P3). `rows`, `bytes`: of windows that may close in the log now, each chunk as one row more. `width_rows`:
-    `rows` where sinks have accepted all that there is of the dump: then one window closes, however large; 0: there is no width. `window_rows`: a window is cut
-    to so many, so that several of them make a width. `open_rows`: read or being read, in windows that are not in the log; one chunk where
-    nothing is."""
+    `rows` where sinks have accepted all that there is of the dump: then one window closes, however large; 0: there is no width.
+    `window_rows`: a window is cut to so many, so that several of them make a width. `open_rows`: read or being read, in windows that are
+    not in the log; one chunk where nothing is."""
 
     rows: int
     bytes: int
@@ -60,8 +60,9 @@ UNLIMITED = DumpRoom(1 << 62, 1 << 62, 0, 1 << 62, 1 << 62)
 class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not in the log, and `ready_rows` of them in
     windows that could close. `held`: such windows are there, so the sinks leave too little room. `opened`: windows ever opened, and
-    `waiting` of them wait for their high marks. `starved`: it would have read more if `DumpRoom.open_rows` had let it. `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`:
-    of a dump that does not say its own. `sinks`: as of Progress."""
+    `waiting` of them wait for their high marks. `starved`: it would have read more if `DumpRoom.open_rows` had let it.
+    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`: of a dump that does not say its own.
+    `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False

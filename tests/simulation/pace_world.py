@@ -183,6 +183,7 @@ class LightFeed:
     every_s: float = 0.2
     way_s: Callable[[float], float] = lambda _: 0.0
     held: list[Change] = field(default_factory=list)
+    said: list[Envelope] = field(default_factory=list)
     _due_s: float = 0.0
     _position: int = 0
     _upto_ts: CommitTs = NO_TS
