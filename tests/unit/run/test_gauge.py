@@ -110,10 +110,11 @@ def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Pat
     deliveries.start()
     stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
     pipeline = stage.attach()
+    stage.source.ts = now_ts()
     stage.requests.waiting.append(start())
     for _ in range(4):
         pipeline.step(poll_s=0)
-    stage.feed.say(resolved(1_000))
+    stage.feed.say(resolved(stage.source.ts + 1_000))
     for _ in range(2):
         pipeline.step(poll_s=0)
     found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
