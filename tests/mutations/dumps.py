@@ -6,8 +6,7 @@ from tests.mutations.mutation import SIMULATION, Mutation
 
 CRASH_POINTS = "tests/simulation/test_crash_points.py"
 NARROW = (
-    "tests/unit/test_pipeline.py::"
-    "test_the_log_has_one_window_of_a_dump_while_the_sinks_are_not_known_and_the_next_when_that_is_delivered"
+    "tests/unit/test_pipeline.py::test_the_log_has_one_window_of_a_dump_while_the_sinks_are_not_known_and_the_next_when_that_is_delivered"
 )
 READ_AHEAD = "tests/unit/adapters/test_tidb_read_ahead.py"
 WINDOW = "tests/unit/core/test_window.py::"

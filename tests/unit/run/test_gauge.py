@@ -146,7 +146,11 @@ def test_rates_are_over_the_last_seconds_and_the_rest_is_estimated_by_them(tmp_p
         pass
     assert status.rows_per_s == 20 / (RATE_OVER_S / 2)
     assert status.estimates == {TABLE: 100}
-    assert status.eta_s == 100 / status.rows_per_s
+    assert status.eta_s is None, "a rate of the first seconds"
+    stage.clock.time_s += RATE_OVER_S / 2
+    pipeline.counts.dump_rows = 50
+    status = found.read(stage.clock.now_s())
+    assert status.eta_s == 100 / status.rows_per_s == 100 / (50 / RATE_OVER_S)
     stage.clock.time_s += RATE_OVER_S * 2
     assert found.read(stage.clock.now_s()).rows_per_s == 0.0
 
