@@ -38,7 +38,7 @@ from sidecar.core.messages import (
     SourceEvent,
     SourceFailed,
 )
-from sidecar.core.model import Mark, MarkKind, Seq
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, physical_ms
 from sidecar.core.plan import Plan, Work
 from sidecar.core.progress import DumpState, Progress
 from sidecar.core.schema_step import TableStep
@@ -47,6 +47,10 @@ from sidecar.errors import MarkRowTaken, SourceError
 
 CHUNK_ROWS_LEAST = 50
 """Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""
+
+
+READY_MS_MAX = 600_000
+"""Of TSO's time. Windows that have waited longer for sinks reach over so many live changes that they are read again, all but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,11 @@ class Run:
         for work in self._doubts.settled(built.upto_ts):
             self._plan.release(work)
         return tuple(closed)
+
+    def too_old(self, upto_ts: CommitTs) -> bool:
+        """Whether what is ready has waited so long that it is better read again."""
+        ready_ts = self.windows.ready_since()
+        return ready_ts is not None and physical_ms(upto_ts) - physical_ms(ready_ts) > READY_MS_MAX
 
     def changed(self, steps: Collection[TableStep]) -> bool:
         """A DDL is the last thing in the segment just built; `steps` are the tables that it changed. Whether any is the dump's."""

@@ -141,6 +141,10 @@ class Windows:
         """How many are ready and not in the log."""
         return len(self._ready)
 
+    def ready_since(self) -> CommitTs | None:
+        """Since when the oldest of them is ready."""
+        return self._open[self._ready[0]].ready_ts if self._ready else None
+
     def ready_rows(self) -> int:
         return sum(self._open[number].rows for number in self._ready)
 

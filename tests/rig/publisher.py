@@ -59,7 +59,8 @@ ROWS_PENDING_MAX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`filter_rules`: TiCDC's. `start`: where the changefeed begins. `partitions`: of a new topic. `etcd`: host:port. `ways_s`: as of Way."""
+    """`filter_rules`: TiCDC's. `start`: where the changefeed begins. `partitions`: of a new topic. `etcd`: host:port.
+    `ways_s`: as of Way."""
 
     source: MySqlAddress
     brokers: str

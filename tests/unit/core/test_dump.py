@@ -11,6 +11,7 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
+from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import (
@@ -33,7 +34,7 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, Seq, TableName
+from sidecar.core.model import CommitTs, Mark, Seq, TableName, ts_at
 from sidecar.core.plan import SPANS_MAX
 from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, progress_from_json
 from sidecar.errors import RefusedRequest
@@ -212,6 +213,25 @@ def test_windows_close_in_the_log_as_the_sinks_leave_room_and_the_dumps_take_tur
     (one, two) = windows_of(d, 6)
     assert one.dump_id == two.dump_id == SECOND, "the other dump's turn; its third window has too many bytes"
     assert {one.high_ts, two.high_ts} == {601}
+
+
+def test_what_has_waited_very_long_for_the_sinks_is_read_again_but_for_the_first() -> None:
+    """A window over all live changes of an outage would hold up who merges it."""
+    d = dump(limits=DumpLimits(readers=1, window_chunks_max=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 100))
+    afters = []
+    for at in range(3):
+        (read,) = [command for command in d.next() if isinstance(command, ReadChunk)]
+        afters.append(read.after)
+        d.handle(ChunkRead(read.number, ChunkFile(A, f"{at}", 99, 990, read.after, (str(at),), ts_at(1_000)), exhausted=False))
+    ends_ms = (2_000, 2_000 + READY_MS_MAX, 2_001 + READY_MS_MAX, 2_002 + READY_MS_MAX)
+    closed = []
+    for seq, end_ms in enumerate(ends_ms):
+        d.allow(room(rows=0 if seq != 2 else 400))
+        closed += d.segment(SegmentBuilt(Seq(5 + seq), ts_at(end_ms - 1), ts_at(end_ms)), [])
+    assert ([chunk.after for window in closed for chunk in window.chunks], d.demand().ready_rows, d.open_windows()) == ([None], 0, 0)
+    (again,) = [command for command in d.next() if isinstance(command, ReadChunk)]
+    assert again.after == afters[1] == ("0",)
 
 
 def test_goes_on_under_its_own_epoch_as_a_newer_revision() -> None:
