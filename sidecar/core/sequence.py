@@ -160,17 +160,18 @@ class Sequence:
             for lane in [lane for lane in known if lane not in read]:
                 del known[lane]
 
-    def upto(self, lanes: Collection[Lane]) -> CommitTs | None:
-        """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new."""
+    def upto(self, lanes: Collection[Lane], *, sparing: bool = False) -> CommitTs | None:
+        """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new. `sparing`: or less of
+        it where that holds no change back, so that empty segments, each with a ts of its own, can follow before the lanes go on. Resolved
+        marks may come seconds apart, and what a segment can carry besides changes is not to wait for them."""
         if not lanes or any(lane not in self.resolved for lane in lanes):
             return None
         upto_ts = CommitTs(min(self.resolved[lane] for lane in lanes) - 1)
-        return upto_ts if upto_ts > self.after_ts else None
+        if upto_ts <= self.after_ts:
+            return None
+        return self._spared(upto_ts) if sparing else upto_ts
 
-    def sparing(self, upto_ts: CommitTs) -> CommitTs:
-        """`upto_ts` (from `upto`), or less of it where that holds no change back: so that empty segments, each with a ts of its own, can
-        follow before the lanes go on. Resolved marks may come seconds apart, and what a segment can carry besides changes is not to
-        wait for them."""
+    def _spared(self, upto_ts: CommitTs) -> CommitTs:
         low_ts = CommitTs(upto_ts - SPARE_TS)
         if upto_ts == self._spared_ts:
             return max(low_ts, CommitTs(self.after_ts + 1))

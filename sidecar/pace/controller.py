@@ -68,6 +68,8 @@ NARROW_ROWS = 500
 GROWTH = 8
 WINDOWS = 4
 """A width is so many windows: sinks have some while others are on their way."""
+CHEAP = 0.1
+"""Of the limit of live delivery: a window that takes no longer is not worth being cut."""
 HALF = 0.5
 """Of a sink's throughput."""
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
@@ -224,8 +226,10 @@ class SinkPace:
         return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
 
     def window_rows(self, bound: Bound) -> int:
-        """How many rows a window should have."""
-        return self.width(bound)[0] // WINDOWS if self._cost.row_s is not None else NARROW_ROWS
+        """How many rows a window should have: of a narrow width more than its share if they cost little, for each window takes two marks."""
+        if self._cost.row_s is None:
+            return NARROW_ROWS
+        return max(self.width(bound)[0] // WINDOWS, min(NARROW_ROWS, int(CHEAP * self.limit_s(bound) / self._cost.row_s)))
 
     @property
     def without_s(self) -> float:

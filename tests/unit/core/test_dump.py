@@ -225,7 +225,7 @@ def test_what_has_waited_very_long_for_the_sinks_is_read_again_but_for_the_first
         afters.append(read.after)
         d.handle(ChunkRead(read.number, ChunkFile(A, f"{at}", 99, 990, read.after, (str(at),), ts_at(1_000)), exhausted=False))
     ends_ms = (2_000, 2_000 + READY_MS_MAX, 2_001 + READY_MS_MAX, 2_002 + READY_MS_MAX)
-    closed = []
+    closed: list[ClosedWindow] = []
     for seq, end_ms in enumerate(ends_ms):
         d.allow(room(rows=0 if seq != 2 else 400))
         closed += d.segment(SegmentBuilt(Seq(5 + seq), ts_at(end_ms - 1), ts_at(end_ms)), [])

@@ -19,22 +19,24 @@ def test_releases_strictly_below_resolved() -> None:
 
 
 def test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_for_that() -> None:
-    high = 10 * SPARE_TS
+    high, lanes = 10 * SPARE_TS, {Lane("a")}
     s = sequence()
     accept(s, put(9, "nine"), put(high - 1, "high", position=1), resolved(high - SPARE_TS, position=2))
-    upto_ts = CommitTs(high - SPARE_TS - 1)
-    spared_ts = CommitTs(upto_ts - SPARE_TS)
-    assert s.sparing(upto_ts) == s.sparing(upto_ts) == spared_ts
+    spared_ts = CommitTs(high - 2 * SPARE_TS - 1)
+    assert s.upto(lanes, sparing=True) == s.upto(lanes, sparing=True) == spared_ts
     assert [[change.key for change in one.changes] for one in s.release(spared_ts, even_if_empty=False)] == [[b"nine"]]
     for ts in (spared_ts + 1, spared_ts + 2):
-        assert s.sparing(upto_ts) == ts
+        assert s.upto(lanes, sparing=True) == ts
         assert list(s.release(CommitTs(ts), even_if_empty=False)) == []
         assert [(one.after_ts, one.upto_ts, list(one.changes)) for one in s.release(CommitTs(ts), even_if_empty=True)] == [(ts - 1, ts, [])]
     accept(s, resolved(high, position=3))
-    assert s.sparing(CommitTs(high - 1)) == high - 1, "a change is there"
-    accept(s, put(3 * high - 2 * SPARE_TS, "later", position=4), ddl(3 * high - 2, position=5), resolved(3 * high, position=6))
-    assert keys(release(s, {"a"})) == ["high", "later"]
-    assert s.sparing(CommitTs(3 * high + SPARE_TS - 1)) == 3 * high + SPARE_TS - 1, "there are not so many"
+    assert s.upto(lanes, sparing=True) == high - 1, "a change is there"
+    assert keys(release(s, {"a"})) == ["high"]
+    accept(s, ddl(3 * high - 2, position=4), resolved(3 * high, position=5))
+    assert s.upto(lanes, sparing=True) == 3 * high - 1, "a DDL is there"
+    release(s, {"a"})
+    accept(s, resolved(3 * high + SPARE_TS, position=6))
+    assert s.upto(lanes, sparing=True) == 3 * high + SPARE_TS - 1, "there are not so many"
 
 
 def test_waits_for_the_slowest_lane() -> None:
