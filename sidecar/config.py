@@ -173,7 +173,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
     window_chunks_max: Annotated[int, Meta(ge=1, le=10_000)] = 8
-    open_windows_max: Annotated[int, Meta(ge=1, le=10_000)] = 16
+    open_windows_max: Annotated[int, Meta(ge=1, le=10_000)] = 256
     chunk_bytes_max: Bytes = 256 << 20
     delivery_bound_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
     strict_bound: bool = False

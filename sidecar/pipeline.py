@@ -133,9 +133,10 @@ class Pipeline:
         return bool(read + asked + heard + self._write_what_is_resolved())
 
     def _write_what_is_resolved(self) -> int:
-        """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass."""
+        """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass. They are read after
+        the marks came, before R is released. A dump's windows close as sinks leave room, not only as lanes go on: it needs spare ts."""
         wrote = 0
-        while (upto_ts := self.sequence.upto(self.outside.feed.lanes())) is not None:  # read after the marks came, before R is released
+        while (upto_ts := self.sequence.upto(self.outside.feed.lanes(), sparing=self.dump.demand().open_rows > 0)) is not None:
             passed = False
             for segment in self.sequence.release(upto_ts, even_if_empty=self._must_write(upto_ts)):
                 self._write(segment)
@@ -282,7 +283,6 @@ class Pipeline:
         outside.feed.acknowledge(positions)
         self._last_segment_s = outside.clock.now_s()
         chunks = [chunk for window in windows for chunk in window.chunks]
-        rows, size = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
         if outside.deliveries is not None:
             self.pace.wrote(seq, self._last_segment_s, windows)
         self.next_seq = Seq(seq + 1)
@@ -290,8 +290,8 @@ class Pipeline:
         self.counts.ddls += len(told)
         self.last_ddl = told[-1] if told else self.last_ddl
         self.counts.changes += data.rows
-        self.counts.dump_rows += rows
-        self.counts.dump_bytes += size
+        self.counts.dump_rows += sum(chunk.rows for chunk in chunks)
+        self.counts.dump_bytes += sum(chunk.bytes for chunk in chunks)
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
         """Pass the rows by, picking the marks out and stopping at a table of which no row can be decoded. What the feed calls in another

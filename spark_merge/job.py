@@ -119,8 +119,9 @@ def _refused(master: str, error: Exception) -> ConfigError:
 
 class SparkTasks:
     """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
-    else. `when_needed`: not before something needs it. Each thread's jobs are a pool of their own, with a fair share of the cores. A task
-    that makes no progress for `hang_s` ends its Python worker, and so fails (watchdog.py)."""
+    else. `when_needed`: not before something needs it or will soon (`want`), for a start takes a core for many seconds. Each thread's
+    jobs are a pool of their own, with a fair share of the cores. A task that makes no progress for `hang_s` ends its Python worker, and
+    so fails (watchdog.py)."""
 
     def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S, when_needed: bool = False) -> None:
         self._parallel = 1
@@ -135,6 +136,16 @@ class SparkTasks:
     @property
     def ready(self) -> bool:
         return self._ready.is_set()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it starts, or has started."""
+        return self._starting is not None
+
+    def want(self) -> None:
+        """It will be of use soon: it starts, if it has not, and nobody waits for it."""
+        with self._beginning:
+            self._starting = self._starting or self._in_background()
 
     @property
     def job_s(self) -> float:
@@ -177,10 +188,9 @@ class SparkTasks:
             return self._job(telling(partial(_called, self._hang_s)), work)
 
     def _session(self) -> SparkSession:
-        with self._beginning:
-            self._starting = starting = self._starting or self._in_background()
+        self.want()
         while not self._ready.wait(0.1):
-            starting.check()
+            self.check()
         assert self._spark is not None
         return self._spark
 

@@ -9,7 +9,8 @@ it has one core for the task. So a batch runs here if this process is expected t
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (pieces.py).
-- While Spark starts or starts again, everything that may run here does, and batches are cut so that it may.
+- While Spark is not there, everything that may run here does, and batches are cut so that it may. It starts with the first batch that
+  is half as large as that: many seconds of CPU that a machine with small batches is spared.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -52,6 +53,9 @@ class SparkPlace(Tasks, Protocol):
 
     @property
     def ready(self) -> bool: ...
+
+    def want(self) -> None:
+        """Batches are large enough for it: start, if it has not."""
 
     @property
     def job_s(self) -> float:
@@ -104,7 +108,11 @@ class Places:
         cost, size = _cost(heads, units)
         if not self._rows_max or size > WORKER_BYTES_MAX:
             return False
-        if cost <= self._rows_max * LIVE_ROW_COST or not self._spark.ready:
+        if not self._spark.ready:
+            if 2 * cost >= self._rows_max:
+                self._spark.want()
+            return True
+        if cost <= self._rows_max * LIVE_ROW_COST:
             return True
         if not self._row_s:
             return False

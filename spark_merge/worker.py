@@ -3,7 +3,7 @@
     Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
-- It delivers at once, while Spark still starts; only what must be Spark's waits for it (places.py).
+- It delivers at once, without Spark, which starts when batches are large enough for it; only what must be Spark's waits (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them, unless Spark's session is gone.
@@ -118,7 +118,8 @@ class Worker:
     def _job(self) -> SparkJob:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
-        spark = SparkTasks(partial(session, master=settings.master, memory=settings.memory))
+        begin = partial(session, master=settings.master, memory=settings.memory)
+        spark = SparkTasks(begin, when_needed=settings.worker_rows > 0)
         outputs = outputs_of(settings.sinks)
         return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 
@@ -183,7 +184,7 @@ class Worker:
             error=error or (former.error if former is not None and not job.delivered else ""),
             dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
             rows=job.rows(),
-            spark=SPARK_READY if job.spark.ready else SPARK_STARTING,
+            spark=SPARK_READY if job.spark.ready else SPARK_STARTING if job.spark.begun else "",
             sinks=job.sinks(),
             log=own_of(self.settings.log_id),
             skipped=job.skipped(),

@@ -118,7 +118,6 @@ TESTED_THROUGH = {
     "sidecar.adapters.tidb.indexes": "tests/integration/test_tidb_schema.py",
     "sidecar.adapters.tidb.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.control.preview": "tests/unit/control/test_service.py",
-    "sidecar.core.dump_run": "tests/unit/core/test_dump.py",
     "sidecar.feeds.kv.checks": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",

@@ -20,7 +20,7 @@ from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text, table_state, table_turn
 from sidecar.core.model import CommitTs, complete_since
-from sidecar.report.figures import amount, asker_text, clock_time, duration
+from sidecar.report.figures import amount, asker_text, clock_time, duration, time_left
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
@@ -69,7 +69,7 @@ def plain_line(status: pb.DumpStatus) -> str:
     rows = sum(table.rows for table in status.tables)
     parts = [
         f"{status.changefeed.namespace}/{status.changefeed.id}  dump {status.dump_id or '-'} {STATE_NAMES[status.state]}",
-        f"{done}/{len(status.tables)} tables  {rows:,} rows  {status.rows_per_second:,.0f} rows/s  eta {duration(status.eta_s)}",
+        f"{done}/{len(status.tables)} tables  {rows:,} rows  {status.rows_per_second:,.0f} rows/s  eta {time_left(status.eta_s)}",
         f"resolved lag {status.resolved_lag_s:.1f} s  delivery lag {status.delivery_lag_s:.1f} s  {status.open_windows} windows open",
     ]
     parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
@@ -162,7 +162,7 @@ def _progress(status: pb.DumpStatus) -> str:
     rows, size = sum(table.rows for table in status.tables), sum(table.bytes for table in status.tables)
     text = f"{done:,} of {len(status.tables):,} tables, {rows:,} rows, {amount(size)}, {status.open_windows} windows open"
     if status.state == pb.DUMP_STATE_RUNNING:
-        text += f", {status.rows_per_second:,.0f} rows/s, {amount(status.bytes_per_second)}/s, eta {duration(status.eta_s)}"
+        text += f", {status.rows_per_second:,.0f} rows/s, {amount(status.bytes_per_second)}/s, eta {time_left(status.eta_s)}"
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from sidecar.core.model import physical_ms
-from sidecar.report.figures import amount, clock_time, duration
+from sidecar.report.figures import amount, clock_time, duration, time_left
 
 KINDS: dict[str, Callable[[Any], str]] = {
     "count": "{:,}".format,
@@ -18,6 +18,7 @@ KINDS: dict[str, Callable[[Any], str]] = {
     "seconds": "{:.2f} s".format,
     "lag": "{:,.1f} s".format,
     "duration": duration,
+    "time_left": time_left,
     "bytes": amount,
     "bytes_rate": lambda value: f"{amount(value)}/s",
     "share": "{:.0%}".format,

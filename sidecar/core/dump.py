@@ -136,6 +136,8 @@ class Dump:
                 self._fail(Failure(f"{error.message} ({error.hint})"))
             if closed:
                 self._advance(seq=built.seq, may_complete=not built.ddl)
+                if self._run.too_old(built.upto_ts):
+                    self._take(self._run.progress)
             self._close_if_over()
         return closed
 

@@ -9,8 +9,9 @@ it. A SELECT that did not fit the table waits, without holding up others, until 
 Invariants: a SELECT begins after its window's low mark is committed, one that the source begins ahead of its command too, and its chunk
 is durable before the high mark is sent; marks are sent in the order of the commands; what a former dump asked for changes nothing; a
 pause takes effect at a chunk boundary.
-More is read only while what is open fits into the room that the sinks leave, but for one chunk where nothing is open: a dump always
-goes on. Readers come and go at the ends of their windows, when an operator asks for more or fewer.
+More is read only while what is not in the log fits into `DumpRoom.open_rows`, but for one chunk where nothing is: a dump always goes on.
+A window closes in the log when it is ready and the sinks leave room for it. Readers come and go at the ends of their windows, when an
+operator asks for more or fewer.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sidecar.core.messages import (
     SourceEvent,
     SourceFailed,
 )
-from sidecar.core.model import Mark, MarkKind, Seq
+from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, physical_ms
 from sidecar.core.plan import Plan, Work
 from sidecar.core.progress import DumpState, Progress
 from sidecar.core.schema_step import TableStep
@@ -47,6 +48,10 @@ from sidecar.errors import MarkRowTaken, SourceError
 
 CHUNK_ROWS_LEAST = 50
 """Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""
+
+
+READY_MS_MAX = 600_000
+"""Of TSO's time. Windows that have waited longer for sinks reach over so many live changes that they are read again, all but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Run:
         self._marks = Marks(ground.changefeed_id, partial(mark_number, progress.dump_id, ground.epoch), first=first_mark)
         self._marked = MarkedWindows(self.windows, self._marks)
         self._readers: list[Reader] = []
-        self._held = False
+        self._starved = False
         self._doubts = Doubts()
 
     # ---- what the dump asks ----------------------------------------------------------------------------------------
@@ -101,8 +106,8 @@ class Run:
         return self._marks.sent
 
     def next(self) -> list[Command]:
-        """What can begin now: idle readers open windows while the bounds and the sinks allow."""
-        self._held = False
+        """What can begin now: idle readers open windows while the bounds allow."""
+        self._starved = False
         for unanswered in self._doubts.asked_again():
             self._plan.release(unanswered)
         commands: list[Command] = []
@@ -114,19 +119,28 @@ class Run:
             work = self._plan.claim()
             if work is None:
                 break
-            self._held = not self._fits(self._rows_wanted(work))
-            if self._held:
+            self._starved = not self._fits(self._rows_wanted(work))
+            if self._starved:
                 self._plan.release(work)
                 break
             commands.append(self._open_window(place, work))
         return commands
 
     def demand(self) -> Demand:
-        """What is open, and whether the sinks keep more from being."""
-        pace, limits = self.progress.pace, self._ground.limits
-        bound_s, strict = pace.delivery_bound_s or limits.delivery_bound_s, pace.strict_bound or limits.strict_bound
-        held = self._held and self.progress.state is DumpState.RUNNING
-        return Demand(self.open_rows(), held, bound_s, limits.readers, strict, self.progress.sinks)
+        """What is open, and what keeps more from being."""
+        pace, limits, windows = self.progress.pace, self._ground.limits, self.windows
+        return Demand(
+            self.open_rows(),
+            held=windows.ready() > 0,
+            delivery_bound_s=pace.delivery_bound_s or limits.delivery_bound_s,
+            readers=limits.readers,
+            strict_bound=pace.strict_bound or limits.strict_bound,
+            sinks=self.progress.sinks,
+            ready_rows=windows.ready_rows(),
+            opened=self._ground.windows,
+            waiting=windows.waiting(),
+            starved=self._starved and self.progress.state is DumpState.RUNNING,
+        )
 
     def handle(self, event: SourceEvent) -> list[Command] | Failure | MarkLost:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
@@ -146,12 +160,19 @@ class Run:
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first. Raises MarkError: this Run is over then."""
-        closed = [*self._marked.seen(marks), *self.windows.close_snapshots(built.upto_ts)]
+        self._marked.seen(marks)
+        self.windows.reach(built.upto_ts)
+        closed = self.windows.close(after_ts=built.after_ts, fits=self._ground.take)
         for window in closed:
             self._plan.closed(window)
         for work in self._doubts.settled(built.upto_ts):
             self._plan.release(work)
         return tuple(closed)
+
+    def too_old(self, upto_ts: CommitTs) -> bool:
+        """Whether what is ready has waited so long that it is better read again."""
+        ready_ts = self.windows.ready_since()
+        return ready_ts is not None and physical_ms(upto_ts) - physical_ms(ready_ts) > READY_MS_MAX
 
     def changed(self, steps: Collection[TableStep]) -> bool:
         """A DDL is the last thing in the segment just built; `steps` are the tables that it changed. Whether any is the dump's."""
@@ -170,6 +191,7 @@ class Run:
 
     def _open_window(self, place: int, work: Work) -> Command:
         self._window_number += 1
+        self._ground.windows += 1
         window = self._window_number
         self.windows.open(window, next_seq=self._ground.next_seq)
         match self.progress.brackets:
@@ -214,15 +236,13 @@ class Run:
         return running and chunks_left > 0 and self._ground.bytes_held() < self._ground.limits.chunk_bytes_max
 
     def _fits(self, rows: int) -> bool:
-        """Whether the sinks let a chunk of so many rows be read."""
-        room, taken = self._ground.room, self._ground.open_rows()
-        if not taken and not self._ground.open_windows():
-            return room.rows > 0
-        return taken + rows <= room.rows and self._ground.bytes_held() < room.bytes
+        """Whether a chunk of so many rows may be read."""
+        taken = self._ground.open_rows()
+        return not taken or taken + rows <= self._ground.room.open_rows
 
     def open_rows(self) -> int:
-        """Read, or asked for, in windows that are not closed."""
-        return self.windows.rows_held() + sum(r.rows for r in self._readers if isinstance(r, TableOpening | TableReading | Snapshot))
+        """Read, or asked for, in windows that are not in the log."""
+        return self.windows.rows_held + sum(r.rows for r in self._readers if isinstance(r, TableOpening | TableReading | Snapshot))
 
     def _end_window(self, place: int, window: int) -> list[Command]:
         if self.progress.brackets is Brackets.SNAPSHOT:
@@ -258,18 +278,14 @@ class Run:
 
     def _chunks_a_window(self, work: Work) -> int:
         rows, most = self._rows_wanted(work), self._ground.limits.window_chunks_max
-        return self.progress.pace.chunks_a_window(rows, at_most=max(1, min(most, self._share() // rows)))
+        return self.progress.pace.chunks_a_window(rows, at_most=max(1, min(most, self._ground.room.window_rows // rows)))
 
     def _rows_wanted(self, work: Work) -> int:
         if keys := self._plan.keys(work):
             return len(keys)
         bound = self.progress.pace.rows_per_s or self.progress.chunk_rows
-        share = max(CHUNK_ROWS_LEAST, self._share())
-        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound, share))
-
-    def _share(self) -> int:
-        """Rows of a window: half of the room is for those that are read, the other for those that sinks have."""
-        return self._ground.room.width_rows // (2 * self._ground.readers())
+        window = max(CHUNK_ROWS_LEAST, self._ground.room.window_rows)
+        return self._plan.rows_wanted(work.table, at_most=min(self.progress.chunk_rows, bound, window))
 
     def readers(self) -> int:
         """How many there are to be."""

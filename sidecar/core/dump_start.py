@@ -17,13 +17,13 @@ from sidecar.errors import RefusedRequest, with_hint
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
     """`readers`: windows that a dump reads at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
-    small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read but not closed in the log: the back-pressure.
+    small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read and not in the log: the back-pressure.
     `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace). `strict_bound`: of
     each dump. `sinks`: the names of the sinks that there are; empty: not known."""
 
     readers: int = 2
     window_chunks_max: int = 8
-    open_windows_max: int = 16
+    open_windows_max: int = 256
     chunk_bytes_max: int = 256 << 20
     delivery_bound_s: float = 0.0
     strict_bound: bool = False
@@ -32,23 +32,38 @@ class DumpLimits:
 
 @dataclass(frozen=True, slots=True)
 class DumpRoom:
-    """What the sinks leave to a dump (P3). `rows`, `bytes`: read or being read, in windows that are not closed in the log; where nothing
-    is, one chunk may be read if `rows` is above 0. `width_rows`: all that may be read and not delivered; windows and chunks are cut
-    so that several of them make it up, and sinks have work while others are read."""
+    """What is left to a dump (P3). `rows`, `bytes`: of windows that may close in the log now, each chunk as one row more. `width_rows`:
+    `rows` where sinks have accepted all that there is of the dump: then one window closes, however large; 0: there is no width.
+    `window_rows`: a window is cut to so many, so that several of them make a width. `open_rows`: read or being read, in windows that are
+    not in the log; one chunk where nothing is."""
 
     rows: int
     bytes: int
     width_rows: int
+    window_rows: int
+    open_rows: int
+
+    def fits(self, rows: int, size: int) -> bool:
+        """Whether a window of so much may close in the log."""
+        return 0 < self.width_rows <= self.rows or (rows <= self.rows and size <= self.bytes)
+
+    def less(self, rows: int, size: int) -> DumpRoom:
+        """After a window of so much. Sinks that had nothing of the dump have one window first: they begin with that, so what they take next
+        is there when they are done, and batches of several sizes tell what a row costs."""
+        left = 0 if 0 < self.width_rows <= self.rows else self.rows - rows
+        return replace(self, rows=left, bytes=self.bytes - size)
 
 
-UNLIMITED = DumpRoom(1 << 62, 1 << 62, 1 << 62)
+UNLIMITED = DumpRoom(1 << 62, 1 << 62, 0, 1 << 62, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a dump takes and would take. `open_rows`: read or being read, in windows that are not closed in the log. `held`: it would
-    have read more if its Room had let it. `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`:
-    of a dump that does not say its own. `sinks`: as of Progress."""
+    """What a dump takes and would take. `open_rows`: read or being read, in windows that are not in the log, and `ready_rows` of them in
+    windows that could close. `held`: such windows are there, so the sinks leave too little room. `opened`: windows ever opened, and
+    `waiting` of them wait for their high marks. `starved`: it would have read more if `DumpRoom.open_rows` had let it.
+    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`: of a dump that does not say its own.
+    `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False
@@ -56,6 +71,10 @@ class Demand:
     readers: int = 0
     strict_bound: bool = False
     sinks: tuple[str, ...] = ()
+    ready_rows: int = 0
+    opened: int = 0
+    waiting: int = 0
+    starved: bool = False
 
 
 class Open(Protocol):
@@ -65,7 +84,6 @@ class Open(Protocol):
     windows: Windows
 
     def open_rows(self) -> int: ...
-    def readers(self) -> int: ...
     def demand(self) -> Demand: ...
 
 
@@ -73,7 +91,8 @@ class Open(Protocol):
 class Ground:
     """What dumps share and what outlives them: whose marks they are, their bounds, where the log ends, what the sinks leave to them, and
     what each of them has open. `chunks`: how many were asked for; their numbers name files, so none is used twice. `dumps`: how many were
-    started or, after a failure, resumed: they begin in this order. `revision`: the highest of all their records."""
+    started or, after a failure, resumed: they begin in this order. `revision`: the highest of all their records. `windows`: how many were
+    opened."""
 
     changefeed_id: str
     epoch: int
@@ -83,6 +102,7 @@ class Ground:
     chunks: int = 0
     dumps: int = 0
     revision: int = 0
+    windows: int = 0
     room: DumpRoom = UNLIMITED
     runs: list[Open] = field(default_factory=list)
 
@@ -97,21 +117,24 @@ class Ground:
         return self.dumps - 1
 
     def open_rows(self) -> int:
-        """Read, or asked for, in windows that are not closed."""
+        """Read, or asked for, in windows that are not in the log."""
         return sum(run.open_rows() for run in self.runs)
+
+    def take(self, rows: int, size: int) -> bool:
+        """Whether the sinks leave room for a window of so much, which closes in the log then."""
+        fits = self.room.fits(rows, size)
+        if fits:
+            self.room = self.room.less(rows, size)
+        return fits
 
     def open_windows(self) -> int:
         return sum(len(run.windows) for run in self.runs)
 
     def bytes_held(self) -> int:
-        return sum(run.windows.bytes_held() for run in self.runs)
-
-    def readers(self) -> int:
-        """How many there are to be, of all dumps that run; at least 1."""
-        return max(1, sum(run.readers() for run in self.runs if run.progress.state is DumpState.RUNNING))
+        return sum(run.windows.bytes_held for run in self.runs)
 
     def full(self) -> bool:
-        """Whether what is read and not closed in the log has reached its bounds."""
+        """Whether what is read and not in the log has reached its bounds."""
         return self.open_windows() >= self.limits.open_windows_max or self.bytes_held() >= self.limits.chunk_bytes_max
 
 
@@ -127,6 +150,10 @@ def demand_of(ground: Ground) -> Demand:
         readers=ground.limits.readers,
         strict_bound=any(one.strict_bound for one in each),
         sinks=tuple(sorted({sink for one in each for sink in one.sinks})) if all(one.sinks for one in each) else (),
+        ready_rows=sum(one.ready_rows for one in each),
+        opened=ground.windows,
+        waiting=sum(one.waiting for one in each),
+        starved=any(one.starved for one in each),
     )
 
 

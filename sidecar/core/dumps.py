@@ -53,7 +53,7 @@ class Dumps:
         ordered = sorted(recovered, key=lambda progress: progress.number)
         received = [with_receivers(one, limits.sinks) for one in ordered]
         self._dumps = [Dump(replace(one, epoch=epoch, revision=ground.next_revision()), ground) for one in received]
-        self._turn = 0
+        self._turn = self._closing = 0
         self._begin_queued()
 
     @property
@@ -93,9 +93,8 @@ class Dumps:
 
     def next(self, *, throttled: Collection[str] = ()) -> list[Command]:
         """What can begin now; nothing of the dumps with the ids `throttled`."""
-        first = self._turn % len(self._dumps) if self._dumps else 0
+        in_turn = self._from(self._turn)
         self._turn += 1
-        in_turn = (*self._dumps[first:], *self._dumps[:first])
         return [command for dump in in_turn if dump.progress.dump_id not in throttled for command in dump.next()]
 
     def allow(self, room: DumpRoom) -> None:
@@ -108,7 +107,8 @@ class Dumps:
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first; `marks` are the watermark rows in it, in order."""
-        closed = [window for dump in self._dumps for window in dump.segment(built, marks)]
+        closed = [window for dump in self._from(self._closing) for window in dump.segment(built, marks)]
+        self._closing += bool(closed)
         self._ground.after_ts, self._ground.next_seq = built.upto_ts, Seq(built.seq + 1)
         self._begin_queued()
         return tuple(sorted(closed, key=lambda window: window.high_ts))
@@ -125,8 +125,8 @@ class Dumps:
         self._begin_queued()
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
-        """Whether a window waits for a segment up to `upto_ts`, even an empty one."""
-        return any(run.windows.closes_by(upto_ts) for run in self._ground.runs)
+        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark."""
+        return any(run.windows.closes_by(upto_ts, self._ground.room.fits) for run in self._ground.runs)
 
     def oldest_open_seq(self) -> Seq | None:
         found = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]
@@ -136,8 +136,13 @@ class Dumps:
         return self._ground.open_windows()
 
     def full(self) -> bool:
-        """Whether what is read and not closed in the log has reached its bounds."""
-        return bool(self._ground.runs) and self._ground.full()
+        """Whether what waits for its marks has reached the bounds of what is read and not in the log."""
+        return bool(self._ground.runs) and self._ground.full() and not self.demand().held
+
+    def _from(self, turn: int) -> list[Dump]:
+        """All of them; another one is first in each turn, for what there is may be enough for one only."""
+        first = turn % len(self._dumps) if self._dumps else 0
+        return [*self._dumps[first:], *self._dumps[:first]]
 
     # ---- which dump ------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ NO_TS = CommitTs(0)
 NO_TS_YET = CommitTs(2**64)
 """Above every TSO."""
 
+SPARE_TS = 1024
+"""Segments that can be written before the next resolved mark comes; less than a hundredth of a millisecond of TSO's time."""
+
 
 class Spill(Protocol):
     """Where sorted runs of changes go when memory is full."""
@@ -87,6 +90,7 @@ class Sequence:
     spilled_rows: int = 0
     held_bytes: int = 0
     _lowest_ts: CommitTs = NO_TS_YET
+    _spared_ts: CommitTs = NO_TS
     _read: dict[Lane, int] = field(default_factory=dict)
     _held: list[Change] = field(default_factory=list)
     _ddls: list[Ddl] = field(default_factory=list)
@@ -156,12 +160,26 @@ class Sequence:
             for lane in [lane for lane in known if lane not in read]:
                 del known[lane]
 
-    def upto(self, lanes: Collection[Lane]) -> CommitTs | None:
-        """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new."""
+    def upto(self, lanes: Collection[Lane], *, sparing: bool = False) -> CommitTs | None:
+        """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new. `sparing`: or less of
+        it where that holds no change back, so that empty segments, each with a ts of its own, can follow before the lanes go on. Resolved
+        marks may come seconds apart, and what a segment can carry besides changes is not to wait for them."""
         if not lanes or any(lane not in self.resolved for lane in lanes):
             return None
         upto_ts = CommitTs(min(self.resolved[lane] for lane in lanes) - 1)
-        return upto_ts if upto_ts > self.after_ts else None
+        if upto_ts <= self.after_ts:
+            return None
+        return self._spared(upto_ts) if sparing else upto_ts
+
+    def _spared(self, upto_ts: CommitTs) -> CommitTs:
+        low_ts = CommitTs(upto_ts - SPARE_TS)
+        if upto_ts == self._spared_ts:
+            return max(low_ts, CommitTs(self.after_ts + 1))
+        held = self._runs or any(low_ts < one.commit_ts <= upto_ts for held in (self._held, self._ddls) for one in held)
+        if low_ts <= self.after_ts or held:
+            return upto_ts
+        self._spared_ts = upto_ts
+        return low_ts
 
     def release(self, upto_ts: CommitTs, *, even_if_empty: bool) -> Iterator[Segment]:
         """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is asked for.

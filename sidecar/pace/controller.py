@@ -1,7 +1,7 @@
-"""How much a dump may have open, so that the live changes are delivered within a bound and the sinks have work (P3).
+"""How much of a dump the log may have that sinks have not accepted, so that the live changes are delivered within a bound (P3).
 
-Each sink by itself has a **width**: rows of a dump that may be read and not accepted by it, wherever they are (being read, in open
-windows, in the log). The least of all sinks holds.
+Two bounds. What is read and not in the log holds no live change up, and is as much as the way of the marks needs (`flight`). What is in the
+log and not accepted stands before live segments: a window closes there only if it fits the **width** of each sink by itself.
 
     width = gain x slack / (seconds that a dump's row adds)          slack = limit - delivery without a dump - a dump's batch by itself
 
@@ -9,22 +9,25 @@ windows, in the log). The least of all sinks holds.
   a fixed cost F (a Spark job, a commit), and a narrower dump does not make it less. While rows cost less than F, narrowing gains little
   latency and loses most of the throughput. So the limit is never below what batches of 2 x F come to: half of the sink's throughput, and
   twice the latency that any dump costs there. A bound below that is exceeded, and `SinkState` says by how much and why.
+- For the same reason a width is never below LEAST_ROWS_S rows for each second that delivery takes now, or half of what the sink could
+  take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump goes on at
+  a pace that ends.
 - A strict bound is kept as far as it can be: the dump then gets LEAST_SHARE of what cannot be avoided, however slow it is.
 - Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
   what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
   that shows it.
-- Feedback: rows that are being read, or whose marks are on their way, hold no live segment up; so the width may be several times
-  more (`gain`). What was delivered under one width is judged once what was open before it has been accepted: near the bound the
-  gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1 wherever
-  it was not near it. For what batches take by themselves is most of the bound where that is narrow, however few rows they have; a gain
-  that had fallen for a stall of the machine would stay down.
+- Feedback: rows count until their acceptance is reported, and a live segment seldom comes behind all of them; so the width may be several
+  times more (`gain`). What was delivered under one width is judged once what was in the log before it has been accepted: near the bound
+  the gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1
+  wherever it was not near it. For what batches take by themselves is most of the bound where that is narrow, however few rows they have;
+  a gain that had fallen for a stall of the machine would stay down.
 - A dump for some sinks: only their widths hold. Another sink is **beside** it: its batches have none of its rows and still compete with
   it for the machine. What its delivery takes without a dump is not learned meanwhile. Where it comes near its own bound its gain falls as
   above, and the dump gets that share of the width, GAIN_MIN at least.
-- What is not known is narrow: before the first batch with dump rows one small chunk at a time. The width grows at most GROWTH-fold
-  over what was really open while batches were accepted.
-- A dump always continues: with nothing of it open or undelivered, one chunk may be read, however narrow the width and slow the sink. But
-  not while there is no Spark and the worker merges no windows itself: live changes after a window would wait for that.
+- What is not known is narrow: the first batch with dump rows has NARROW_ROWS, and each one that was delivered below the bound doubles
+  what the next may have.
+- A dump always continues: with nothing of it in the log and not delivered, one window may close, however narrow the width and slow the
+  sink. But not while there is no Spark and the worker merges no windows itself: live changes after a window would wait for that.
 
 A sink takes a segment from the moment its manifest was written, by the sidecar's clock, to the moment at which the worker says that
 it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the moment at which it was heard.
@@ -43,6 +46,7 @@ from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
+from sidecar.pace.flight import LEAST_ROWS_S, Flight
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 BOUND_LEAST_S = 0.5
@@ -62,10 +66,16 @@ make it less, the worker's own pauses a little more."""
 NARROW_ROWS = 500
 """Of a sink whose batches are not known yet: a table's first chunk."""
 GROWTH = 8
+WINDOWS = 4
+"""A width is so many windows: sinks have some while others are on their way."""
+CHEAP = 0.1
+"""Of the limit of live delivery: a window that takes no longer is not worth being cut."""
+HALF = 0.5
+"""Of a sink's throughput."""
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
 """In one round."""
-OVER, AIM, WELL_BELOW = 0.85, 0.55, 0.45
+OVER, AIM, WELL_BELOW = 0.85, 0.6, 0.45
 """Of the slack: from where a gain falls, what it is changed for, and below what it rises. Between them is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
@@ -84,7 +94,7 @@ class Written(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SinkState:
     """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
-    without a dump, 0 if not known. `rows`: those that a dump may have read and not delivered. `holds`: it keeps the dump from more.
+    without a dump, 0 if not known. `rows`: of a dump, that may be in the log and not delivered. `holds`: it keeps the dump from more.
     `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not continue. `limit_s`: what
     the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
     SinkDelivery. `median_s`: as `live_s`, the p50."""
@@ -112,7 +122,7 @@ class Bound(NamedTuple):
 
 @dataclass(slots=True)
 class Gain:
-    """The feedback on one width. A round: `flush` rows that were open at its beginning are accepted, then batches are judged."""
+    """The feedback on one width. A round: `flush` rows that were in the log at its beginning are accepted, then batches are judged."""
 
     value: float = 1.0
     held: bool = False
@@ -121,9 +131,9 @@ class Gain:
     used: float = 0.0
     since_s: float = 0.0
 
-    def judge(self, used: float, *, rows: int, at_s: float, open_rows: int) -> None:
+    def judge(self, used: float, *, rows: int, at_s: float, queued_rows: int) -> None:
         """A batch with `rows` of the dump was accepted at `at_s`, or the one after it. `used`: how much of the slack the slowest of its
-        segments took, 1 at the bound. `open_rows`: of the dump, now."""
+        segments took, 1 at the bound. `queued_rows`: of the dump, in the log now."""
         if self.flush > 0:
             self.flush -= rows
             self.since_s = at_s
@@ -131,7 +141,7 @@ class Gain:
         self.used = max(self.used, used)
         self.batches += rows > 0
         if self.used > OVER:
-            self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=open_rows)
+            self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=queued_rows)
         elif self.batches >= ROUND_BATCHES and at_s - self.since_s >= ROUND_S:
             change = 1.0
             if self.held and self.used < WELL_BELOW:
@@ -179,8 +189,7 @@ class SinkPace:
         self._last: Seq | None = None
         self._heard_s = self._dump_s = float("-inf")
         self._after_dump = False
-        self._open_rows = 0
-        self._peaks = (0, 0)
+        self._proven_rows = NARROW_ROWS
         self.beside = False
         """A dump that is not for it has rows open."""
 
@@ -190,7 +199,8 @@ class SinkPace:
         found.gain = Gain(self.gain.value)
         found.error, found.began = self.error, self.began
         found._cost, found._live, found._waits = self._cost, self._live, self._waits
-        found._last, found._heard_s, found._dump_s, found._peaks = self._last, self._heard_s, self._dump_s, self._peaks
+        found._last, found._heard_s, found._dump_s = self._last, self._heard_s, self._dump_s
+        found._proven_rows = self._proven_rows
         return found
 
     def wrote(self, written: Written) -> None:
@@ -207,24 +217,29 @@ class SinkPace:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
         self._heard_s, self.error, self.began = now_s, told.error, told.began
 
-    def take(self, demand: Demand, bound: Bound, *, share: float = 1.0) -> DumpRoom:
-        """What this sink leaves to a dump that has so much open; `share`: what sinks beside it leave of that."""
-        self._open_rows = demand.open_rows
-        taken = demand.open_rows + self.queued_rows
-        self._peaks = (self._peaks[0], max(self._peaks[1], taken))
-        if not taken:
+    def room(self, bound: Bound, *, share: float = 1.0) -> tuple[int, int, int]:
+        """Rows and bytes of a dump that the log may take on now, and the width in rows; `share`: what sinks beside it leave of that."""
+        if not self.queued_rows:
             self.gain.flush = 0
         rows, size = (int(wide * share) for wide in self.width(bound))
-        return DumpRoom(rows - self.queued_rows, size - self.queued_bytes, rows)
+        return rows - self.queued_rows, size - self.queued_bytes, rows
 
     def width(self, bound: Bound) -> tuple[int, int]:
-        """Rows and bytes of a dump that may be read and not accepted."""
+        """Rows and bytes of a dump that may be in the log and not accepted."""
         if self._cost.row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
         slack_s = self.limit_s(bound) - self.without_s
-        more_s = self.gain.value * (slack_s - self._cost.job_s)
-        rows = min(int(self.gain.value * self._cost.rows_in(slack_s)), GROWTH * max(self._peaks[0], NARROW_ROWS))
+        takes_s = min(self._live.quantile_s(0.99), max(LIVE_OVER_S, self.without_s))  # not what a worker that was away has left to do
+        least = 0 if bound.strict else int(min(LEAST_ROWS_S, HALF / self._cost.row_s) * takes_s)
+        rows = max(min(int(self.gain.value * self._cost.rows_in(slack_s)), self._proven_rows), least)
+        more_s = max(self.gain.value * (slack_s - self._cost.job_s), least * self._cost.row_s)
         return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
+
+    def window_rows(self, bound: Bound) -> int:
+        """How many rows a window should have: of a narrow width more than its share if they cost little, as each window takes two marks."""
+        if self._cost.row_s is None:
+            return NARROW_ROWS
+        return max(self.width(bound)[0] // WINDOWS, min(NARROW_ROWS, int(CHEAP * self.limit_s(bound) / self._cost.row_s)))
 
     @property
     def without_s(self) -> float:
@@ -276,36 +291,39 @@ class SinkPace:
         self._live.add(at_s, took_s)
         if batch.dump_rows or self.beside:
             self._dump_s = at_s
-        if batch.dump_rows:
-            self._peaks = (self._peaks[1], self._open_rows + self.queued_rows)
-        elif took_s and (since_s := self._live.since_s()) is not None and self._dump_s < since_s and (quiet_s := self._cost.quiet_s) > 0:
+        known = (since_s := self._live.since_s()) is not None and self._dump_s < since_s
+        if took_s and not batch.dump_rows and known and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.quantile_s(0.99) / quiet_s, 1.0), WAITS_MAX)
         if took_s and (batch.dump_rows or self._after_dump or self.beside):
             slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
             used = (max(took_s) - self.without_s) / slack_s
-            rows, open_rows = batch.dump_rows, self._open_rows + self.queued_rows
-            if self.beside:  # it sees no row of the dump: what was open is over after as many batches
-                rows, open_rows = 1, ROUND_BATCHES
-            self.gain.judge(used, rows=rows, at_s=at_s, open_rows=open_rows)
+            rows, queued_rows = batch.dump_rows, self.queued_rows
+            if self.beside:  # it sees no row of the dump: what was there is over after as many batches
+                rows, queued_rows = 1, ROUND_BATCHES
+            elif rows and used <= OVER:
+                self._proven_rows = min(GROWTH * self._proven_rows, UNLIMITED.rows)
+            self.gain.judge(used, rows=rows, at_s=at_s, queued_rows=queued_rows)
         self._after_dump = batch.dump_rows > 0
 
 
 class Controller:
-    """All sinks. `wrote` and `hear` as things happen, `room` before a dump is asked what it reads next. `starting`: as
-    reported, nothing merges a window yet."""
+    """All sinks. `wrote` and `hear` as things happen, then `room`, before a dump is asked what it reads next and a segment is written.
+    `starting`: as reported, nothing merges a window yet."""
 
     def __init__(self) -> None:
         self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until one has told: nothing is accepted
         self._clocks = Clocks()
         self._bound = Bound()
         self._holds: str | None = None
+        self._now_s = 0.0
+        self.flight = Flight()
         self.starting = False
 
     def resume(self, before: Controller) -> None:
         """At the beginning of a term: with what an earlier one of this process has learned. What waits is this term's."""
         waiting = self._sinks[""].waiting
         self._sinks = {name: sink.resumed(waiting) for name, sink in before._sinks.items()}
-        self._clocks = before._clocks
+        self._clocks, self.flight = before._clocks, before.flight.resumed()
 
     def wrote(self, seq: Seq, at_s: float, windows: Collection[ClosedWindow] = ()) -> None:
         """Segment `seq` is in the log, and with it what was read in the windows that closed there."""
@@ -318,6 +336,7 @@ class Controller:
         if told is not None:
             self._clocks.hear(told)
             self.starting = told.starting
+        self._now_s = now_s
         each = {sink.sink: sink for sink in sinks} or {"": SinkDelivery("", accepted)}
         longest = max((sink.waiting for sink in self._sinks.values()), key=len)
         known = self._sinks
@@ -326,24 +345,24 @@ class Controller:
             sink.hear(each[name], self._clocks, now_s=now_s, bound=self._bound)
 
     def room(self, demand: Demand) -> DumpRoom:
-        """What a dump may have open now."""
-        self._bound = Bound(demand.delivery_bound_s, demand.strict_bound)
-        receiving = [name for name in self._sinks if _receives(name, demand.sinks)] or list(self._sinks)
+        """What a dump may have in the log, and before it, as of the last `hear`."""
+        self._bound = bound = Bound(demand.delivery_bound_s, demand.strict_bound)
+        receiving = {name: sink for name, sink in self._sinks.items() if _receives(name, demand.sinks)} or self._sinks
         beside = {name: sink for name, sink in self._sinks.items() if name not in receiving}
-        for sink in self._sinks.values():
-            sink.beside = False
-        for sink in beside.values():
-            sink.beside = demand.open_rows > 0
+        for name, sink in self._sinks.items():
+            sink.beside = name in beside and demand.open_rows > 0
         share, tight = min(((sink.gain.value, name) for name, sink in beside.items()), default=(1.0, ""))
-        rooms = {name: self._sinks[name].take(demand, self._bound, share=min(share, 1.0)) for name in receiving}
-        least = tight if share < 1.0 else min(rooms, key=lambda name: rooms[name].rows)
+        rooms = {name: sink.room(bound, share=min(share, 1.0)) for name, sink in receiving.items()}
+        least = tight if share < 1.0 else min(rooms, key=lambda name: rooms[name][0])
         self._holds = least if demand.held else None
         if demand.held:
             self._sinks[least].gain.held = True
-        queued = any(self._sinks[name].queued_rows for name in receiving)
-        rows, size = min(room.rows for room in rooms.values()), min(room.bytes for room in rooms.values())
-        rows = 0 if self.starting else rows if queued else max(rows, 1)
-        return DumpRoom(rows, size, min(room.width_rows for room in rooms.values()))
+        queued = any(sink.queued_rows for sink in receiving.values())
+        rows, size, width = (min(each) for each in zip(*rooms.values(), strict=True))
+        width = max(width, 1)
+        rows = 0 if self.starting else rows if queued else width
+        window = min(sink.window_rows(bound) for sink in receiving.values())
+        return DumpRoom(rows, size, width, window, self.flight.look(demand, width_rows=width, window_rows=window, now_s=self._now_s))
 
     def lag_s(self, now_s: float) -> float:
         """How long the oldest segment that a sink has not accepted has been in the log; 0 when all is delivered."""

@@ -96,7 +96,8 @@ class RecordedDump:
         return []
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
-        closed = self._marked.seen(marks)
+        self._marked.seen(marks)
+        closed = self._windows.close(after_ts=built.after_ts)
         for window in closed:
             self._plan.closed(window)
         if closed:

@@ -21,6 +21,14 @@ def asker_text(asker: NamedAsker) -> str:
     return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
+NOT_KNOWN_YET = "not known yet"
+
+
+def time_left(seconds: float) -> str:
+    """Until a dump is complete; 0: nobody knows yet."""
+    return duration(seconds) if seconds > 0 else NOT_KNOWN_YET
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them; a question mark for 0, which means unknown."""
     if seconds <= 0:

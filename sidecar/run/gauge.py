@@ -195,7 +195,12 @@ class Gauge:
         return ((counts.dump_rows - first.rows) / seconds, (counts.dump_bytes - first.bytes) / seconds) if seconds else (0.0, 0.0)
 
     def _eta_s(self, dumps: Iterable[Progress], rows_s: float) -> float | None:
-        """Of all that run together, as the rate is."""
+        """Of all that run together, as the rate is; None while that tells nothing: a dump begins slowly, so rows are to have come all over
+        the time that the rate is of."""
+        first, last = self._samples[0], self._samples[-1]
+        halves = [one.rows for one in self._samples if one.at_s - first.at_s >= RATE_OVER_S / 2 >= last.at_s - one.at_s]
+        if not halves or not first.rows < halves[0] < last.rows:
+            return None
         running = [dump for dump in dumps if dump.state is DumpState.RUNNING]
         if not running or not rows_s or not self._estimates.rows:
             return None

@@ -27,6 +27,9 @@ class Here:
     def limits(self, most: BatchLimits) -> BatchLimits:
         return most
 
+    def want(self) -> None:
+        """There is nothing to start."""
+
     def cores(self, heads: Sequence[Head]) -> int:
         return self.at_once
 

@@ -50,6 +50,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "source": source.measure,
     "whole": whole.measure,
     "slow-spark": slow_spark.measure_all,
+    "round-trips": slow_spark.measure_trips,
     "sinks": sinks.measure,
     "query-sinks": query_sinks.measure,
     "lakes": lakes.measure,

@@ -6,10 +6,10 @@ from tests.mutations.mutation import SIMULATION, Mutation
 
 CRASH_POINTS = "tests/simulation/test_crash_points.py"
 NARROW = (
-    "tests/unit/test_pipeline.py::"
-    "test_a_dump_reads_one_chunk_when_the_last_is_delivered_while_the_sinks_are_not_known_and_live_changes_go_on"
+    "tests/unit/test_pipeline.py::test_the_log_has_one_window_of_a_dump_while_the_sinks_are_not_known_and_the_next_when_that_is_delivered"
 )
 READ_AHEAD = "tests/unit/adapters/test_tidb_read_ahead.py"
+WINDOW = "tests/unit/core/test_window.py::"
 PACE = "tests/simulation/test_pace.py::"
 DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
@@ -272,15 +272,36 @@ DUMPS = [
     Mutation(
         "a dump reads on however much is not delivered",
         "sidecar/core/dump_run.py",
-        "return taken + rows <= room.rows and self._ground.bytes_held() < room.bytes",
+        "return not taken or taken + rows <= self._ground.room.open_rows",
         "return True",
-        PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
+        "tests/unit/core/test_dump.py::test_what_is_read_and_not_in_the_log_has_a_bound_but_for_one_chunk_when_nothing_is",
+    ),
+    Mutation(
+        "a window closes in the log whatever room the sinks leave",
+        "sidecar/core/window.py",
+        "while self._ready and fits(*self._size(self._ready[0])):",
+        "while self._ready:",
+        WINDOW + "test_a_window_that_finds_no_room_closes_later_at_the_begin_of_that_segment_and_none_before_it",
+    ),
+    Mutation(
+        "a window that closes late has the place of its mark",
+        "sidecar/core/window.py",
+        "high_ts = max(window.ready_ts, CommitTs(after_ts + 1))",
+        "high_ts = window.ready_ts",
+        WINDOW + "test_a_window_that_finds_no_room_closes_later_at_the_begin_of_that_segment_and_none_before_it",
+    ),
+    Mutation(
+        "what is on its way is the same however long that is",
+        "sidecar/pace/flight.py",
+        "self.rows = min(self.rows * 2, ROWS_MAX)",
+        "self.rows = min(self.rows, ROWS_MAX)",
+        "tests/unit/pace/test_flight.py::test_what_is_on_its_way_doubles_in_each_round_trip_in_which_nothing_lay_ready",
     ),
     Mutation(
         "what is in the log and not delivered does not count",
         "sidecar/pace/controller.py",
-        "return DumpRoom(rows - self.queued_rows, size - self.queued_bytes, rows)",
-        "return DumpRoom(rows, size, rows)",
+        "return rows - self.queued_rows, size - self.queued_bytes, rows",
+        "return rows, size, rows",
         PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
     ),
     Mutation(
@@ -293,7 +314,7 @@ DUMPS = [
     Mutation(
         "a dump whose sinks leave nothing never goes on",
         "sidecar/pace/controller.py",
-        "else rows if queued else max(rows, 1)",
+        "else rows if queued else width",
         "else rows - NARROW_ROWS",
         NARROW,
     ),
@@ -314,8 +335,8 @@ DUMPS = [
     Mutation(
         "the width of the fastest sink holds",
         "sidecar/pace/controller.py",
-        "rows, size = min(room.rows for room in",
-        "rows, size = max(room.rows for room in",
+        "rows, size, width = (min(each)",
+        "rows, size, width = (max(each)",
         "tests/unit/pace/test_controller.py::test_the_least_of_all_sinks_holds_and_is_named",
     ),
     Mutation(
@@ -328,8 +349,8 @@ DUMPS = [
     Mutation(
         "a snapshot window closes before its last chunk is read",
         "sidecar/core/window.py",
-        "return max(self.read_tsos()) if self.whole else None",
-        "return max(self.read_tsos(), default=None)",
+        "if w.whole and w.ready_ts is None",
+        "if w.read_tsos() and w.ready_ts is None",
         "tests/scenarios/test_scenarios.py::test_scenario[dump_snapshot_of_several_chunks]",
     ),
     Mutation(

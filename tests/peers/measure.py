@@ -57,11 +57,13 @@ class Phases:
 
 
 @contextmanager
-def filled_rig(folder: Path, sizes: Sizes, *, protocol: str, published: bool, mark_every_s: float = 0.2) -> Iterator[Rig]:
+def filled_rig(
+    folder: Path, sizes: Sizes, *, protocol: str, published: bool, mark_every_s: float = 0.2, ways_s: tuple[float, ...] = ()
+) -> Iterator[Rig]:
     """`published`: with the changefeed; else its publisher is stopped, as nothing reads it. `mark_every_s`: between resolved marks."""
     rules = (big.NAME, "changefeed_dump.*")
     made = {"protocol": protocol, "filter_rules": rules, "initial_rows": 0, "statements": big.statements(sizes.rows)}
-    with Rig(folder, mark_every_s=mark_every_s, **made) as rig:
+    with Rig(folder, mark_every_s=mark_every_s, ways_s=ways_s, **made) as rig:
         if not published:
             rig.pause()
         big.settle(rig.db)

@@ -37,6 +37,7 @@ from tests.rig.etcd_status import StatusWriter
 from tests.rig.heartbeat import EVERY_S
 from tests.rig.outbox import Outbox
 from tests.rig.tso import Tso
+from tests.rig.way import Way
 
 SETTINGS_FILE = "publisher.json"
 CHECKPOINTS_FILE = "checkpoints.jsonl"
@@ -58,7 +59,8 @@ ROWS_PENDING_MAX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`filter_rules`: TiCDC's. `start`: where the changefeed begins. `partitions`: of a new topic. `etcd`: host:port."""
+    """`filter_rules`: TiCDC's. `start`: where the changefeed begins. `partitions`: of a new topic. `etcd`: host:port.
+    `ways_s`: as of Way."""
 
     source: MySqlAddress
     brokers: str
@@ -71,6 +73,7 @@ class Settings:
     etcd: str = ""
     status_key: str = ""
     mark_every_s: float = 0.2
+    ways_s: tuple[float, ...] = ()
     checkpoint_every_s: float = 1.0
 
 
@@ -109,17 +112,20 @@ class Publisher:
         self._failed: KafkaError | None = None
         self._admin = AdminClient({"bootstrap.servers": settings.brokers})
         self._producer = Producer(_kafka_settings(settings.brokers, self._on_error))
+        self._way: Way[Transaction] = Way(settings.ways_s)
         self._marked_s = self._checked_s = self._counted_s = float("-inf")
 
     def run(self) -> None:
         self._open_topics()
         self._mark()
         while True:
+            self._way.clear()
             try:
                 found = transactions(self._settings.source, after_gtid=self._gtid, tables=self._tables, in_scope=self._in_scope)
                 with contextlib.closing(found):
-                    for transaction in found:
-                        self._publish(transaction)
+                    for read in found:
+                        for transaction in self._way.through(read, time.monotonic()):
+                            self._publish(transaction)
                 logging.warning("MariaDB has ended the stream")
             except (pymysql.err.OperationalError, pymysql.err.InternalError, ConnectionError) as error:
                 logging.warning("MariaDB is away: %s", error)

@@ -47,7 +47,7 @@ QUIET_S_MAX = 300.0
 @dataclass(frozen=True, slots=True)
 class RigOptions:
     """`initial_rows`: in each table (fewer where it has fewer keys), before the changefeed starts: only a dump brings them.
-    `statements`: more to carry out before it starts, on one connection."""
+    `statements`: more to carry out before it starts, on one connection. `ways_s`: how long a change takes through TiCDC (way.py)."""
 
     protocol: str = "open-protocol"
     partitions: int = 3
@@ -59,6 +59,7 @@ class RigOptions:
     seed: int = 1
     mark_every_s: float = 0.2
     checkpoint_every_s: float = 1.0
+    ways_s: tuple[float, ...] = ()
 
 
 class Rig:
@@ -142,6 +143,7 @@ class Rig:
             status_key=changefeed.status_key(options.changefeed_id),
             mark_every_s=options.mark_every_s,
             checkpoint_every_s=options.checkpoint_every_s,
+            ways_s=options.ways_s,
         )
         self.publisher = PublisherProcess(self.folder / "publisher", settings)
         self._started.callback(self.publisher.kill)

@@ -34,6 +34,8 @@ from sidecar.core.model import (
     TableSchema,
     ts_at,
 )
+from sidecar.core.progress import DumpState
+from sidecar.core.sequence import NO_TS, SPARE_TS
 from sidecar.errors import RefusedRequest
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import DataFile, Manifest
@@ -175,13 +177,16 @@ class LightLog:
 
 @dataclass
 class LightFeed:
-    """Resolved every so often; a mark comes with the next one."""
+    """Resolved every `every_s`, as of `way_s` before: a mark comes with the first one above it."""
 
     clock: MemoryClock
     every_s: float = 0.2
-    held: list[Envelope] = field(default_factory=list)
+    way_s: Callable[[float], float] = lambda _: 0.0
+    held: list[Change] = field(default_factory=list)
+    said: list[Envelope] = field(default_factory=list)
     _due_s: float = 0.0
     _position: int = 0
+    _upto_ts: CommitTs = NO_TS
 
     def lanes(self) -> frozenset[Lane]:
         return frozenset([LANE])
@@ -203,9 +208,11 @@ class LightFeed:
             return []
         self._due_s = self.clock.time_s + self.every_s
         self._position += 1
-        live = Change(CommitTs(now_ts(self.clock) - 1), Rank.PUT, *TABLES[0], b"k", b"v", LANE, self._position)
-        self.said = [*self.held, live, Resolved(LANE, now_ts(self.clock), self._position)]
-        self.held = []
+        now_s = self.clock.time_s
+        self._upto_ts = max(self._upto_ts, ts_at(BEGAN_MS + int((now_s - self.way_s(now_s)) * 1000)))
+        live = Change(CommitTs(self._upto_ts - SPARE_TS - 1), Rank.PUT, *TABLES[0], b"k", b"v", LANE, self._position)
+        self.said = [*(mark for mark in self.held if mark.commit_ts < self._upto_ts), live, Resolved(LANE, self._upto_ts, self._position)]
+        self.held = [mark for mark in self.held if mark.commit_ts >= self._upto_ts]
         return [Message(LANE, self._position, None, None)]
 
 
@@ -231,13 +238,14 @@ class LightCodec:
 
 @dataclass
 class LightSource:
-    """Chunks of as many rows as asked for, `rows_s` a reader; a mark takes `mark_s`."""
+    """Chunks of as many rows as asked for, `rows_s` a reader; a mark takes `mark_s`. `table_rows`: of each table; 0: without an end."""
 
     clock: MemoryClock
     feed: LightFeed
     rows_s: float
     row_bytes: int
     mark_s: float = 0.02
+    table_rows: int = 0
     chunks: list[tuple[float, int]] = field(default_factory=list)
     _due: list[tuple[float, int, Command]] = field(default_factory=list)
     _marks_s: float = 0.0
@@ -269,14 +277,14 @@ class LightSource:
         return self._read(command)
 
     def _read(self, read: ReadChunk) -> ChunkRead:
-        last = int(read.after[0] if read.after else 0) + read.rows_max
+        first = int(read.after[0] if read.after else 0)
+        last = min(first + read.rows_max, self.table_rows or first + read.rows_max)
+        rows = last - first
         tso = now_ts(self.clock) if read.brackets is Brackets.SNAPSHOT else None
-        self.chunks.append((self.clock.time_s, read.rows_max))
-        size = read.rows_max * self.row_bytes
-        file = ChunkFile(
-            read.table, chunk_name(read.dump_id, epoch=read.epoch, number=read.number), read.rows_max, size, read.after, (str(last),), tso
-        )
-        return ChunkRead(read.number, file, exhausted=False, read_s=read.rows_max / self.rows_s)
+        self.chunks.append((self.clock.time_s, rows))
+        name = chunk_name(read.dump_id, epoch=read.epoch, number=read.number)
+        file = ChunkFile(read.table, name, rows, rows * self.row_bytes, read.after, (str(last),), tso)
+        return ChunkRead(read.number, file, exhausted=last == self.table_rows, read_s=read.rows_max / self.rows_s)
 
     def close(self) -> None:
         self._due = []
@@ -333,15 +341,20 @@ class PaceWorld:
         live_rows_s: Callable[[float], float] = lambda _: 500.0,
         read_rows_s: float = 200_000.0,
         resolved_every_s: float = 0.2,
+        way_s: Callable[[float], float] = lambda _: 0.0,
+        tables: Sequence[TableName] = TABLES,
+        table_rows: int = 0,
         limits: DumpLimits | None = None,
     ) -> None:
         self.clock, self.step_s, self.sinks = MemoryClock(), step_s, sinks
-        self.feed = LightFeed(self.clock, resolved_every_s)
+        self.tables = tuple(tables)
+        self.feed = LightFeed(self.clock, resolved_every_s, way_s)
         self.log = LightLog(self.clock, live_rows_s)
-        self.source = LightSource(self.clock, self.feed, read_rows_s, 200)
+        self.source = LightSource(self.clock, self.feed, read_rows_s, 200, table_rows=table_rows)
         self.reports, self.asked = Reports(self.clock, sinks), Asked()
         schemas = {
-            name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,)) for at, name in enumerate(TABLES)
+            name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,))
+            for at, name in enumerate(self.tables)
         }
         outside = Outside(
             feed=self.feed,
@@ -359,7 +372,7 @@ class PaceWorld:
 
     def start(self, *, brackets: Brackets = Brackets.WATERMARK, bound_s: float = 0.0, strict_bound: bool = False) -> None:
         pace = Pace(delivery_bound_s=bound_s, strict_bound=strict_bound)
-        self.asked.waiting.append(StartDump("1" * 16, TABLES, brackets, 10_000, pace=pace))
+        self.asked.waiting.append(StartDump("1" * 16, self.tables, brackets, 10_000, pace=pace))
 
     def run(self, until_s: float) -> None:
         while self.clock.time_s < until_s:
@@ -370,11 +383,23 @@ class PaceWorld:
             self.reports.look()
             self.pipeline.step(poll_s=0)
 
+    def finish(self, until_s: float) -> float | None:
+        """When all of the dump was accepted by all sinks; None: not by `until_s`."""
+        while self.clock.time_s < until_s:
+            self.run(self.clock.time_s + 0.1)
+            progress = self.pipeline.dump.progress
+            if progress is not None and progress.state is DumpState.FINISHED and not any(map(self.open_rows, self.sinks)):
+                return self.clock.time_s
+        return None
+
     def width_bound_s(self, sink: Sink) -> float:
         """The bound that holds for this sink now."""
         return next(state.bound_s for state in self.pipeline.pace.states(self.clock.time_s) if state.sink == sink.name)
 
     def open_rows(self, sink: Sink) -> int:
         """Of the dump, read or being read and not accepted."""
-        logged = sum(rows_of(manifest) for manifest in self.log.manifests[sink.accepted + 1 :])
-        return logged + self.pipeline.dump.demand().open_rows
+        return self.logged_rows(sink) + self.pipeline.dump.demand().open_rows
+
+    def logged_rows(self, sink: Sink) -> int:
+        """Of the dump, in the log and not accepted."""
+        return sum(rows_of(manifest) for manifest in self.log.manifests[sink.accepted + 1 :])

@@ -22,7 +22,7 @@ from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.adapters.tidb.source import MarkRow
 from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.chunk import ChunkFile
-from sidecar.core.dump_start import DumpLimits
+from sidecar.core.dump_start import UNLIMITED, DumpLimits, DumpRoom
 from sidecar.core.messages import (
     Brackets,
     ChunkRead,
@@ -149,6 +149,7 @@ class Result:
     deleted: int
     beside: int
     queued: int
+    held: int
     one_sink: int
     verified: int
     differing: int
@@ -177,7 +178,8 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         dump=DumpLimits(readers=rng.randint(1, 3), window_chunks_max=rng.randint(1, 4), open_windows_max=rng.randint(1, 6)),
     )
     pipeline: Pipeline | None = None
-    epoch = repeats = dumps = step = fenced = extra = beside = queued = one_sink = verified = differing = 0
+    epoch = repeats = dumps = step = fenced = extra = beside = queued = held = one_sink = verified = differing = 0
+    rooms = Random(f"rooms of {seed}")
 
     def ask() -> None:
         nonlocal dumps
@@ -254,7 +256,9 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
                             keyed = keyed_dump(again.dump_id, output.faults, again, cluster, sinks=again.sinks)
                             requests.waiting.append(keyed if output.complete() else again)
                 _finish_dump(pipeline, requests, last)
+            pipeline.dump.allow(UNLIMITED if settling or seed % 2 else some_room(rooms))
             pipeline.step(poll_s=0)
+            held += pipeline.dump.demand().held
             states = [record.state for record in pipeline.dump.records]
             beside, queued = beside + (states.count(DumpState.RUNNING) > 1), queued + (DumpState.QUEUED in states)
             one_sink += any(record.sinks for record in pipeline.dump.records if record.state is DumpState.RUNNING)
@@ -291,10 +295,17 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         sum(output.deleted for output in outputs),
         beside,
         queued,
+        held,
         one_sink,
         verified,
         differing,
     )
+
+
+def some_room(rng: Random) -> DumpRoom:
+    """Of sinks that are slow: windows that are ready wait, some for many segments."""
+    width = rng.choice([1, 20])
+    return DumpRoom(rng.choice([-5, -5, 0, 4, width]), rng.choice([500, 1 << 20]), width, rng.choice([1, 20]), rng.choice([1, 60]))
 
 
 def check_apart(dumps: Iterable[Progress]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
+from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import (
@@ -33,7 +34,7 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import CommitTs, Mark, Seq, TableName
+from sidecar.core.model import CommitTs, Mark, Seq, TableName, ts_at
 from sidecar.core.plan import SPANS_MAX
 from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, progress_from_json
 from sidecar.errors import RefusedRequest
@@ -127,7 +128,7 @@ def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpSt
     assert (ground.runs, one.next(), one.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])) == ([], [], ())
     if state is DumpState.QUEUED:
         one.begin()
-        assert (len(ground.runs), ground.readers()) == (1, 2)
+        assert len(ground.runs) == 1
         one.request(StopDump())
         assert ground.runs == []
 
@@ -145,10 +146,10 @@ def test_a_finished_dump_leaves_what_is_shared_with_its_last_window() -> None:
 
 
 def test_a_dump_that_was_restarted_takes_no_part_in_what_is_shared() -> None:
-    """Its readers would halve the windows of the dump that follows it."""
+    """What it was reading would keep the dump that follows it from reading."""
     d = dump(limits=DumpLimits(readers=2))
     d.request(StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 1_000))
-    d.allow(DumpRoom(400, 1 << 20, 400))
+    d.allow(room(window=100, open_rows=200))
     assert [command.rows_max for command in d.next() if isinstance(command, ReadChunk)] == [100, 100]
     d.request(RestartDump(SECOND))
     assert d.demand().open_rows == 0
@@ -193,25 +194,72 @@ def test_settings_that_cannot_be_are_refused_and_change_nothing(wrong: Settings)
     assert d.progress is before
 
 
-def test_the_room_that_sinks_leave_bounds_what_is_open_but_for_one_chunk_when_nothing_is() -> None:
-    d = dump(limits=DumpLimits(readers=2))
-    d.request(StartDump(FIRST, (A, B), Brackets.SNAPSHOT, 100))
-    d.allow(DumpRoom(0, 1 << 20, 400))
-    assert d.next() == []
-    assert d.demand().held
-    d.allow(DumpRoom(1, 1 << 20, 400))
+def room(*, rows: int = 400, size: int = 1 << 20, width: int = 400, window: int = 100, open_rows: int = 400) -> DumpRoom:
+    return DumpRoom(rows, size, width, window, open_rows)
+
+
+def test_what_is_read_and_not_in_the_log_has_a_bound_but_for_one_chunk_when_nothing_is() -> None:
+    d = dump(limits=DumpLimits(readers=3))
+    d.request(StartDump(FIRST, (A, B, TableName("s", "c")), Brackets.SNAPSHOT, 1_000))
+    d.allow(room(rows=0, open_rows=0))
     (read,) = d.next()
     assert isinstance(read, ReadChunk)
-    assert read.rows_max == 100, "a quarter of the width: two readers, and as much for the sinks"
-    assert d.demand() == Demand(100, held=True, readers=2)
-    d.allow(DumpRoom(200, 1 << 20, 400))
+    assert read.rows_max == 100, "a window"
+    assert d.demand() == Demand(100, starved=True, readers=3, opened=1, waiting=1)
+    d.allow(room(rows=0, open_rows=200))
     assert len(d.next()) == 1
-    assert d.demand().open_rows == 200
-    d.allow(DumpRoom(100, 1 << 20, 400))
+    assert (d.demand().open_rows, d.demand().starved) == (200, True)
+    d.allow(room(rows=0, open_rows=300))
+    assert len(d.next()) == 1
     file = ChunkFile(A, "1-1", 100, 1000, None, ("100",), CommitTs(500))
-    assert d.handle(ChunkRead(read.number, file, exhausted=False)) == [], "the window ends instead"
-    d.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])
-    assert d.demand().open_rows == 100
+    assert d.handle(ChunkRead(read.number, file, exhausted=False)) == [], "the window has no room for more"
+    assert (d.demand().open_rows, d.demand().waiting) == (300, 3)
+
+
+def windows_of(d: Dumps, number: int) -> list[ClosedWindow]:
+    return list(d.segment(SegmentBuilt(Seq(number), CommitTs(100 * number), CommitTs(100 * number + 100)), []))
+
+
+def test_windows_close_in_the_log_as_the_sinks_leave_room_and_the_dumps_take_turns() -> None:
+    d = dump(limits=DumpLimits(readers=1, window_chunks_max=1))
+    for dump_id, table in ((FIRST, A), (SECOND, B)):
+        d.request(StartDump(dump_id, (table,), Brackets.SNAPSHOT, 100))
+    for at in range(3):
+        for read in [command for command in d.next() if isinstance(command, ReadChunk)]:
+            file = ChunkFile(read.table, f"{read.number}", 99, 990, None, (str(at),), CommitTs(450))
+            assert d.handle(ChunkRead(read.number, file, exhausted=at == 2)) == []
+    assert d.demand().waiting == 6
+    d.allow(room(rows=0))
+    assert windows_of(d, 4) == []
+    assert (d.demand().held, d.demand().ready_rows, d.demand().open_rows, d.demand().waiting) == (True, 594, 594, 0)
+    assert not d.closes_by(CommitTs(10**9))
+    d.allow(room(rows=400, width=400))
+    assert d.closes_by(CommitTs(0))
+    (first,) = windows_of(d, 5)
+    assert first.dump_id == FIRST, "one window for sinks that had nothing"
+    d.allow(room(rows=399, width=400, size=2_000))
+    (one, two) = windows_of(d, 6)
+    assert one.dump_id == two.dump_id == SECOND, "the other dump's turn; its third window has too many bytes"
+    assert {one.high_ts, two.high_ts} == {601}
+
+
+def test_what_has_waited_very_long_for_the_sinks_is_read_again_but_for_the_first() -> None:
+    """A window over all live changes of an outage would hold up who merges it."""
+    d = dump(limits=DumpLimits(readers=1, window_chunks_max=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 100))
+    afters = []
+    for at in range(3):
+        (read,) = [command for command in d.next() if isinstance(command, ReadChunk)]
+        afters.append(read.after)
+        d.handle(ChunkRead(read.number, ChunkFile(A, f"{at}", 99, 990, read.after, (str(at),), ts_at(1_000)), exhausted=False))
+    ends_ms = (2_000, 2_000 + READY_MS_MAX, 2_001 + READY_MS_MAX, 2_002 + READY_MS_MAX)
+    closed: list[ClosedWindow] = []
+    for seq, end_ms in enumerate(ends_ms):
+        d.allow(room(rows=0 if seq != 2 else 400))
+        closed += d.segment(SegmentBuilt(Seq(5 + seq), ts_at(end_ms - 1), ts_at(end_ms)), [])
+    assert ([chunk.after for window in closed for chunk in window.chunks], d.demand().ready_rows, d.open_windows()) == ([None], 0, 0)
+    (again,) = [command for command in d.next() if isinstance(command, ReadChunk)]
+    assert again.after == afters[1] == ("0",)
 
 
 def test_goes_on_under_its_own_epoch_as_a_newer_revision() -> None:
@@ -338,7 +386,9 @@ class Life:
 
     def _build(self) -> None:
         self.ts += 1
-        upto_ts = self.rng.randint(self.upto_ts, self.ts)
+        upto_ts = self.rng.randint(self.upto_ts + 1, max(self.upto_ts + 1, self.ts))
+        self.ts = max(self.ts, upto_ts)
+        self.dump.allow(self._room())
         marks = [mark for mark in self.feed if mark.commit_ts <= upto_ts]
         self.feed = self.feed[len(marks) :]
         self.seq += 1
@@ -351,6 +401,11 @@ class Life:
             assert window.first_seq <= self.seq
             for chunk in window.chunks:
                 assert window.low_ts <= self.read_at[chunk.path] <= window.high_ts, "the SELECT ran inside of its window"
+
+    def _room(self) -> DumpRoom:
+        """Of sinks that have accepted all now and then, and leave little else."""
+        width = self.rng.choice([1, 5, 100])
+        return DumpRoom(self.rng.choice([width, -3, 0, 2, 10]), self.rng.choice([30, 1000]), width, self.rng.choice([1, 4]), 20)
 
     def _disturb(self) -> None:
         assert self.dump.progress is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.model import CommitTs, Envelope, Lane, ts_at
-from sidecar.core.sequence import Sequence
+from sidecar.core.sequence import SPARE_TS, Sequence
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from tests.support.changes import accept, ddl, delete, keys, put, release, resolved, sequence
 
@@ -16,6 +16,27 @@ def test_releases_strictly_below_resolved() -> None:
     released = release(s, {"a"})
     assert keys(released) == ["nine"]
     assert (released[0][0].after_ts, released[0][0].upto_ts) == (0, 9)
+
+
+def test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_for_that() -> None:
+    high, lanes = 10 * SPARE_TS, {Lane("a")}
+    s = sequence()
+    accept(s, put(9, "nine"), put(high - 1, "high", position=1), resolved(high - SPARE_TS, position=2))
+    spared_ts = CommitTs(high - 2 * SPARE_TS - 1)
+    assert s.upto(lanes, sparing=True) == s.upto(lanes, sparing=True) == spared_ts
+    assert [[change.key for change in one.changes] for one in s.release(spared_ts, even_if_empty=False)] == [[b"nine"]]
+    for ts in (spared_ts + 1, spared_ts + 2):
+        assert s.upto(lanes, sparing=True) == ts
+        assert list(s.release(CommitTs(ts), even_if_empty=False)) == []
+        assert [(one.after_ts, one.upto_ts, list(one.changes)) for one in s.release(CommitTs(ts), even_if_empty=True)] == [(ts - 1, ts, [])]
+    accept(s, resolved(high, position=3))
+    assert s.upto(lanes, sparing=True) == high - 1, "a change is there"
+    assert keys(release(s, {"a"})) == ["high"]
+    accept(s, ddl(3 * high - 2, position=4), resolved(3 * high, position=5))
+    assert s.upto(lanes, sparing=True) == 3 * high - 1, "a DDL is there"
+    release(s, {"a"})
+    accept(s, resolved(3 * high + SPARE_TS, position=6))
+    assert s.upto(lanes, sparing=True) == 3 * high + SPARE_TS - 1, "there are not so many"
 
 
 def test_waits_for_the_slowest_lane() -> None:

@@ -29,6 +29,10 @@ class NotedHere(Here):
     def __init__(self, *, ready: bool = True, job_s: float = 0.0) -> None:
         super().__init__(ready=ready, job_s=job_s)
         self.came: list[tuple[Seq, bool]] = []
+        self.wanted = 0
+
+    def want(self) -> None:
+        self.wanted += 1
 
     def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
         self.came += [(unit.seq, bool(unit.chunks)) for one in work for unit in one.task.units]
@@ -123,6 +127,13 @@ def test_while_spark_starts_windows_are_merged_here_in_batches_that_fit(tmp_path
     assert spark.came == []
     assert [seq for batch in batches for seq in batch] == list(range(SEGMENTS))
     assert len(batches) > len(deliver(log, tmp_path / "ready", 5)[2])
+
+
+def test_spark_starts_with_the_first_batch_that_is_half_as_large_as_may_run_here(tmp_path: Path, log: Folder) -> None:
+    for rows_max, wanted in ((1_000_000, False), (20, True)):
+        _, spark, _ = deliver(log, tmp_path / f"{rows_max}", rows_max, spark=NotedHere(ready=False))
+        assert (spark.wanted > 0) is wanted
+    assert deliver(log, tmp_path / "there", 20)[1].wanted == 0
 
 
 def test_what_must_be_sparks_waits_for_it(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.pace.controller import GAIN_DOWN_MIN, GAIN_MIN, GROWTH, NARROW_ROWS, ROUND_BATCHES, ROUND_S, Controller, Gain, Live
+from sidecar.pace.controller import (
+    GAIN_DOWN_MIN,
+    GAIN_MAX,
+    GAIN_MIN,
+    GROWTH,
+    HALF,
+    NARROW_ROWS,
+    ROUND_BATCHES,
+    ROUND_S,
+    Controller,
+    Gain,
+    Live,
+)
+from sidecar.pace.flight import LEAST_ROWS_S
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 SINK = "file:///out"
@@ -85,8 +100,10 @@ def test_the_bound_is_half_a_second_or_more_beside_a_sink_that_takes_longer_or_t
 def test_the_least_of_all_sinks_holds_and_is_named() -> None:
     controller = Controller()
     batches = (batch(0, seconds=0.1), batch(1, seconds=0.2, dump_rows=10_000))
-    sinks = [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)]
+    sinks = [SinkDelivery("fast", None, batches[:1]), SinkDelivery("new", None)]
     controller.hear(None, sinks, None, now_s=1.0)
+    controller.wrote(Seq(1), 1.0)
+    controller.hear(None, [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)], None, now_s=1.1)
     room = controller.room(Demand(held=True))
     assert (room.rows, room.width_rows) == (NARROW_ROWS, NARROW_ROWS)
     assert [(state.sink, state.holds) for state in controller.states(1.0)] == [("fast", False), ("new", True)]
@@ -101,14 +118,25 @@ def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_h
     assert controller.room(Demand()).rows == NARROW_ROWS - 301
 
 
-def test_a_width_grows_only_so_much_over_what_was_open() -> None:
+def grown(*, took_s: float) -> list[int]:
+    """The widths before the first batch with rows and after each of four, which were delivered in so long."""
     controller = Controller()
     batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
-    for seq in (1, 2, 3):
-        controller.room(Demand())
-        batches = (*batches, batch(seq, seconds=0.01, dump_rows=100))
-        hear(controller, *batches, now_s=float(seq))
-    assert controller.room(Demand()).width_rows <= GROWTH * NARROW_ROWS
+    hear(controller, *batches, now_s=0.0)
+    widths = [controller.room(Demand()).width_rows]
+    for seq in range(1, 5):
+        controller.wrote(Seq(seq), float(seq), closed(1_000))
+        batches = (*batches, batch(seq, seconds=0.0101, dump_rows=1_000))
+        hear(controller, *batches, now_s=seq + took_s)
+        widths.append(controller.room(Demand()).width_rows)
+    return widths
+
+
+def test_a_width_grows_with_each_batch_below_the_bound_whatever_was_open() -> None:
+    widths = grown(took_s=0.02)
+    assert widths[0] == NARROW_ROWS
+    assert all(2 * before <= after <= GROWTH * before for before, after in pairwise(widths[:4]))
+    assert max(grown(took_s=0.49)[1:]) <= NARROW_ROWS
 
 
 def test_wide_rows_are_held_by_their_bytes() -> None:
@@ -125,12 +153,12 @@ def test_wide_rows_are_held_by_their_bytes() -> None:
 
 def test_a_width_that_was_too_wide_falls_by_what_was_too_much() -> None:
     gain = Gain()
-    gain.judge(4.0, rows=100, at_s=1.0, open_rows=150)
+    gain.judge(4.0, rows=100, at_s=1.0, queued_rows=150)
     assert gain.value == GAIN_DOWN_MIN
-    gain.judge(4.0, rows=100, at_s=2.0, open_rows=150)
-    gain.judge(4.0, rows=100, at_s=3.0, open_rows=150)
+    gain.judge(4.0, rows=100, at_s=2.0, queued_rows=150)
+    gain.judge(4.0, rows=100, at_s=3.0, queued_rows=150)
     assert gain.value == GAIN_DOWN_MIN, "what was open at the change says nothing of the width after it"
-    gain.judge(1.01, rows=100, at_s=4.0, open_rows=150)
+    gain.judge(1.01, rows=100, at_s=4.0, queued_rows=150)
     assert GAIN_DOWN_MIN * 0.5 < gain.value < GAIN_DOWN_MIN
 
 
@@ -139,7 +167,7 @@ def test_a_gain_rises_when_the_dump_was_held_and_delivery_was_well_below_the_bou
         gain = Gain()
         for at in range(ROUND_BATCHES):
             gain.held = held
-            gain.judge(used, rows=100, at_s=(at + 1) * ROUND_S, open_rows=100)
+            gain.judge(used, rows=100, at_s=(at + 1) * ROUND_S, queued_rows=100)
         assert (gain.value > 1.0) == rises
 
 
@@ -147,7 +175,7 @@ def test_a_gain_that_fell_rises_to_one_again_where_delivery_is_not_near_the_boun
     gain = Gain(value=0.5, held=True)
     for at in range(8 * ROUND_BATCHES):
         gain.held = True
-        gain.judge(0.7, rows=100, at_s=(at + 1) * ROUND_S, open_rows=100)
+        gain.judge(0.7, rows=100, at_s=(at + 1) * ROUND_S, queued_rows=100)
     assert gain.value == pytest.approx(1.0), "and no further"
 
 
@@ -207,10 +235,25 @@ def test_a_sink_beside_a_dump_narrows_it_only_where_it_comes_near_its_own_bound(
     """Its rows are not counted: it has none of the dump's."""
     near, far = beside(slow_s=0.95), beside(slow_s=0.05)
     assert far > NARROW_ROWS
-    assert GAIN_MIN <= near / far < 0.5
+    assert GAIN_MIN / GAIN_MAX <= near / far < 0.5, "its own gain does not rise meanwhile"
 
 
 def test_a_dump_for_a_sink_that_is_there_no_more_is_held_by_the_others() -> None:
     controller = Controller()
     hear(controller, now_s=1.0)
     assert controller.room(Demand(sinks=("gone",))).rows == NARROW_ROWS
+
+
+def test_a_width_is_never_less_than_a_thousand_rows_for_each_second_of_delivery_or_half_of_what_the_sink_takes_in_it() -> None:
+    for row_s, least in ((1e-4, LEAST_ROWS_S), (1e-2, HALF / 1e-2)):
+        for strict in (False, True):
+            controller = Controller()
+            batches: tuple[BatchDone, ...] = ()
+            for seq in range(40):
+                rows = 0 if seq < 10 else (20, 40)[seq % 2]
+                controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict))
+                controller.wrote(Seq(seq), 10.0 * seq, closed(rows))
+                batches = (*batches, batch(seq, seconds=2.0 + rows * row_s, dump_rows=rows))[-8:]
+                hear(controller, *batches, now_s=10.0 * seq + 5.0)
+            width = controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict)).width_rows
+            assert (width >= 0.9 * least * 5.0) is not strict

@@ -110,13 +110,17 @@ def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Pat
     deliveries.start()
     stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
     pipeline = stage.attach()
-    stage.feed.say(resolved(now_ts()))
+    stage.source.ts = now_ts()
     stage.requests.waiting.append(start())
-    for _ in range(3):
+    for _ in range(4):
+        pipeline.step(poll_s=0)
+    stage.feed.say(resolved(stage.source.ts + 1_000))
+    for _ in range(2):
         pipeline.step(poll_s=0)
     found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
     deliveries.close()
-    assert stage.notes.calls.count("ask low mark") == 0
+    assert pipeline.dump.demand().ready_rows > 0
+    assert not any(manifest.windows for manifest in stage.manifests())
     assert (found.waiting_for, found.last_error) == ("Spark: it has not started yet, and the dump waits for it", "Spark does not start")
 
 
@@ -142,7 +146,11 @@ def test_rates_are_over_the_last_seconds_and_the_rest_is_estimated_by_them(tmp_p
         pass
     assert status.rows_per_s == 20 / (RATE_OVER_S / 2)
     assert status.estimates == {TABLE: 100}
-    assert status.eta_s == 100 / status.rows_per_s
+    assert status.eta_s is None, "a rate of the first seconds"
+    stage.clock.time_s += RATE_OVER_S / 2
+    pipeline.counts.dump_rows = 50
+    status = found.read(stage.clock.now_s())
+    assert status.eta_s == 100 / status.rows_per_s == 100 / (50 / RATE_OVER_S)
     stage.clock.time_s += RATE_OVER_S * 2
     assert found.read(stage.clock.now_s()).rows_per_s == 0.0
 
