@@ -75,7 +75,7 @@ HALF = 0.5
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
 """In one round."""
-OVER, AIM, WELL_BELOW = 0.85, 0.6, 0.45
+OVER, AIM, WELL_BELOW = 0.85, 0.58, 0.45
 """Of the slack: from where a gain falls, what it is changed for, and below what it rises. Between them is what batches differ by."""
 ROUND_BATCHES = 5
 ROUND_S = 2.5
@@ -236,7 +236,7 @@ class SinkPace:
         return rows, int(more_s / byte_s) if (byte_s := self._cost.byte_s) is not None else UNLIMITED.bytes
 
     def window_rows(self, bound: Bound) -> int:
-        """How many rows a window should have: of a narrow width more than its share if they cost little, as each window takes two marks."""
+        """How many rows a window should have; of a narrow width more than its share if they cost little, for each takes two marks."""
         if self._cost.row_s is None:
             return NARROW_ROWS
         return max(self.width(bound)[0] // WINDOWS, min(NARROW_ROWS, int(CHEAP * self.limit_s(bound) / self._cost.row_s)))

@@ -153,6 +153,7 @@ def test_a_dump_that_was_restarted_takes_no_part_in_what_is_shared() -> None:
     assert [command.rows_max for command in d.next() if isinstance(command, ReadChunk)] == [100, 100]
     d.request(RestartDump(SECOND))
     assert d.demand().open_rows == 0
+    assert [run.progress.dump_id for run in d._ground.runs] == [SECOND]
     assert [(command.dump_id, command.rows_max) for command in d.next() if isinstance(command, ReadChunk)] == [(SECOND, 100)] * 2
 
 

@@ -61,10 +61,12 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
 
 
 def learn(pace: Controller) -> int:
-    """How wide a dump may be by the batches of one sink."""
-    batches = tuple(BatchDone(Seq(seq), 1, 10, 5_000, 0.1 + 0.01 * seq, 0.0, 0) for seq in range(6))
+    """How wide a dump may be by the batches of one sink, each of a segment that it had at once."""
+    for seq in range(7, 13):
+        pace.wrote(Seq(seq), 100.0)
+    batches = tuple(BatchDone(Seq(seq), 1, 10, 5_000, 0.01 * seq, 0.0, 0) for seq in range(7, 13))
     pace.room(Demand(open_rows=50_000))
-    pace.hear(None, [SinkDelivery("lake", Seq(5), batches)], None, now_s=100.0)
+    pace.hear(None, [SinkDelivery("lake", Seq(12), batches)], None, now_s=100.0)
     return pace.room(Demand()).width_rows
 
 
