@@ -1,4 +1,4 @@
-"""JSON lines (json_lines.py) as columns again."""
+"""JSON lines (json_lines.py) as columns again. Arrow gets no name of a column: it cannot have each of them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def json_columns(lines: bytes, names: Sequence[str]) -> JsonColumns:
 
 def _fields(images: pl.Series) -> list[pa.Array]:
     """All columns of an image at once, null where there is none: polars goes through the whole struct for each field alone."""
-    return [one.cast(pa.string()) for one in images.to_arrow().flatten()]
+    numbered = images.struct.rename_fields([str(number) for number in range(len(images.struct.fields))])
+    return [one.cast(pa.string()) for one in numbered.to_arrow().flatten()]
 
 
 def _arrow(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    return series.alias("").to_arrow().cast(kind)  # a name can be one that Arrow cannot have
+    return series.to_arrow().cast(kind)

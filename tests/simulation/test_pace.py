@@ -179,7 +179,7 @@ def of_tables(tables: int, rows: int, *, trip_s: float, brackets: Brackets = Bra
     return world, ended_s - 10
 
 
-def test_a_busy_sink_gets_a_thousand_rows_a_second_unless_the_bound_is_strict() -> None:
+def test_a_busy_sink_gets_two_thousand_rows_a_second_unless_the_bound_is_strict() -> None:
     """A batch without a row takes longer than the bound: nothing is left of that."""
     rows_s = {}
     for strict in (False, True):

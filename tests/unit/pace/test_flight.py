@@ -35,7 +35,7 @@ def test_half_of_what_lay_ready_all_the_time_is_taken_away_and_some_stock_stays(
     assert trip(flight, 2, ready=(8_000, 12_000), starved=True) == FIRST_ROWS - 4_000
 
 
-def test_there_is_a_width_and_a_thousand_rows_a_second_at_least_however_long_a_mark_takes() -> None:
+def test_there_is_a_width_and_a_least_pace_however_long_a_mark_takes() -> None:
     flight = Flight()
     for number in range(1, 20):
         trip(flight, number, ready=(20_000, 20_000), starved=False, seconds=2.0, width=700)
