@@ -434,7 +434,7 @@ def test_without_pymysql_it_says_what_is_missing(check: Any, monkeypatch: pytest
 
 def test_it_is_short_and_imports_nothing_of_ours() -> None:
     text = CHECKER.read_text()
-    assert len(text.splitlines()) < 500
+    assert len(text.splitlines()) < 530
     names = {
         name.split(".")[0]
         for node in ast.walk(ast.parse(text))

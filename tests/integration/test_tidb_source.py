@@ -514,13 +514,17 @@ def test_a_select_ahead_that_fails_is_done_again_for_whoever_asks(db: MariaDb, s
 
 
 def test_values_of_many_megabytes_pass_even_if_their_hex_is_above_the_servers_packet_limit(db: MariaDb, schema: str) -> None:
+    """The first chunk ends where its text is too large for one; the next is a row that is larger by itself."""
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY, s longtext, b longblob)")
     db.execute(
         "INSERT INTO app.t VALUES (1, REPEAT('ü', 8 << 20), REPEAT(x'00FF', 8 << 20)), (2, 'x', x'01'), (3, NULL, REPEAT('a', 40 << 20))"
     )
     with dumping(db.settings()) as dumper:
-        _, rows = dumper.read(chunk("t"))
-    assert rows == [("1", "ü" * (8 << 20), "00FF" * (8 << 20)), ("2", "x", "01"), ("3", None, "61" * (40 << 20))]
+        first, rows = dumper.read(chunk("t"))
+        assert not first.exhausted
+        last = rows[-1][0]
+        _, rest = dumper.read(chunk("t", 2, after=(last,)))
+    assert rows + rest == [("1", "ü" * (8 << 20), "00FF" * (8 << 20)), ("2", "x", "01"), ("3", None, "61" * (40 << 20))]
 
 
 def test_rows_come_whole_however_much_a_stream_has_read_ahead(db: MariaDb, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:

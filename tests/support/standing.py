@@ -46,8 +46,9 @@ from spark_merge import worker
 from spark_merge.delivery import JobSettings
 
 class Here:
-    ready, job_s = True, 0.0
-    def __init__(self, begin): pass
+    ready, begun, job_s = True, True, 0.0
+    def __init__(self, begin, when_needed): pass
+    def want(self): pass
     def check(self): pass
     def limits(self, most): return most
 
