@@ -189,7 +189,8 @@ def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tupl
 
 
 def start_key_dump(served: Served, dump: KeyDump) -> None:
-    """Raises RefusedRequest, also where a difference can be right by now, or the sink has another name; and what the source and the pipeline's thread raise."""
+    """Raises RefusedRequest, also where a difference can be right by now or the sink has another name; and what the source and the
+    pipeline's thread raise."""
     keys = [
         pb.TableKeys(schema=name.schema, table=name.table, keys=[pb.Key(values=key) for key in each]) for name, each in dump.keys.items()
     ]

@@ -22,6 +22,14 @@ SESSIONS = [
         f"{OF_SETUP}::test_a_session_without_the_right_to_a_variable_reads_nothing",
     ),
     Mutation(
+        "a version that does not take a harmless value opens no session",
+        SETUP,
+        "(name in _SHOWS and code not in NO_RIGHT)",
+        "False",
+        f"{OF_SETUP}::test_a_value_that_a_version_does_not_take_stops_nothing_if_its_effect_shows_itself"
+        "[Role.WRITE_TARGET-Flavour.TIDB-not_taken]",
+    ),
+    Mutation(
         "what a DDL took from the source is an error as any other",
         "sidecar/mysql/errors.py",
         "SourceChanged if code in NOT_THERE else SourceError",
