@@ -17,8 +17,8 @@ SESSIONS = [
     Mutation(
         "a variable that may not be set is let go",
         SETUP,
-        "            raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error\n",
-        "            return\n",
+        "        raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error\n",
+        "        return\n",
         f"{OF_SETUP}::test_a_session_without_the_right_to_a_variable_reads_nothing",
     ),
     Mutation(
