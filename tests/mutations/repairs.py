@@ -96,6 +96,14 @@ REPAIRS = [
         f"{OF_REPAIRING}::test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others",
     ),
     Mutation(
+        "what tables share is not known of a sink that only another machine can open",
+        "spark_merge/sinks/registry.py",
+        '        return "", target\n',
+        '        return "", None\n',
+        f"{OF_JUDGING}::test_what_tables_share_is_known_of_a_sink_that_only_another_machine_can_open"
+        "[mysql://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*]",
+    ),
+    Mutation(
         "a repair that is answered late dumps for a sink that has another name",
         "sidecar/run/repairing.py",
         "    scope.refusals += unknown_sinks(request.sinks, served.sinks)\n",

@@ -12,13 +12,13 @@ from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.verifying import after_dump, asked, expected
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
-from sidecar.errors import RefusedRequest
+from sidecar.errors import RefusedRequest, SinkError
 from sidecar.log.verification import Unjudged, VerifyRequest
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.ticdc.changefeed import EventFilter
 from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.hidden_changes import KINDS, Explanation, explanations
-from spark_merge.sinks.registry import target_of
+from spark_merge.sinks.registry import seen_from_here, target_of
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Schemas
 from tests.unit.ticdc.test_event_filter import feed
 from tests.unit.ticdc.test_hidden_changes import FILTERS
@@ -115,6 +115,25 @@ def test_a_repair_is_refused_where_a_target_has_another_tables_rows_too(kind: st
     with pytest.raises(RefusedRequest, match="has the rows of"):
         after_dump(pb.StartRequest(dump_id="d" * 16), scope, sinks=SINKS, targets=targets, asked_ms=7)
     assert asked(pb.VerifyRequest(id=ID, repair=True, sinks=["lake"]), scope, sinks=SINKS, targets=targets, asked_ms=7).repair
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mysql://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*",
+        "clickhouse://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*",
+        "opensearch://u@h/?index={table}&password-file=/nowhere/p",
+    ],
+)
+def test_what_tables_share_is_known_of_a_sink_that_only_another_machine_can_open(uri: str) -> None:
+    """Its password's file is where the merge worker runs."""
+    why, target = seen_from_here(uri, log_id="", elsewhere=True)
+    assert why == ""
+    assert target is not None
+    with pytest.raises(RefusedRequest, match="has the rows of"):
+        verify(Scope([ORDERS], delivered=(ORDERS, OTHER)), {"copy": target}, repair=True)
+    with pytest.raises(SinkError, match="/nowhere/p"):
+        seen_from_here(uri, log_id="", elsewhere=False)
 
 
 @pytest.mark.parametrize("uri", APART)
