@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from sidecar.cli.dump_call import Call, DumpCommand, call_of
-from sidecar.cli.dump_options import DeleteAtMost, Rules, parse_keys, parse_where, table_rules
+from sidecar.cli.dump_options import DeleteAtMost, Rules, check_bound, parse_keys, parse_where, table_rules
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
@@ -123,6 +123,7 @@ def dumpstart(
     of the tables that they name."""
     from sidecar.control.wire import BRACKETS
 
+    check_bound(delete_at_most, repairs=exact, option="--exact")
     call = call_of(context)
     request = pb.StartRequest(
         changefeed=call.changefeed,

@@ -26,10 +26,17 @@ DeleteAtMost = Annotated[
         "--delete-at-most",
         metavar="ROWS",
         min=0,
+        max=(1 << 63) - 1,
         help="Of a repair: how many rows of each table in a sink it deletes without a question (default: 1 % of the table, at least 1,000)."
         " With --id and --repair: the answer to the question.",
     ),
 ]
+
+
+def check_bound(delete_at_most: int | None, *, repairs: bool, option: str) -> None:
+    """Raises BadParameter for a bound of a repair that nobody asks for. `option`: what asks for one."""
+    if delete_at_most is not None and not repairs:
+        raise typer.BadParameter(f"it bounds a repair: give {option} too", param_hint="--delete-at-most")
 
 
 def table_rules(text: str) -> list[str]:

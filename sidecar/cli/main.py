@@ -26,10 +26,7 @@ from sidecar.cli import check, dump_commands, init, pump, remove, skip
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sidecar.config import Config, SourceSection
-    from sidecar.core.model import TableName
     from spark_merge.sinks.mysql.server import SqlServer
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
@@ -177,7 +174,7 @@ def run(config: ConfigPath) -> None:
     from sidecar.process.signals import end_when_told
     from sidecar.run.app import Sidecar
     from sidecar.run.logs import defects_told
-    from spark_merge.sinks.registry import open_sinks, outputs_of, target_of, why_not_readable
+    from spark_merge.sinks.registry import open_sinks, outputs_of, seen_from_here
     from spark_merge.sinks.spool.uri import spool_of
 
     def holds_rows(uri: str, log_id: str) -> bool:
@@ -185,21 +182,12 @@ def run(config: ConfigPath) -> None:
 
         return registry.holds_rows(uri, log_id=log_id)
 
-    def looked_at(uri: str) -> tuple[str, Callable[[TableName], str] | None]:
-        """Why its rows cannot be read back, and its targets. A sink that only another machine can open is its worker's to judge."""
-        try:
-            return why_not_readable(uri, log_id=""), target_of(uri, log_id="")
-        except TicdcDumpError:
-            if settings.spark.managed:
-                raise
-            return "", None
-
     raise_limit()
     settings = _begun(config)
     if settings.spark.managed:
         open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
     uris = dict(zip(outputs_of(settings.sinks), settings.sinks, strict=True))
-    known = {name: looked_at(uri) for name, uri in uris.items()}
+    known = {name: seen_from_here(uri, log_id="", elsewhere=not settings.spark.managed) for name, uri in uris.items()}
     sinks, targets = {name: why for name, (why, _) in known.items()}, {name: one for name, (_, one) in known.items() if one is not None}
     spool = spool_of(settings.sinks, log_folder(settings.log.uri))
     sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks, targets=targets)

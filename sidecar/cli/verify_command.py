@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from sidecar.cli.dump_call import Call, call_of
-from sidecar.cli.dump_options import DeleteAtMost, Rules, parse_where, table_rules
+from sidecar.cli.dump_options import DeleteAtMost, Rules, check_bound, parse_where, table_rules
 from sidecar.control.answers import EXIT_REFUSED, CallFailed, new_operation_id
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
@@ -75,6 +75,7 @@ def dumpverify(
     list_all: Annotated[bool, typer.Option("--list", help="List the last verifications.")] = False,
 ) -> int | None:
     """Compare the sinks with TiDB while both change: nothing is locked, paused or written. With --repair also correct what differs."""
+    check_bound(delete_at_most, repairs=repair, option="--repair")
     call = call_of(context)
     if list_all or differences or stop or operation_id:
         known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == "last" else operation_id)

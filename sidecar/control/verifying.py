@@ -78,6 +78,7 @@ def asked(
         left_out={name: why for name, why in sinks.items() if why and not request.sinks},
         asked_ms=asked_ms,
         repair=request.repair,
+        partly=request.repair,
         unjudged=legitimate,
         delete_at_most=request.delete_at_most if request.HasField("delete_at_most") else None,
     )
@@ -141,7 +142,7 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         for table in report.tables:
             found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(found.tables[-1].examples)
-        if request.repair and report.differing:
+        if request.is_to_repair(report):
             found.repair.CopyFrom(_repair(repair or RepairReport()))
     return found
 

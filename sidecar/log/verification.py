@@ -101,7 +101,8 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
     `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
     and one sink. `unjudged`: what of its tables and sinks is not judged. `delete_at_most`: of each table in a sink as many rows may be
-    deleted by the repair without a question; None: as of repairing.deleted_at_most."""
+    deleted by the repair without a question; None: as of repairing.rows_to_delete. `partly`: what differs is corrected also if another
+    table could not be compared; up to 0.4 nothing was, and the operator was told so."""
 
     id: str
     sinks: tuple[str, ...]
@@ -114,9 +115,14 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     slice: Slice | None = None
     unjudged: tuple[Unjudged, ...] = ()
     delete_at_most: int | None = None
+    partly: bool = False
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
+
+    def is_to_repair(self, report: VerifyReport) -> bool:
+        """Of one that is over."""
+        return self.repair and bool(report.differing) and (self.partly or report.state is CheckState.DIFFERENT)
 
 
 def request_from_json(data: bytes) -> VerifyRequest:

@@ -3,7 +3,8 @@
 - A variable that changes which rows a SELECT returns, how they are spelled, or what a write stores is set, whatever the server's own value
   is.
 - A variable that this version does not have (error 1193) is no danger. Any other refusal is an error that names the variable, unless the
-  session has the value already.
+  session has the value already. Of a variable that can only make a statement fail or wait (`shows`), only a right that is missing is one:
+  a value that some version does not take must not keep every session from being opened.
 - Noop variables of TiDB (pingcap/tidb pkg/sessionctx/variable/noop.go) are set at MariaDB and MySQL only: they change nothing there.
 
 Sources: pingcap/tidb pkg/sessionctx/vardef, pkg/sessionctx/variable/sysvar.go; "Server System Variables" of MySQL 8.4 and MariaDB 11.4.
@@ -18,7 +19,7 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from sidecar.mysql.errors import SettingRefused, code_of, is_clients
+from sidecar.mysql.errors import NO_RIGHT, SettingRefused, code_of, is_clients
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.roles import Role
 
@@ -43,19 +44,21 @@ _WRITES, _WRITES_TARGET = (Role.MARK, Role.WRITE_TARGET), (Role.WRITE_TARGET,)
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`value`: SQL. In braces: what is known only when a session opens (`_values`)."""
+    """`value`: SQL. In braces: what is known only when a session opens (`settings`). `shows`: with another value a statement fails or
+    waits, so that somebody sees it; no row is read or written wrongly."""
 
     name: str
     value: str
     flavours: tuple[Flavour, ...]
     roles: tuple[Role, ...]
     why: str
+    shows: bool = False
 
 
 VARIABLES = (
     Variable("sql_select_limit", str(ROWS_MAX), _ALL, _ROLES, "it cuts every SELECT, those of information_schema too"),
-    Variable("max_execution_time", "{statement_ms}", (_T, _Y), _ROLES, "the server's own limit may end each read of a large table"),
-    Variable("max_statement_time", "{statement_s}", (_A,), _ROLES, "as max_execution_time"),
+    Variable("max_execution_time", "{statement_ms}", (_T, _Y), _ROLES, "the server's limit may end each read of a large table", shows=True),
+    Variable("max_statement_time", "{statement_s}", (_A,), _ROLES, "as max_execution_time", shows=True),
     Variable("time_zone", "'+00:00'", _ALL, _ROLES, "a TIMESTAMP is spelled and understood in it"),
     Variable("sql_mode", f"'{SQL_MODE}'", _ALL, _ROLES, "quotes, ||, padding of CHAR; zero dates and a zero id are values as others"),
     Variable("collation_connection", "'utf8mb4_bin'", _ALL, _ROLES, "two texts that are no columns compare as at TiDB"),
@@ -66,32 +69,34 @@ VARIABLES = (
     Variable("lc_time_names", "'en_US'", _NOT_TIDB, _ROLES, "a predicate's names of days and months"),
     Variable("completion_type", "'NO_CHAIN'", _NOT_TIDB, _ROLES, "CHAIN: after a COMMIT reads stay in a new snapshot"),
     Variable("sql_auto_is_null", "0", _NOT_TIDB, _ROLES, "IS NULL would match the row that was inserted last"),
-    Variable("sql_big_selects", "1", _NOT_TIDB, _ROLES, "a scan of a large table is not rejected by max_join_size"),
+    Variable("sql_big_selects", "1", _NOT_TIDB, _ROLES, "a scan of a large table is not rejected by max_join_size", shows=True),
     Variable("max_sort_length", "32768", _NOT_TIDB, _ROLES, "ORDER BY looks at the whole key, and not at its first bytes alone"),
-    Variable("information_schema_stats_expiry", "0", (_Y,), _ROLES, "numbers of rows are not a day old"),
+    Variable("information_schema_stats_expiry", "0", (_Y,), _ROLES, "numbers of rows are not a day old", shows=True),
     Variable("system_versioning_asof", "DEFAULT", (_A,), _ROLES, "a table with system versions is read as of the present"),
     Variable("tidb_snapshot", "''", (_T,), _ROLES, "the present is read, and no old snapshot"),
     Variable("tidb_read_staleness", "0", (_T,), _ROLES, "as tidb_snapshot"),
     Variable("tidb_enable_external_ts_read", "0", (_T,), _ROLES, "as tidb_snapshot"),
     Variable("tidb_low_resolution_tso", "0", (_T,), _ROLES, "its TSO is up to two seconds old, and a chunk must be read inside its window"),
     Variable("tidb_read_consistency", "'strict'", (_T,), _ROLES, "weak: a read passes locks of commits that are before it"),
-    Variable("tidb_replica_read", "'leader'", (_T,), _ROLES, "no rows depend on how far a follower or a learner is"),
+    Variable("tidb_replica_read", "'leader'", (_T,), _ROLES, "no rows depend on how far a follower or a learner is", shows=True),
     Variable("tidb_isolation_read_engines", "'tikv,tidb'", (_T,), _ROLES, "TiFlash spells a few values otherwise than TiKV"),
     Variable("tidb_translate_softdelete_sql", "1", (_T,), _ROLES, "rows that are deleted softly are deleted, for the feed as for us"),
-    Variable("sql_safe_updates", "0", _NOT_TIDB, _WRITES, "it rejects an UPDATE or DELETE by its plan"),
+    Variable("sql_safe_updates", "0", _NOT_TIDB, _WRITES, "it rejects an UPDATE or DELETE by its plan", shows=True),
     Variable("foreign_key_checks", "0", _ALL, _WRITES_TARGET, "rows come by key and not by reference; TiCDC's order keeps the references"),
     Variable("unique_checks", "1", _NOT_TIDB, _WRITES_TARGET, "a unique key may not be written twice"),
     Variable("sql_notes", "1", _NOT_TIDB, _WRITES_TARGET, "a note counts as a warning, and a write with a warning has failed"),
     Variable("max_error_count", "1024", _NOT_TIDB, _WRITES_TARGET, "0: SHOW WARNINGS is empty after a warning"),
     Variable("sql_quote_show_create", "1", _NOT_TIDB, _WRITES_TARGET, "a table's picture is parsed"),
     Variable("sql_if_exists", "0", (_A,), _WRITES_TARGET, "a DDL of what is not there fails"),
-    Variable("innodb_lock_wait_timeout", "{lock_wait_s}", _ALL, _WRITES_TARGET, "a lock of somebody else is waited for by our retries"),
-    Variable("wait_timeout", "{idle_s}", _ALL, _TARGET, "IDLE_S"),
+    Variable("innodb_lock_wait_timeout", "{lock_wait_s}", _ALL, _WRITES_TARGET, "our retries wait for somebody else's lock", shows=True),
+    Variable("wait_timeout", "{idle_s}", _ALL, _TARGET, "IDLE_S", shows=True),
     Variable("tidb_txn_mode", "'pessimistic'", (_T,), _WRITES_TARGET, "a slot that is taken is waited for, and does not fail at the end"),
-    Variable("allow_auto_random_explicit_insert", "1", (_T,), _WRITES_TARGET, "the source's ids are written"),
+    Variable("allow_auto_random_explicit_insert", "1", (_T,), _WRITES_TARGET, "the source's ids are written", shows=True),
     Variable("tidb_skip_utf8_check", "0", (_T,), _WRITES_TARGET, "a text that is none is rejected"),
     Variable("tidb_skip_ascii_check", "0", (_T,), _WRITES_TARGET, "as tidb_skip_utf8_check"),
 )
+
+_SHOWS = frozenset(one.name for one in VARIABLES if one.shows)
 
 ISOLATION = dict.fromkeys(_SOURCE, "REPEATABLE READ") | dict.fromkeys(_TARGET, "READ COMMITTED")
 """At the source a SELECT of READ COMMITTED would read later than its transaction's TSO. At the target the newest committed rows are
@@ -121,13 +126,22 @@ def _set(cursor: Cursor, wanted: Sequence[tuple[str, str]]) -> None:
             half = len(wanted) // 2
             _set(cursor, wanted[:half])
             _set(cursor, wanted[half:])
-        elif (code := code_of(error)) != UNKNOWN_VARIABLE and not _has(cursor, *wanted[0]):
-            ((name, value),) = wanted
-            raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error
+            return
+        ((name, value),) = wanted
+        code = code_of(error)
+        if code == UNKNOWN_VARIABLE or (name in _SHOWS and code not in NO_RIGHT) or _has(cursor, name, value):
+            return
+        raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error
 
 
 def _has(cursor: Cursor, name: str, value: str) -> bool:
-    cursor.execute(f"SELECT @@session.{name}")
+    """Of the session, or of the server if it is no variable of a session."""
+    try:
+        cursor.execute(f"SELECT @@{name}")
+    except pymysql.err.MySQLError as error:
+        if is_clients(error):
+            raise
+        return False
     row = cursor.fetchone()
     return row is not None and same(row[0], value)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from sidecar.control.dump_scope import NAMED_MAX, resolve, start_dump
+from sidecar.control.dump_scope import NAMED_MAX, resolve, start_dump, unknown_sinks
 from sidecar.control.judging import not_repairable, unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
@@ -189,13 +189,15 @@ def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tupl
 
 
 def start_key_dump(served: Served, dump: KeyDump) -> None:
-    """Raises RefusedRequest, also where a difference can be right by now; and what the source and the pipeline's thread raise."""
+    """Raises RefusedRequest, also where a difference can be right by now or the sink has another name; and what the source and the
+    pipeline's thread raise."""
     keys = [
         pb.TableKeys(schema=name.schema, table=name.table, keys=[pb.Key(values=key) for key in each]) for name, each in dump.keys.items()
     ]
     request = pb.StartRequest(dump_id=dump.dump_id, table_rules=map(exact_rule, dump.keys), keys=keys, sinks=[dump.sink])
     schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
     scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
+    scope.refusals += unknown_sinks(request.sinks, served.sinks)
     scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))
     start = start_dump(request, scope, chunk_rows=served.defaults.chunk_rows)
     served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)

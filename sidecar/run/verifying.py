@@ -239,7 +239,7 @@ class TermVerifications:
             repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
             if request is not None and request.repair and (repair is None or repair.state is RepairState.RUNNING):
                 report = read_report(self._log, entry.id)
-                if report is not None and report.differing:
+                if report is not None and request.is_to_repair(report):
                     self._begin_repair(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
 
     def _begin_repair(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None) -> None:
@@ -279,7 +279,7 @@ class TermVerifications:
             if request is not None and request.slice is None:
                 self._continuous.ended(request, report)
             ended = self._end(operation_id, _STATES[report.state], result_of(report), rows, report)
-            if ended is not None and report.differing and request is not None and request.repair:
+            if ended is not None and request is not None and request.is_to_repair(report):
                 self._begin_repair(ended, report, request.delete_at_most)
             return
         if report.needs_from is not None:
@@ -357,7 +357,7 @@ class TermVerifications:
 
     def _remove_old(self) -> None:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]
-        remove_others(self._log, {*kept, *self._running})
+        remove_others(self._log, {*kept, *self._running, *self._repairs})
 
 
 def _entry(request: VerifyRequest, asker: Asker, now_ms: int) -> HistoryEntry:

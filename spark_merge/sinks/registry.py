@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError
+from sidecar.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.process.kept_secrets import without_secrets
 from spark_merge.contract import Sink
 from spark_merge.ddl.routes import routes_of
@@ -162,14 +163,28 @@ def target_of(uri: str, *, log_id: str) -> Callable[[TableName], str] | None:
     """What of its target has a table's rows: two tables for which it is equal are mixed there, and nobody can tell whose a row is. None:
     rows name their table, or each table has a place of its own. Raises as `open_sink`.
 
-    Of a kind that says nothing else, it is where the parameter `routes` leads, as the sink itself reads it."""
+    Of a kind that says nothing else, it is where the parameter `routes` leads, as the sink itself reads it. No file is read: it may be
+    another machine's."""
     kind, found = _read(uri, log_id)
+    found = replace(found, parameters={name: value for name, value in found.parameters.items() if name != "password-file"})
     if kind.target is not None:
         return kind.target(found)
     if "routes" not in kind.parameters:
         return None
     routes = routes_of(found.parameters.get("routes", ""))
     return lambda name: str(routes.target(name).folded())
+
+
+def seen_from_here(uri: str, *, log_id: str, elsewhere: bool) -> tuple[str, Callable[[TableName], str] | None]:
+    """`why_not_readable` and `target_of`. `elsewhere`: a sink that only another machine can open is the merge worker's to judge, and counts
+    as readable; what its tables share is known here all the same. Raises as `open_sink`."""
+    target = target_of(uri, log_id=log_id)
+    try:
+        return why_not_readable(uri, log_id=log_id), target
+    except TicdcDumpError:
+        if not elsewhere:
+            raise
+        return "", target
 
 
 def name_of(uri: str) -> str:

@@ -95,5 +95,34 @@ REPAIRS = [
         "_COMPARED = frozenset({CheckState.DIFFERENT})",
         f"{OF_REPAIRING}::test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others",
     ),
+    Mutation(
+        "what tables share is not known of a sink that only another machine can open",
+        "spark_merge/sinks/registry.py",
+        '        return "", target\n',
+        '        return "", None\n',
+        f"{OF_JUDGING}::test_what_tables_share_is_known_of_a_sink_that_only_another_machine_can_open"
+        "[mysql://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*]",
+    ),
+    Mutation(
+        "a repair that is answered late dumps for a sink that has another name",
+        "sidecar/run/repairing.py",
+        "    scope.refusals += unknown_sinks(request.sinks, served.sinks)\n",
+        "",
+        f"{OF_JUDGING}::test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then[name]",
+    ),
+    Mutation(
+        "an upgrade begins repairs that 0.4 had refused",
+        "sidecar/log/verification.py",
+        " and (self.partly or report.state is CheckState.DIFFERENT)\n",
+        "\n",
+        f"{OF_REPAIRING}::test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repair",
+    ),
+    Mutation(
+        "the differences of a repair that runs are removed, and it ends as if all were corrected",
+        "sidecar/run/verifying.py",
+        "{*kept, *self._running, *self._repairs}",
+        "{*kept, *self._running}",
+        f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
+    ),
 ]
 """Of repairs and of what nobody may judge."""

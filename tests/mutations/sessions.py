@@ -17,9 +17,17 @@ SESSIONS = [
     Mutation(
         "a variable that may not be set is let go",
         SETUP,
-        "            raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error\n",
-        "            return\n",
+        "        raise SettingRefused(code, str(error.args[-1]), name=name, value=value) from error\n",
+        "        return\n",
         f"{OF_SETUP}::test_a_session_without_the_right_to_a_variable_reads_nothing",
+    ),
+    Mutation(
+        "a version that does not take a harmless value opens no session",
+        SETUP,
+        "(name in _SHOWS and code not in NO_RIGHT)",
+        "False",
+        f"{OF_SETUP}::test_a_value_that_a_version_does_not_take_stops_nothing_if_its_effect_shows_itself"
+        "[Role.WRITE_TARGET-Flavour.TIDB-not_taken]",
     ),
     Mutation(
         "what a DDL took from the source is an error as any other",

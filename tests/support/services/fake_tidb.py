@@ -178,11 +178,11 @@ class FakeTidb:
             return [(self.version,)]
         if sql == "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet":
             return [(self.version, connection.number, 1 << 26)]
-        if found := re.fullmatch(r"SELECT @@session\.(\w+)", sql):
-            return [(connection.variables[found[1]],)]
         if sql == "SELECT @@tidb_current_ts":
             self.now_ts += connection.in_transaction
             return [(self.now_ts if connection.in_transaction else 0,)]
+        if found := re.fullmatch(r"SELECT @@(\w+)", sql):
+            return [(connection.variables[found[1]],)]
         if sql == "SELECT @@global.tidb_enable_fast_create_table":
             if "fast_create" not in self.variables:
                 raise Refused(1193, "Unknown system variable 'tidb_enable_fast_create_table'")

@@ -90,3 +90,20 @@ def test_keys_that_are_none_are_wrong_usage(text: str) -> None:
 def test_a_predicate_is_everything_after_the_first_colon() -> None:
     found = parse_where("shop.orders: name = 'a:b' AND x > 1 ")
     assert (found.schema, found.table, found.predicate) == ("shop", "orders", "name = 'a:b' AND x > 1")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["dumpverify", "--repair", "--delete-at-most", str(10**30)], "9223372036854775807"),
+        (["dumpverify", "--repair", "--delete-at-most", "-1"], "0"),
+        (["dumpstart", "--exact", "--delete-at-most", str(10**30)], "9223372036854775807"),
+        (["dumpverify", "--delete-at-most", "5"], "give --repair too"),
+        (["dumpverify", "--id", "last", "--delete-at-most", "5"], "give --repair too"),
+        (["dumpstart", "--delete-at-most", "5"], "give --exact too"),
+    ],
+)
+def test_a_bound_that_would_bound_nothing_or_that_no_message_holds_is_wrong_usage(given: list[str], says: str) -> None:
+    shown = CliRunner().invoke(APP, [*given, "-c", "cf", "--sidecar", "127.0.0.1:1"])
+    assert (shown.exit_code, "--delete-at-most" in shown.output) == (2, True)
+    assert says in " ".join(shown.output.split())

@@ -12,13 +12,13 @@ from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.verifying import after_dump, asked, expected
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
-from sidecar.errors import RefusedRequest
+from sidecar.errors import RefusedRequest, SinkError
 from sidecar.log.verification import Unjudged, VerifyRequest
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.ticdc.changefeed import EventFilter
 from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.hidden_changes import KINDS, Explanation, explanations
-from spark_merge.sinks.registry import target_of
+from spark_merge.sinks.registry import seen_from_here, target_of
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Schemas
 from tests.unit.ticdc.test_event_filter import feed
 from tests.unit.ticdc.test_hidden_changes import FILTERS
@@ -117,6 +117,25 @@ def test_a_repair_is_refused_where_a_target_has_another_tables_rows_too(kind: st
     assert asked(pb.VerifyRequest(id=ID, repair=True, sinks=["lake"]), scope, sinks=SINKS, targets=targets, asked_ms=7).repair
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mysql://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*",
+        "clickhouse://u@h/?password-file=/nowhere/p&routes=shop.*=>c.*,shop2.*=>c.*",
+        "opensearch://u@h/?index={table}&password-file=/nowhere/p",
+    ],
+)
+def test_what_tables_share_is_known_of_a_sink_that_only_another_machine_can_open(uri: str) -> None:
+    """Its password's file is where the merge worker runs."""
+    why, target = seen_from_here(uri, log_id="", elsewhere=True)
+    assert why == ""
+    assert target is not None
+    with pytest.raises(RefusedRequest, match="has the rows of"):
+        verify(Scope([ORDERS], delivered=(ORDERS, OTHER)), {"copy": target}, repair=True)
+    with pytest.raises(SinkError, match="/nowhere/p"):
+        seen_from_here(uri, log_id="", elsewhere=False)
+
+
 @pytest.mark.parametrize("uri", APART)
 def test_tables_of_which_each_has_a_target_are_repaired(uri: str) -> None:
     targets = targets_of(uri)
@@ -134,15 +153,20 @@ def test_all_tables_of_the_changefeed_count_and_those_outside_of_its_rules_do_no
     assert all(table.schema == "shop" for table in scope.delivered)
 
 
-@pytest.mark.parametrize("reason", ["filter", "target"])
+@pytest.mark.parametrize("reason", ["filter", "target", "name"])
 def test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then(reason: str) -> None:
+    """Or if nobody would receive it: a repair that asks may be answered days later, when its sink has another name."""
     dump = KeyDump("d" * 16, "copy", {ORDERS: (("7",),)}, Asker("alice", "", ""))
     hides = Filter(explained={ORDERS: [HIDDEN]})
     with Owner() as owner:
         served = owner.served(sinks=SINKS)
-        changed = replace(served, feed_scope=hides) if reason == "filter" else replace(served, targets={"copy": lambda _: "one"})
-        with pytest.raises(RefusedRequest, match="a repair would delete or overwrite rows that the sink has rightly"):
-            start_key_dump(changed, dump)
+        changed = {
+            "filter": (replace(served, feed_scope=hides), "a repair would delete or overwrite rows that the sink has rightly"),
+            "target": (replace(served, targets={"copy": lambda _: "one"}), "a repair would delete or overwrite rows that the sink has"),
+            "name": (replace(served, sinks={"copy2": ""}), "no sink is called copy: the sinks are copy2"),
+        }
+        with pytest.raises(RefusedRequest, match=changed[reason][1]):
+            start_key_dump(changed[reason][0], dump)
         assert owner.carried_out == []
         start_key_dump(served, dump)
         assert [getattr(one, "keys", ()) for one in owner.carried_out] == [((ORDERS, (("7",),)),)]

@@ -90,7 +90,7 @@ def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> N
     start = pb.StartRequest(dump_id="d" * 16, sinks=["lake"])
     found = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
     assert found == VerifyRequest(
-        derived_id("d" * 16, "exact"), ("lake",), (AskedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16
+        derived_id("d" * 16, "exact"), ("lake",), (AskedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16, partly=True
     )
     assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == found.id, "asked for again it is the same"
 
@@ -157,7 +157,7 @@ def test_a_report_is_told_as_it_is() -> None:
     ],
 )  # fmt: skip
 def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, told: bool) -> None:
-    request = structs.replace(REQUEST, repair=asked_for)
+    request = structs.replace(REQUEST, repair=asked_for, partly=True)
     table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
     found = verification(request, VerifyReport(ID, state, 8, tables=[table]))
     assert found.HasField("repair") == told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,16 +27,19 @@ CASES = [(role, flavour) for role in Role for flavour in Flavour]
 
 @dataclass
 class Variables:
-    """A cursor of a server whose variables all have a hostile value. It executes an assignment list up to the first one that it refuses."""
+    """A cursor of a server whose variables all have a hostile value. It executes an assignment list up to the first one that it refuses.
+    `not_taken`: variables of which it does not take our value; `of_server`: those that are no variables of a session."""
 
     unknown: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
+    not_taken: frozenset[str] = frozenset()
+    of_server: frozenset[str] = frozenset()
     effective: dict[str, str] = field(default_factory=lambda: {one.name: HOSTILE for one in VARIABLES})
     isolation: str = HOSTILE
     _row: tuple[Any, ...] = ()
 
     def execute(self, sql: str) -> None:
-        if found := re.fullmatch(r"SELECT @@session\.(\w+)", sql):
+        if found := re.fullmatch(r"SELECT @@(\w+)", sql):
             self._row = (self.effective[found[1]],)
         elif found := re.fullmatch(r"SET SESSION TRANSACTION ISOLATION LEVEL ([A-Z ]+), READ WRITE", sql):
             self.isolation = found[1]
@@ -45,6 +48,10 @@ class Variables:
             for name, value in re.findall(r"(\w+) = ('[^']*'|[^,]+)", sql):
                 if name in self.unknown:
                     raise pymysql.err.OperationalError(1193, f"Unknown system variable {name}")
+                if name in self.not_taken:
+                    raise pymysql.err.OperationalError(1231, f"Variable '{name}' can't be set to the value of {value}")
+                if name in self.of_server:
+                    raise pymysql.err.OperationalError(1229, f"Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL")
                 if name in self.denied:
                     raise pymysql.err.OperationalError(1227, "Access denied; you need SESSION_VARIABLES_ADMIN")
                 self.effective[name] = value
@@ -85,6 +92,35 @@ def test_a_variable_that_may_not_be_set_is_an_error_that_names_it_unless_its_val
         right = Variables(denied=frozenset({name}))
         right.effective[name] = value.strip("'")
         opened(right, role, flavour)
+
+
+@pytest.mark.parametrize("way", ["not_taken", "of_server"])
+@pytest.mark.parametrize(("role", "flavour"), CASES)
+def test_a_value_that_a_version_does_not_take_stops_nothing_if_its_effect_shows_itself(role: Role, flavour: Flavour, way: str) -> None:
+    """Where it does not, a row could be read or written wrongly without anybody seeing it."""
+    wanted = dict(settings(role, flavour, statement_s=2.5))
+    showing = {one.name for one in VARIABLES if one.shows}
+    assert showing.isdisjoint({"sql_select_limit", "tidb_snapshot", "tidb_read_staleness", "tidb_enable_external_ts_read"})
+    assert showing.isdisjoint({"tidb_low_resolution_tso", "time_zone", "sql_mode", "autocommit", "foreign_key_checks", "tidb_txn_mode"})
+    for name, value in wanted.items():
+        server = replace(Variables(), **{way: frozenset({name})})  # type: ignore[arg-type]  # by the name of its field
+        if name not in showing:
+            with pytest.raises(SettingRefused, match=name):
+                opened(server, role, flavour)
+            server.effective[name] = value.strip("'")
+        found = opened(server, role, flavour)
+        assert {one for one in wanted if found[one].strip("'") != wanted[one].strip("'")} <= {name}
+
+
+def test_a_variable_that_cannot_be_read_either_is_refused_by_its_name() -> None:
+    class Hidden(Variables):
+        def execute(self, sql: str) -> None:
+            if sql.startswith("SELECT"):
+                raise pymysql.err.OperationalError(1238, "Variable is not readable")
+            super().execute(sql)
+
+    with pytest.raises(SettingRefused, match="tidb_snapshot"):
+        opened(Hidden(not_taken=frozenset({"tidb_snapshot"})), Role.MARK, Flavour.TIDB)
 
 
 @pytest.mark.parametrize("role", Role)

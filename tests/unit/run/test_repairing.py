@@ -9,6 +9,7 @@ from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.dump_scope import NAMED_MAX
+from sidecar.control.verifying import verification
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.log import storage
@@ -126,6 +127,14 @@ def test_what_earlier_versions_wrote_is_read() -> None:
     assert repair_from_json(b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=("d",))
 
 
+def test_the_differences_of_a_repair_that_runs_are_kept(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them it would have no more keys, and end as if all were corrected."""
+    monkeypatch.setattr("sidecar.run.verifying.KEPT_MAX", 1)
+    differing(term, 1)
+    term.made.start(structs.replace(TO_REPAIR, id="f" * 16, repair=False), ALICE)
+    assert [row.key for _, row in term.made.differences(TO_REPAIR.id)] == [("9",), ("1",)]
+
+
 # ---- a table that could not be compared ---------------------------------------------------------------------------------
 
 
@@ -149,6 +158,28 @@ def test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others(term: 
     again = read_request(following.log, AGAIN)
     assert again is not None
     assert (again.sinks, {table.table for table in again.tables}) == (("copy", "lake"), {"orders", "item"}), "what failed is compared again"
+
+
+def test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repair(term: Term, tmp_path: Path) -> None:
+    """Its operator was told weeks ago that nothing is corrected. One of which all tables were compared goes on."""
+    old = structs.replace(TO_REPAIR, partly=False)
+    differing(term, 1, old)
+    finished = repair_of(term)
+    assert finished.dumps, "no table has failed"
+    failing = structs.replace(old, id="f" * 16)
+    term.made.start(failing, ALICE)
+    storage.write_atomically(term.log, differences_name(failing.id, 1), b'{"kind":"extra","key":["1"]}\n')
+    failed = TableReport("copy", "shop", "orders", CheckState.FAILED, why="no route to host")
+    term.dumps.clear()
+    term.report(failing.id, CheckState.FAILED, failed, table("lake", 1))
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    following.made.close()
+    following.made.follow()
+    found = following.made.find(failing.id)
+    assert found is not None
+    assert [dump.dump_id for dump in (*term.dumps, *following.dumps)] == []
+    assert not verification(*found).HasField("repair"), "a command does not wait for one"
 
 
 @pytest.mark.parametrize("state", [CheckState.FAILED, CheckState.STOPPED])

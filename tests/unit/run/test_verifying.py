@@ -180,7 +180,7 @@ def replace_id(operation_id: str) -> VerifyRequest:
 
 # ---- repairs ----------------------------------------------------------------------------------------------------------
 
-TO_REPAIR = structs.replace(REQUEST, id="c" * 16, sinks=("copy", "lake"), repair=True)
+TO_REPAIR = structs.replace(REQUEST, id="c" * 16, sinks=("copy", "lake"), repair=True, partly=True)
 AGAIN = derived_id(TO_REPAIR.id, "again")
 
 

@@ -33,6 +33,7 @@ FILTERS: dict[str, tuple[dict[str, Any], frozenset[str], str]] = {
     "truncations": ({"ignore_event": ("truncate table",)}, frozenset({"extra"}), "leave out DDLs: truncate table"),
     "drops of a schema": ({"ignore_event": ("drop schema",)}, frozenset({"extra"}), "leave out DDLs: drop database"),
     "new columns": ({"ignore_event": ("add column",)}, frozenset({"different"}), "leave out DDLs: add column"),
+    "columns of another type": ({"ignore_event": ("modify column",)}, ALL, "leave out DDLs: modify column"),
     "recoveries": ({"ignore_event": ("recover table",)}, frozenset({"missing"}), "leave out DDLs: recover table"),
     "all alterations": ({"ignore_event": ("alter table",)}, ALL, "leave out DDLs: alter table"),
     "DDLs by text": ({"ignore_sql": ("^DROP",)}, ALL, "leave out DDLs: /^DROP/"),
