@@ -96,6 +96,13 @@ FENCES = [
         f"{OF_KEEPER}::test_an_owner_that_is_silent_for_a_lease_gets_no_keepalive_until_the_lease_has_run_out",
     ),
     Mutation(
+        "a keeper that kept nothing is kept",
+        "sidecar/adapters/etcd/owner.py",
+        "                self.keeper.close()  # it",
+        "                self.keeper.keep(NO_LEASE)  # it",
+        f"{OF_KEEPER}::test_a_lease_that_was_lost_is_the_last_one_of_its_keeper[True]",
+    ),
+    Mutation(
         "a keeper outlives its owner",
         KEEPER_PY,
         "self.gone = not data",

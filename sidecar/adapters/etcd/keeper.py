@@ -86,7 +86,8 @@ class LeaseKeeping:
 def keep(order: Order, keeping: LeaseKeeping) -> str:
     """Until it is to stop (empty), or the lease is lost: why. An etcd that does not answer is tried again while the lease can live."""
     every_s = order.lease_s / KEEPALIVES_A_LEASE
-    wait_s, until, clock = every_s, order.until, keeping.clock
+    until, clock = order.until, keeping.clock
+    wait_s = max(0.0, until - lives_until(0.0, order.lease_s) + every_s - clock())  # since the last one, which another keeper may have sent
     while not keeping.wait(wait_s):
         sent = clock()
         if sent >= until:
