@@ -117,6 +117,13 @@ FENCES = [
         f"{OF_TERMS}::test_another_owner_in_between_ends_the_worker_and_the_pace_begins_again",
     ),
     Mutation(
+        "a worker is kept for another log",
+        "sidecar/run/between_terms.py",
+        'if self._log not in ("", own_id):',
+        "if not own_id:",
+        f"{OF_TERMS}::test_another_log_in_the_place_of_the_workers_has_another_worker[False]",
+    ),
+    Mutation(
         "a worker that is kept serves its former epoch",
         "sidecar/run/between_terms.py",
         "            self._worker.serve(epoch)\n",
