@@ -12,6 +12,7 @@
   late the owner reads it: it was answered before the lease could have run out, or it is none.
 - It stops as soon as its standard input ends (the owner is gone, however it died), and while the owner has been silent for a lease (it is
   frozen): then the lease runs out, within two leases after the owner's last sign.
+- One that has lost a lease keeps no other: the next lease has a keeper that has shown that it runs.
 - Signals to the process group are not for it: the owner may still need the lease to end well.
 """
 
