@@ -28,7 +28,7 @@ from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump_run import Failure, MarkLost, Run
 from sidecar.core.dump_start import Ground, changed, resumed
 from sidecar.core.messages import Command, PauseDump, ResumeDump, SegmentBuilt, SetDump, SourceEvent, StopDump
-from sidecar.core.model import Mark, Seq, TableName
+from sidecar.core.model import CommitTs, Mark, Seq, TableName
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import TableStep
 from sidecar.errors import MarkError, RefusedRequest
@@ -124,6 +124,10 @@ class Dump:
     def next(self) -> list[Command]:
         """What can begin now."""
         return self._run.next() if self._run is not None and self._run.progress.state is DumpState.RUNNING else []
+
+    def closes_by(self, upto_ts: CommitTs) -> bool | None:
+        """As of Windows."""
+        return None if self._run is None else self._run.windows.closes_by(upto_ts, self._ground.room.fits)
 
     def segment(self, built: SegmentBuilt, marks: list[Mark]) -> tuple[ClosedWindow, ...]:
         """The windows that close in this segment, oldest first. A mark of ours that is doubled, out of order or of the wrong kind fails the

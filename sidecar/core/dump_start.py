@@ -53,6 +53,10 @@ class DumpRoom:
         left = 0 if 0 < self.width_rows <= self.rows else self.rows - rows
         return replace(self, rows=left, bytes=self.bytes - size)
 
+    def none(self) -> DumpRoom:
+        """Where no window fits, not even one without a row."""
+        return replace(self, rows=-1, bytes=0, width_rows=0)
+
 
 UNLIMITED = DumpRoom(1 << 62, 1 << 62, 0, 1 << 62, 1 << 62)
 
@@ -121,10 +125,10 @@ class Ground:
         return sum(run.open_rows() for run in self.runs)
 
     def take(self, rows: int, size: int) -> bool:
-        """Whether the sinks leave room for a window of so much, which closes in the log then."""
+        """Whether the sinks leave room for a window of so much, which closes in the log then. Behind one that does not fit no window of any
+        dump closes until there is another room: small ones could keep from it for ever that sinks have nothing left."""
         fits = self.room.fits(rows, size)
-        if fits:
-            self.room = self.room.less(rows, size)
+        self.room = self.room.less(rows, size) if fits else self.room.none()
         return fits
 
     def open_windows(self) -> int:

@@ -2,7 +2,8 @@
 
 - A dump begins when no dump before it that is not over has one of its tables, and fewer than RUNNING_MAX run. Until then it is queued. So
   dumps that run at one time have no table in common, and a key is in one chunk at most of all that is open.
-- They share what the sinks leave (`Ground`), and take turns in asking for it.
+- They share what the sinks leave (`Ground`), and take turns in asking for it. A window that does not fit holds back those of all others
+  until it does: so each dump goes on, however large its windows are beside those of the others.
 - A request without a dump id is for the one dump that is not over, or else for the last one (`progress.meant_without_id`). Where several
   of them can take it, it is rejected.
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
@@ -125,8 +126,10 @@ class Dumps:
         self._begin_queued()
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
-        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark."""
-        return any(run.windows.closes_by(upto_ts, self._ground.room.fits) for run in self._ground.runs)
+        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark: as in `segment`, the first
+        dump in turn that has one decides."""
+        found = (dump.closes_by(upto_ts) for dump in self._from(self._closing))
+        return next((closes for closes in found if closes is not None), False)
 
     def oldest_open_seq(self) -> Seq | None:
         found = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]

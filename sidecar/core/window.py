@@ -128,10 +128,11 @@ class Windows:
             closed.append(self._close(self._ready.popleft(), after_ts))
         return closed
 
-    def closes_by(self, upto_ts: CommitTs, fits: Callable[[int, int], bool] = lambda _rows, _bytes: True) -> bool:
-        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark."""
+    def closes_by(self, upto_ts: CommitTs, fits: Callable[[int, int], bool] = lambda _rows, _bytes: True) -> bool | None:
+        """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark. None: it would have none that
+        is ready."""
         first = self._ready[0] if self._ready else next(iter(self._reached_by(upto_ts)), None)
-        return first is not None and fits(*self._size(first))
+        return None if first is None else fits(*self._size(first))
 
     def waiting(self) -> int:
         """How many are open and not ready."""

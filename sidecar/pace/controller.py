@@ -360,7 +360,7 @@ class Controller:
         queued = any(sink.queued_rows for sink in receiving.values())
         rows, size, width = (min(each) for each in zip(*rooms.values(), strict=True))
         width = max(width, 1)
-        rows = 0 if self.starting else rows if queued else width
+        rows = 0 if self.starting else min(rows, width - 1) if queued else width  # the width itself says that nothing is queued
         window = min(sink.window_rows(bound) for sink in receiving.values())
         return DumpRoom(rows, size, width, window, self.flight.look(demand, width_rows=width, window_rows=window, now_s=self._now_s))
 

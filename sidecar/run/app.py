@@ -290,7 +290,8 @@ class Sidecar:
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
-        self._between.enter(term.pipeline.pace, term.epoch, self.changefeed.log_id, full=self._full)
+        pipeline, log_id = term.pipeline, self.changefeed.log_id
+        self._between.enter(pipeline.pace, term.epoch, log_id, own_id=pipeline.outside.log.id, full=self._full)
         process = f"{socket.gethostname()}:{os.getpid()}"
         news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)

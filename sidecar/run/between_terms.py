@@ -7,6 +7,8 @@
 - A worker that is kept is one of an earlier epoch until it is told the next one. It accepts only where no later owner has opened a sink, as
   each sink's own fence says: so it cannot harm another owner, whatever this process does or does not know.
 - An error that no retry can help, or a log that another process has, ends the worker with the term.
+- A worker knows the log that was there when it started. Is there another one in its place, whose segments have the same numbers, the next
+  term has another worker.
 """
 
 from __future__ import annotations
@@ -30,11 +32,16 @@ class BetweenTerms:
         self._worker, self._now_s = worker, now_s
         self._left_s: float | None = None
         self._pace: Controller | None = None
+        self._log = ""
         self._lost_s: deque[float] = deque()
 
-    def enter(self, pace: Controller, epoch: int, log_id: str, *, full: bool) -> None:
-        """A term begins to deliver. `full`: the log has no room, and the sinks make some first, with the worker as it is."""
-        self._left_s = None
+    def enter(self, pace: Controller, epoch: int, log_id: str, *, own_id: str, full: bool) -> None:
+        """A term begins to deliver. `own_id`: the log's own, as `claim_log` gave it. `full`: the log has no room, and the sinks make some
+        first, with the worker as it is."""
+        if self._log not in ("", own_id):
+            self._end()
+            self._pace = None
+        self._left_s, self._log = None, own_id
         self._worker.start(epoch, log_id)
         if not full:
             self._worker.serve(epoch)

@@ -314,9 +314,16 @@ DUMPS = [
     Mutation(
         "a dump whose sinks leave nothing never goes on",
         "sidecar/pace/controller.py",
-        "else rows if queued else width",
+        "else min(rows, width - 1) if queued else width",
         "else rows - NARROW_ROWS",
         NARROW,
+    ),
+    Mutation(
+        "a sink that has nothing of a dump speaks for all",
+        "sidecar/pace/controller.py",
+        "else min(rows, width - 1) if queued",
+        "else rows if queued",
+        "tests/unit/pace/test_controller.py::test_a_window_wider_than_a_width_closes_only_where_no_sink_has_any_of_the_dump_left[wide]",
     ),
     Mutation(
         "a dump does not wait for the Spark that is to merge it",

@@ -96,6 +96,13 @@ FENCES = [
         f"{OF_KEEPER}::test_an_owner_that_is_silent_for_a_lease_gets_no_keepalive_until_the_lease_has_run_out",
     ),
     Mutation(
+        "a keeper that kept nothing is kept",
+        "sidecar/adapters/etcd/owner.py",
+        "                self.keeper.close()  # it",
+        "                self.keeper.keep(NO_LEASE)  # it",
+        f"{OF_KEEPER}::test_a_lease_that_was_lost_is_the_last_one_of_its_keeper[True]",
+    ),
+    Mutation(
         "a keeper outlives its owner",
         KEEPER_PY,
         "self.gone = not data",
@@ -108,6 +115,13 @@ FENCES = [
         "        self._end()\n        self._pace = None\n",
         "        self._pace = None\n",
         f"{OF_TERMS}::test_another_owner_in_between_ends_the_worker_and_the_pace_begins_again",
+    ),
+    Mutation(
+        "a worker is kept for another log",
+        "sidecar/run/between_terms.py",
+        'if self._log not in ("", own_id):',
+        "if not own_id:",
+        f"{OF_TERMS}::test_another_log_in_the_place_of_the_workers_has_another_worker[False]",
     ),
     Mutation(
         "a worker that is kept serves its former epoch",

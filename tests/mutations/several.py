@@ -32,6 +32,13 @@ SEVERAL = [
     Mutation("what is throttled is asked", DUMPS_PY, " if dump.progress.dump_id not in throttled", "", SCENARIO),
     Mutation("the first dump takes all room", DUMPS_PY, "self._turn += 1", "self._turn = 0", SCENARIO),
     Mutation(
+        "a window that does not fit holds back none of another dump",
+        "sidecar/core/dump_start.py",
+        "if fits else self.room.none()",
+        "if fits else self.room",
+        "tests/unit/core/test_dump.py::test_a_window_that_never_fits_beside_another_dumps_windows_closes_while_that_one_goes_on[False]",
+    ),
+    Mutation(
         "a resumed dump passes those that have its tables",
         "sidecar/core/dump_start.py",
         "revision=ground.next_revision(), number=ground.next_number())",

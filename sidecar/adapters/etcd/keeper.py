@@ -12,6 +12,7 @@
   late the owner reads it: it was answered before the lease could have run out, or it is none.
 - It stops as soon as its standard input ends (the owner is gone, however it died), and while the owner has been silent for a lease (it is
   frozen): then the lease runs out, within two leases after the owner's last sign.
+- One that has lost a lease keeps no other: the next lease has a keeper that has shown that it runs.
 - Signals to the process group are not for it: the owner may still need the lease to end well.
 """
 
@@ -86,7 +87,8 @@ class LeaseKeeping:
 def keep(order: Order, keeping: LeaseKeeping) -> str:
     """Until it is to stop (empty), or the lease is lost: why. An etcd that does not answer is tried again while the lease can live."""
     every_s = order.lease_s / KEEPALIVES_A_LEASE
-    wait_s, until, clock = every_s, order.until, keeping.clock
+    until, clock = order.until, keeping.clock
+    wait_s = max(0.0, until - lives_until(0.0, order.lease_s) + every_s - clock())  # since the last one, which another keeper may have sent
     while not keeping.wait(wait_s):
         sent = clock()
         if sent >= until:

@@ -177,7 +177,9 @@ class EtcdOwner:
             self._keeping = None
         with self._lock:
             reign, self._reign = self._reign, None
-            if self.keeper is not None:
+            if self.keeper is not None and reign is not None and reign.lost is not None:
+                self.keeper.close()  # it may be one that does nothing: the next lease has another one
+            elif self.keeper is not None:
                 self.keeper.keep(NO_LEASE)
         if reign is not None:
             with contextlib.suppress(TicdcDumpError):

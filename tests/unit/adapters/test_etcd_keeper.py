@@ -6,11 +6,25 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 
-from sidecar.adapters.etcd.keeper import NO_LEASE, LeaseKeeping, Order, OwnerSigns, keep, lives_until
+from sidecar.adapters.etcd.client import EtcdClient
+from sidecar.adapters.etcd.keeper import (
+    NO_LEASE,
+    KeeperProcess,
+    LeaseKeeping,
+    LeaseLoss,
+    Order,
+    OwnerSigns,
+    Renewal,
+    keep,
+    lives_until,
+)
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.errors import ConfigError, CoordinationLost
 
 LEASE_S = 10
@@ -76,6 +90,13 @@ def test_a_third_of_the_lease_is_between_two_keepalives_and_less_after_one_that_
     assert etcd.waits[:4] == pytest.approx([10 / 3, 10 / 3 - 1, 0.5, 10 / 3 - 0.2])
 
 
+@pytest.mark.parametrize(("sent", "waits_s"), [(99.0, 10 / 3 - 1), (90.0, 0.0)])
+def test_a_keeper_that_follows_another_one_sends_when_that_one_would_have(sent: float, waits_s: float) -> None:
+    etcd = Etcd(iter([(0.1, 0.1)]))
+    keep(Order(7, LEASE_S, lives_until(sent, LEASE_S)), LeaseKeeping(etcd.keep_alive, lambda: etcd.now, etcd.wait, etcd.renewed))
+    assert etcd.waits[0] == pytest.approx(waits_s)
+
+
 def test_what_cannot_pass_ends_it_with_the_cause() -> None:
     etcd = Etcd(iter(()))
 
@@ -83,6 +104,50 @@ def test_what_cannot_pass_ends_it_with_the_cause() -> None:
         raise ConfigError("no such user", hint="set etcd.user")
 
     assert keep(ORDER, LeaseKeeping(refuse, lambda: etcd.now, etcd.wait, etcd.renewed)).startswith("the keepalive failed: no such user")
+
+
+class StillKeeper:
+    """In place of KeeperProcess: one that says nothing. `asked`: what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def start(self, *, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.asked.append("start")
+
+    def keep(self, order: Order) -> None:
+        self.asked.append(f"keep {order.lease}")
+
+    def beat(self, until: float) -> None:
+        """The owner runs."""
+
+    def news(self) -> list[Renewal | LeaseLoss]:
+        return []
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_lease_that_was_lost_is_the_last_one_of_its_keeper(lost: bool) -> None:
+    """One that is frozen, or hangs, would keep none of the next ones either."""
+    now, keeper = [100.0], StillKeeper()
+    client = SimpleNamespace(
+        get=lambda _: None,
+        grant=lambda _: 7,
+        transact=lambda *_, **__: SimpleNamespace(succeeded=True, entries=(), revision=1),
+        revoke=lambda *_, **__: None,
+    )
+    owner = EtcdOwner(cast("EtcdClient", client), "/cf", lease_s=LEASE_S, holder=OwnerHolder("here", 1, ""), clock=lambda: now[0])
+    owner.keeper = cast("KeeperProcess", keeper)
+    assert owner.acquire(timeout_s=0) == 1
+    now[0] += LEASE_S if lost else 1
+    assert owner.held() is not lost
+    assert owner.acquire(timeout_s=0) == 1
+    assert owner.held()
+    assert keeper.asked[-4:] == ["keep 7", "close" if lost else "keep 0", "start", "keep 7"]
+    owner.close()
 
 
 @pytest.fixture

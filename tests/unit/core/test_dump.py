@@ -244,6 +244,33 @@ def test_windows_close_in_the_log_as_the_sinks_leave_room_and_the_dumps_take_tur
     assert {one.high_ts, two.high_ts} == {601}
 
 
+@pytest.mark.parametrize("large_first", [True, False])
+def test_a_window_that_never_fits_beside_another_dumps_windows_closes_while_that_one_goes_on(large_first: bool) -> None:
+    """Sinks that are never without a row of the other dump leave no room for it; open, it holds the log and grows by all live changes."""
+    d = dump(limits=DumpLimits(readers=1, window_chunks_max=1))
+    dumps = ((FIRST, A), (SECOND, B)) if large_first else ((FIRST, B), (SECOND, A))
+    for dump_id, table in dumps:
+        d.request(StartDump(dump_id, (table,), Brackets.SNAPSHOT, 100))
+    closed: list[ClosedWindow] = []
+    queued = 0
+    for seq in range(5, 25):
+        for read in [command for command in d.next() if isinstance(command, ReadChunk)]:
+            rows, size = 9, (2 << 20 if read.table == A else 90)
+            tso = CommitTs(100 * (seq - 1) + 50)
+            file = ChunkFile(read.table, f"{read.number}", rows, size, read.after, (str(seq),), tso)
+            d.handle(ChunkRead(read.number, file, exhausted=read.table == A))
+        left = 400 - queued if queued else 400
+        d.allow(room(rows=left - (queued > 0), width=400))
+        there = d.closes_by(CommitTs(100 * seq))
+        found = d.segment(SegmentBuilt(Seq(seq), CommitTs(100 * seq - 100), CommitTs(100 * seq)), [])
+        assert bool(found) is there, "a segment without a change is written for a window that closes there, and for no other"
+        closed += found
+        queued = queued // 2 + 10 * len(found)
+    assert [window for window in closed if window.chunks[0].table == A], "the large one"
+    assert d.records[1 - large_first].state is DumpState.FINISHED
+    assert len([window for window in closed if window.chunks[0].table == B]) > 5, "those of the other dump"
+
+
 def test_what_has_waited_very_long_for_the_sinks_is_read_again_but_for_the_first() -> None:
     """A window over all live changes of an outage would hold up who merges it."""
     d = dump(limits=DumpLimits(readers=1, window_chunks_max=1))

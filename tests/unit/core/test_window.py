@@ -144,7 +144,7 @@ def test_a_snapshot_before_it_is_refused_and_changes_nothing(tso: int | None) ->
     with pytest.raises(SourceError, match=f"chunk c1 was read at TSO {tso}, before position 400") as raised:
         w.add_snapshot(1, chunk("c1", tso=tso), after_ts=CommitTs(400))
     assert "tidb_snapshot" in raised.value.hint
-    assert (w.bytes_held, w.closes_by(CommitTs(500))) == (0, False)
+    assert (w.bytes_held, w.closes_by(CommitTs(500))) == (0, None)
 
 
 def test_a_window_that_finds_no_room_closes_later_at_the_begin_of_that_segment_and_none_before_it() -> None:
@@ -173,4 +173,4 @@ def test_a_snapshot_that_finds_no_room_closes_later_too_and_is_gone_with_its_tab
     (first,) = w.close(after_ts=CommitTs(480), fits=lambda rows, size: w.ready() == 2)
     assert (first.low_ts, first.high_ts, w.ready()) == (451, 481, 1)
     w.drop({TABLE})
-    assert (w.ready(), len(w), w.close(after_ts=CommitTs(490)), w.closes_by(CommitTs(500))) == (0, 0, [], False)
+    assert (w.ready(), len(w), w.close(after_ts=CommitTs(490)), w.closes_by(CommitTs(500))) == (0, 0, [], None)

@@ -109,6 +109,28 @@ def test_the_least_of_all_sinks_holds_and_is_named() -> None:
     assert [(state.sink, state.holds) for state in controller.states(1.0)] == [("fast", False), ("new", True)]
 
 
+@pytest.mark.parametrize("behind", ["narrow", "wide"])
+def test_a_window_wider_than_a_width_closes_only_where_no_sink_has_any_of_the_dump_left(behind: str) -> None:
+    """Not where the sink with the narrowest width has none and another one has: that one would have the window behind what it has."""
+    controller, row_s = Controller(), {"narrow": 1e-4, "wide": 1e-5}
+    batches: dict[str, tuple[BatchDone, ...]] = dict.fromkeys(row_s, ())
+
+    def told(seq: int, *names: str) -> None:
+        rows = (100, 400)[seq % 2]
+        for name in names:
+            batches[name] = (*batches[name], batch(seq, seconds=0.01 + rows * row_s[name], dump_rows=rows))
+        controller.hear(None, [SinkDelivery(name, done[-1].last, done) for name, done in batches.items()], None, now_s=seq + 0.1)
+
+    for seq in range(20):
+        controller.wrote(Seq(seq), float(seq), closed((100, 400)[seq % 2]))
+        told(seq, *row_s)
+    room = controller.room(Demand())
+    assert room.fits(10 * room.width_rows, 0)
+    controller.wrote(Seq(20), 20.0, closed(100))
+    told(20, *(row_s.keys() - {behind}))
+    assert not controller.room(Demand()).fits(10 * room.width_rows, 0)
+
+
 def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_holds_nothing() -> None:
     controller = Controller()
     hear(controller, now_s=0.0, sink="first")

@@ -69,7 +69,7 @@ def test_an_outage_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 def stepping() -> SimpleNamespace:
     """A pipeline as far as the process sees it."""
-    outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None)
+    outside = SimpleNamespace(progress=MemoryProgress(), deliveries=None, log=SimpleNamespace(id="0"))
     counts, dump = SimpleNamespace(segments=0), SimpleNamespace(records=())
     return SimpleNamespace(tables={}, next_seq=0, counts=counts, outside=outside, dump=dump, pace=Controller())
 

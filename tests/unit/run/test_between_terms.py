@@ -46,10 +46,10 @@ class Process:
         self.worker, self.now_s = worker, 100.0
         self.between = BetweenTerms(OwnWorker(Path("sidecar.toml"), managed=True), lambda: self.now_s)
 
-    def enter(self, epoch: int, *, full: bool = False) -> Controller:
+    def enter(self, epoch: int, *, full: bool = False, own_id: str = "a") -> Controller:
         pace = Controller()
         pace.wrote(Seq(6), self.now_s)
-        self.between.enter(pace, epoch, "cf/1", full=full)
+        self.between.enter(pace, epoch, "cf/1", own_id=own_id, full=full)
         return pace
 
 
@@ -93,6 +93,15 @@ def test_another_owner_in_between_ends_the_worker_and_the_pace_begins_again(proc
     assert process.worker.notes == ["start 3", "end at once"]
     assert process.enter(5).room(Demand()).width_rows == NARROW_ROWS
     assert process.worker.notes[2:] == ["start 5"]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_another_log_in_the_place_of_the_workers_has_another_worker(process: Process, full: bool) -> None:
+    """The worker has the former one's id, and would deliver this one's segments of those numbers as that one's."""
+    learn(process.enter(3))
+    process.between.leave(LOST)
+    process.enter(4, full=full, own_id="b")
+    assert process.worker.notes == ["start 3", "end at once", "start 4"]
 
 
 def test_a_worker_is_kept_for_a_minute(process: Process) -> None:
