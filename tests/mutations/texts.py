@@ -73,6 +73,20 @@ TEXTS = [
         "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[0]",
     ),
     Mutation(
+        "a year becomes the text of four digits that it is written as",
+        "spark_merge/ddl/conversion.py",
+        'frozenset({"int", "uint", "decimal", "date", "time"',
+        'frozenset({"int", "uint", "decimal", "year", "date", "time"',
+        "tests/scenarios/test_scenarios.py::test_scenario[effects_types]",
+    ),
+    Mutation(
+        "SQLite: a year that becomes an integer keeps its zeros",
+        "spark_merge/sinks/sqlite/tables.py",
+        'before.kind == "year" != after.kind',
+        'before.kind == "year" == after.kind',
+        "tests/contract/test_sqlite_sink.py::test_a_year_that_becomes_an_integer_has_no_zeros_before_it",
+    ),
+    Mutation(
         "a MODIFY that feeds show by nothing but its type is not seen",
         "spark_merge/ddl/effects.py",
         "differ or any(one.may_change_values for one in self.columns)",
