@@ -87,6 +87,13 @@ TEXTS = [
         "tests/contract/test_sqlite_sink.py::test_a_year_that_becomes_an_integer_has_no_zeros_before_it",
     ),
     Mutation(
+        "SQL: a batch that 0.4 had begun goes to workers as one of 0.5",
+        "spark_merge/sinks/mysql/position.py",
+        "return self.sink is not None",
+        "return self.sink is None or self.sink is not None",
+        "tests/unit/sinks/test_sql_dispatch.py::test_a_batch_that_0_4_had_begun_goes_on_with_the_workers_that_have_its_rows",
+    ),
+    Mutation(
         "a MODIFY that feeds show by nothing but its type is not seen",
         "spark_merge/ddl/effects.py",
         "differ or any(one.may_change_values for one in self.columns)",
