@@ -94,6 +94,13 @@ TEXTS = [
         "tests/unit/sinks/test_sql_dispatch.py::test_a_batch_that_0_4_had_begun_goes_on_with_the_workers_that_have_its_rows",
     ),
     Mutation(
+        "Delta: the commit that sets a property replaces somebody else's",
+        "spark_merge/sinks/delta/table.py",
+        "if not storage.create_exclusively(",
+        "if storage.write_atomically(",
+        "tests/unit/sinks/test_delta_statistics.py::test_the_property_alone_is_set_and_only_on_the_version_that_was_looked_at",
+    ),
+    Mutation(
         "a MODIFY that feeds show by nothing but its type is not seen",
         "spark_merge/ddl/effects.py",
         "differ or any(one.may_change_values for one in self.columns)",
