@@ -3,12 +3,15 @@ a target can hold is the sink's.
 
     unchanged   the same value: integers in a range that holds theirs; bits and years to such integers; float to double; json to and from
                 text; longer texts; labels that are all there, those of a set in the same order
-    text        its canonical text: of integers, years, decimals, dates, times, labels, in a text that is long enough
+    text        its canonical text: of integers, decimals, dates, times, labels, in a text that is long enough
     padded      the same value, with more digits after the point: decimals, integers to decimals, moments
 
 All else is None: what is rounded or cut; what does not fit each value (a strict session refuses such a MODIFY, another one clips values
 without a change event of any); a CHAR of a text that may end with spaces; numbers and labels out of texts, which a collation or a warning
-decides; a TIMESTAMP that becomes something else, by the session's zone; a floating-point number's text; bytes.
+decides; a TIMESTAMP that becomes something else, by the session's zone; a floating-point number's text; bytes; a YEAR's text, which is `0`
+of the year 0000.
+
+The same value can have another canonical text: a year that becomes an integer loses its zeros (0000 becomes 0).
 
 The types are those of the definitions. Without them (a log of 0.3.0 and before) two columns that look alike are of one type.
 
@@ -138,7 +141,7 @@ def _float_holds(old: Typed, new: Typed) -> bool:
 
 # ---- texts ------------------------------------------------------------------------------------------------------------
 
-_HAVE_TEXT = frozenset({"int", "uint", "year", "decimal", "date", "time", "datetime", "enum", "set"})
+_HAVE_TEXT = frozenset({"int", "uint", "decimal", "date", "time", "datetime", "enum", "set"})
 """Kinds whose canonical text is the text that TiDB makes of the value."""
 
 
@@ -180,8 +183,6 @@ def _text_length(one: Typed) -> int:
             return max(len(str(low)), len(str(high)))
         case "decimal":
             return _SIGNS + max(column.length, column.scale + 1) + point
-        case "year":
-            return len(str(_YEAR_MAX))
         case "date":
             return _DATE
         case "time":

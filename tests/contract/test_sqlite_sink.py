@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
+from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.contract import Head
+from spark_merge.readable import newest
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions
+from spark_merge.sinks.sqlite.reading import reading
 from spark_merge.sinks.sqlite.tables import made, statements
 from spark_merge.testing.places import Here, Place, Shown
 from spark_merge.testing.position_port import PositionOutput, PositionPort
@@ -126,6 +128,17 @@ def test_a_type_that_makes_other_texts_is_refused(file: Path) -> None:
         _changed(file, "ALTER TABLE t MODIFY a DECIMAL(5,2)", [before, U], [after, U])
     _changed(file, "ALTER TABLE t MODIFY c TEXT", [T, U], [_schema("t", ID, A, Column("c", "text")), U])
     assert _table(file, "t")[1:] == [(1, "of t", "7")]
+
+
+@pytest.mark.parametrize("kind", ["int", "uint"])
+def test_a_year_that_becomes_an_integer_has_no_zeros_before_it(file: Path, kind: Kind) -> None:
+    years, numbers = (_schema("y", ID, Column("a", one)) for one in ("year", kind))
+    with transaction(str(file)) as connection:
+        connection.execute(made(years))
+        connection.execute("INSERT INTO \"s.y\" VALUES (1, '0000'), (2, '2024'), (3, NULL)")
+    _changed(file, "ALTER TABLE y MODIFY a BIGINT", [years], [numbers])
+    found = newest(reading(str(file), numbers, None, keys=None), numbers)
+    assert found.column("a").to_pylist() == ["0", "2024", None]
 
 
 def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def keeps_values(one: ColumnEffect, before: Column, *, as_text: bool) -> bool:
     return found is not Conversion.TEXT or before.kind not in _OTHER_TEXT
 
 
-_OTHER_TEXT = frozenset({"decimal", "year"})
-"""Kinds whose text at the target is another than TiDB's: it has no zeros at the end, or at the beginning."""
+_OTHER_TEXT = frozenset({"decimal"})
+"""Kinds whose text at the target is another than TiDB's: it has no zeros at the end."""
 
 
 def _digits(column: Column) -> int:

@@ -32,8 +32,9 @@ def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> No
         if table.due(found, moment) > moment.last + 1:
             return None  # rows have come since: a later owner is past this DDL
         made = _act(found, altered, before, after)
-        if (names := _with_key(found, altered, before, after)) is not None and not table.name_statistics(found, names):
-            return _too_late
+        if (names := _with_key(found, altered, before, after)) is not None:
+            table.name_statistics(found, names)
+            return _look_again
         return with_transactions(made, touched(moment.log_id))
 
     of_ddls = replace(moment, of=" ddl")
@@ -55,8 +56,8 @@ def _with_key(found: DeltaTable, altered: DeltaAltered, before: Layout, after: L
     return [*known, *added] if added else None
 
 
-def _too_late(_: DeltaTable, __: CommitProperties) -> object:
-    raise CommitFailedError("another commit came between")
+def _look_again(_: DeltaTable, __: CommitProperties) -> object:
+    raise CommitFailedError("the table has another version now")
 
 
 def _act(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> Act:

@@ -14,6 +14,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -54,11 +56,32 @@ def named(table: DeltaTable) -> list[str] | None:
     return None if found is None else [name.strip().strip("`") for name in found.split(",") if name.strip()]
 
 
+def naming(table: DeltaTable, names: Iterable[str]) -> bytes:
+    """A commit that sets the property of the table as it is, and nothing else; each call makes another one. delta-rs's own (SET
+    TBLPROPERTIES, 1.6.6) also gives a table that has features, as each with a DATETIME has, the feature `variantType`, and other readers
+    refuse it then.
+
+    Source: Delta's protocol, "Change Metadata"."""
+    about, set_now = table.metadata(), properties(names)
+    told = {"operation": "SET TBLPROPERTIES", "operationParameters": {"properties": _json(set_now)}, "ticdc-dump": secrets.token_hex(8)}
+    metadata = {
+        "id": about.id, "name": about.name, "description": about.description, "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(), "partitionColumns": about.partition_columns, "createdTime": about.created_time,
+        "configuration": about.configuration | set_now,
+    }  # fmt: skip
+    now_ms = time.time_ns() // 1_000_000
+    return f"{_json({'commitInfo': {'timestamp': now_ms, **told}})}\n{_json({'metaData': metadata})}\n".encode()
+
+
+def _json(found: object) -> str:
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
 def completed(stats: str, names: Iterable[str]) -> str:
     """Of a file without some of these columns."""
     found = json.loads(stats)
     found["nullCount"] = dict.fromkeys(names, found["numRecords"]) | found["nullCount"]
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+    return _json(found)
 
 
 # ---- a table of an earlier version ----------------------------------------------------------------------------------
@@ -107,4 +130,4 @@ def _stats(file: File, names: Sequence[str]) -> str:
         return {name: value for name in names if (value := file.get(f"{what}.{name}")) is not None}
 
     found = {"numRecords": file["num_records"], "minValues": told("min"), "maxValues": told("max"), "nullCount": told("null_count")}
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+    return _json(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
+from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.process.kept_secrets import kept
 from sidecar.process.progress import may_take
@@ -31,6 +32,7 @@ from spark_merge.contract import Owner
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
+from spark_merge.sinks.errors import storage_errors
 
 TRIES_MAX = 20
 """Of a commit that others are faster than."""
@@ -83,6 +85,7 @@ Act = Callable[[DeltaTable, CommitProperties], object]
 class Table:
     def __init__(self, folder: Folder, place: str) -> None:
         self.uri = folder.path(place) if folder.protocol == "file" else f"{folder.protocol}://{folder.path(place)}"
+        self._log = replace(folder, root=f"{folder.path(place)}/_delta_log")
         self._options = storage_options(folder)
 
     def load(self) -> DeltaTable | None:
@@ -161,14 +164,19 @@ class Table:
             files, there = statistics.files_of(table), statistics.named(table)
         names = statistics.had_by_all(files, columns_of(table))
         wrong = files if there == names else statistics.with_others(files, names)
-        if there == names or self.name_statistics(table, names):
-            actions = list(statistics.corrected(table, wrong, names))
-            self.commit(table, with_transactions(_adding(actions), Transaction(statistics.DONE, 1)))
+        named = table if there == names else self.name_statistics(table, names)
+        if named is not None:
+            actions = list(statistics.corrected(named, wrong, names))
+            self.commit(named, with_transactions(_adding(actions), Transaction(statistics.DONE, 1)))
 
-    def name_statistics(self, table: DeltaTable, names: Sequence[str]) -> bool:
-        """The columns that have statistics in files that are written from here on; as `commit`."""
-        wanted = statistics.properties(names)
-        return self.commit(table, lambda found, how: found.alter.set_table_properties(wanted, commit_properties=how))
+    def name_statistics(self, table: DeltaTable, names: Sequence[str]) -> DeltaTable | None:
+        """The columns that have statistics in files that are written from here on: the table as it is then. None where somebody else made
+        this version."""
+        version = table.version() + 1
+        with storage_errors(self.uri), delta_errors(self.uri):
+            if not storage.create_exclusively(self._log, f"{version:020d}.json", statistics.naming(table, names)):
+                return None
+            return DeltaTable(self.uri, version=version, storage_options=self._options)
 
     def _make(self, layout: Layout) -> None:
         """Of two who make it at once one does."""

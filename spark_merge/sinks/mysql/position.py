@@ -60,6 +60,12 @@ class SqlBatch(msgspec.Struct, frozen=True):
     written: bool = False
     sink: str | None = None
 
+    @property
+    def by_bytes(self) -> bool:
+        """Whether a commit is long by its bytes, too: to 0.4 and before rows alone made it so, and a batch ends with the workers that its
+        rows have gone to."""
+        return self.sink is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Underway:

@@ -80,7 +80,7 @@ class SqlSink:
         begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables), sink=name)
         tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
-        return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables))
+        return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables, by_bytes=begun.by_bytes))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
         first, last = batch.heads[0], batch.heads[-1]

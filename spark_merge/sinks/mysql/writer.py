@@ -37,12 +37,13 @@ HANDED_ROWS, HANDED_BYTES = 64, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SqlWriter:
-    """`written`: the batch is at the target already, and only what it was is told again."""
+    """`written`: the batch is at the target already, and only what it was is told again. `by_bytes`: as of SqlBatch."""
 
     settings: SqlSettings
     slots: OwnedSlots
     tables: Mapping[TableName, TargetTable]
     written: bool = False
+    by_bytes: bool = True
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
@@ -59,7 +60,7 @@ class SqlWriter:
             job = SqlJob(self.slots, task.id, self.settings.txn_rows if live else CHUNK_BLOCK_ROWS, self.settings.batched)
             workers = Workers(lambda: borrowed(self.settings.server), job, done)
             try:
-                hands = Dispatch(workers, len(done), Weights(session), self.tables)
+                hands = Dispatch(workers, len(done), Weights(session), self.tables, self.by_bytes)
                 for portion in _counted(portions, counts):
                     hands.take(portion)
                 hands.end()
@@ -98,6 +99,7 @@ class Dispatch:
     count: int
     weights: Weights
     tables: Mapping[TableName, TargetTable]
+    by_bytes: bool = True
     _texts: dict[TableName, SqlTexts] = field(default_factory=dict)
     _index: int = 0
     _commit_ts: CommitTs | None = None
@@ -121,7 +123,7 @@ class Dispatch:
                 if commit_ts != self._commit_ts:
                     self._end_commit()
                     self._commit_ts = commit_ts
-                elif len(self._commit) >= COMMIT_ROWS_MAX or self._commit_bytes >= COMMIT_BYTES_MAX:
+                elif len(self._commit) >= COMMIT_ROWS_MAX or (self.by_bytes and self._commit_bytes >= COMMIT_BYTES_MAX):
                     self._pass_block()
                 self._commit.append(change)
                 self._commit_bytes += change.write.bytes

@@ -112,9 +112,15 @@ def _copied(head: Head, effect: TableEffect, copy: str) -> tuple[str, ...]:
             raise _refused(head, effect, f"existing rows have {one.unknown} in column {one.column.name}")
         if one.before is not None and one.conversion not in (Conversion.UNCHANGED, Conversion.TEXT):
             raise _refused(head, effect, f"column {one.column.name} has values of a {one.before.kind}, whose text may change")
-    values = ", ".join(_literal(one.existing) if one.before is None else quoted(one.before.name) for one in effect.columns)
+    values = ", ".join(_literal(one.existing) if one.before is None else _value(one.before, one.column) for one in effect.columns)
     into = f"INSERT INTO {copy} SELECT {values} FROM {_name(before.name)}"
     return create(_name(before.name), before), create(copy, after), into
+
+
+def _value(before: Column, after: Column) -> str:
+    """Of a row that is there, whose value is the same or its text. A year's text has four digits, an integer's has no zeros before it."""
+    name = quoted(before.name)
+    return f"CAST({name} AS INTEGER)" if before.kind == "year" != after.kind else name
 
 
 def _before(effect: TableEffect) -> TableSchema:

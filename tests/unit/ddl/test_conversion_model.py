@@ -126,6 +126,7 @@ def _cast(text: str, old: Sql, new: Sql) -> tuple[str, bool] | None:
         kept_labels = [one for one in new.labels if one in given]
         return ",".join(kept_labels), len(kept_labels) < len(given)
     if new.name in ("char", "varchar", *BYTES) and old.name != "bit":
+        text = str(int(text)) if old.name == "year" else text  # types.Datum has a year as an int64
         cut = text.encode()[: BYTES[new.name]].decode(errors="ignore") if new.name in BYTES else text[: new.size]
         lost = text[len(cut) :].strip(" ") != ""
         return (cut.rstrip(" ") if new.name == "char" else cut), lost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from tests.support.deliveries import ORDERS, Row, Segments, change, deliver, ope
 from tests.support.read_back import reading_of, texts_of
 
 TOP = str((1 << 64) - 1)
-UNSIGNED = TableSchema(ORDERS, (Column("id", "uint", nullable=False), Column("n", "int")), ("id",))
+UNSIGNED = TableSchema(ORDERS, (Column("id", "uint", nullable=False), Column("n", "int"), Column("at", "datetime")), ("id",))
+AT = "2024-02-29 12:00:00"
+"""Of a type that makes the table one with features."""
 
 
 class Output:
@@ -65,8 +67,8 @@ def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Output:
     """A merged table as version 0.4 left it."""
     output = Output(tmp_path, "merge")
     with version_0_4(monkeypatch):
-        output.deliver(1, change(1, 10, after=(TOP, "1")), change(1, 11, after=("7", "2"), ordinal=1))
-        output.deliver(2, change(2, 110, before=("7", "2"), after=("7", "3")))
+        output.deliver(1, change(1, 10, after=(TOP, "1", AT)), change(1, 11, after=("7", "2", AT), ordinal=1))
+        output.deliver(2, change(2, 110, before=("7", "2", AT), after=("7", "3", AT)))
     assert output.found(pc.field("id") == pa.scalar(int(TOP), pa.decimal128(20, 0))) == 0, "its statistics say so"
     return output
 
@@ -76,16 +78,39 @@ def test_a_table_of_an_earlier_version_is_corrected_when_its_output_is_opened(ea
     earlier.open()
     check_corrected(earlier)
     assert earlier.rows() == rows
+    assert features(earlier) == {"timestampNtz"}, "other readers refuse a table with a feature that they do not know"
     after = DeltaTable(earlier.table).version()
     assert after > before
     earlier.open()
     assert DeltaTable(earlier.table).version() == after, "once"
 
 
+def features(output: Output) -> set[str]:
+    protocol = DeltaTable(output.table).protocol()
+    return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+def test_the_property_alone_is_set_and_only_on_the_version_that_was_looked_at(earlier: Output, overtaken: bool) -> None:
+    found, table = DeltaTable(earlier.table), Table(open_folder(str(earlier.table.parent)), earlier.table.name)
+    before = (found.schema().to_json(), found.metadata(), found.file_uris(), found.history()[0]["version"])
+    if overtaken:
+        DeltaTable(earlier.table).alter.set_table_description("of somebody else")
+    named = table.name_statistics(found, ["n"])
+    assert (named is None) is overtaken
+    now = DeltaTable(earlier.table)
+    assert (statistics.named(now) == ["n"]) is not overtaken
+    assert (now.schema().to_json(), now.file_uris()) == (before[0], before[2])
+    about = now.metadata()
+    assert (about.id, about.created_time, about.partition_columns) == (before[1].id, before[1].created_time, before[1].partition_columns)
+    assert named is None or named.version() == before[3] + 1, "the next commit is of the version after it"
+    assert features(earlier) == {"timestampNtz"}
+
+
 def test_a_table_that_is_not_corrected_yet_is_read_back_by_its_keys(earlier: Output) -> None:
     """A verification may run before the worker opens the output."""
     reading = reading_of(earlier.uri, UNSIGNED, log_id="log-1", parts=1, keys=[[TOP]])
-    assert (TOP, "1") in texts_of(reading, UNSIGNED)
+    assert (TOP, "1", AT) in texts_of(reading, UNSIGNED)
     assert earlier.named() is None
 
 
@@ -93,7 +118,7 @@ def test_a_table_that_an_earlier_version_wrote_after_that_is_corrected_by_its_ne
     earlier: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_sink.DeltaSink, "_correct_statistics", lambda _: None)
-    earlier.deliver(3, change(3, 210, after=("8", "4")))
+    earlier.deliver(3, change(3, 210, after=("8", "4", AT)))
     check_corrected(earlier)
 
 
@@ -101,16 +126,20 @@ def test_a_table_that_an_earlier_version_wrote_after_that_is_corrected_by_its_ne
 def test_a_worker_that_dies_between_its_two_commits_leaves_the_second_to_the_next_one(
     earlier: Output, monkeypatch: pytest.MonkeyPatch, commits: int
 ) -> None:
-    made, commit = list[object](), Table.commit
+    made = list[object]()
 
-    def dying(table: Table, *about: Any) -> bool:
-        if len(made) == commits:
-            raise SinkError("the worker is gone", hint="none")
-        made.append(about)
-        return commit(table, *about)
+    def dying(commit: Callable[..., object]) -> Callable[..., object]:
+        def committing(*about: Any) -> object:
+            if len(made) == commits:
+                raise SinkError("the worker is gone", hint="none")
+            made.append(about)
+            return commit(*about)
+
+        return committing
 
     with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", dying)
+        for name in ("commit", "name_statistics"):
+            patch.setattr(Table, name, dying(getattr(Table, name)))
         with pytest.raises(SinkError, match="gone"):
             earlier.open()
     earlier.open()
@@ -152,7 +181,7 @@ def test_files_with_more_than_an_add_can_say_are_left_alone() -> None:
 def test_columns_that_come_and_go_lose_no_row_for_any_filter(tmp_path: Path, mode: str) -> None:
     output, field = Output(tmp_path, mode), pc.field
     after = TableSchema(ORDERS, (UNSIGNED.columns[0], Column("m", "int")), ("id",))
-    output.deliver(1, change(1, 10, after=("1", "5")))
+    output.deliver(1, change(1, 10, after=("1", "5", AT)))
     output.deliver(2, change(2, 110, after=("2", "6")), schema=after)
     output.deliver(3, change(3, 210, after=("3", None)), schema=after)
     assert [output.found(field("n") == 5), output.found(field("m") == 6), output.found(field("n").is_null())] == [1, 1, 2]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import cast
 
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import FIRST_SEQ, Column, TableName, TableSchema
+from sidecar.core.model import FIRST_SEQ, Column, Seq, TableName, TableSchema
 from sidecar.mysql.flavour import Flavour
 from spark_merge.contract import CHANGES, Portion, Unit
 from spark_merge.sinks.mysql import writer
+from spark_merge.sinks.mysql.position import SqlBatch
 from spark_merge.sinks.mysql.statements import SqlWrite
 from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, target_table
 from spark_merge.sinks.mysql.weights import Weights
@@ -22,30 +24,38 @@ SCHEMA = TableSchema(NAME, (Column("a", "int"), Column("v", "text")), ("a",))
 FOUND = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("v", "text", None, False)), ((("a", None),),))
 
 
-class OneWorker:
+class Given:
+    """What workers were given; `rows`: the numbers of the rows of each."""
+
     def __init__(self) -> None:
         self.blocks: list[SqlBlock] = []
+        self.rows: defaultdict[int, list[int]] = defaultdict(list)
 
-    def offer(self, _: int, block: SqlBlock) -> None:
+    def offer(self, worker: int, block: SqlBlock) -> None:
         self.blocks.append(block)
+        self.rows[worker] += [write.number for write in cast(list[SqlWrite], block.writes)]
 
     def drain(self) -> None:
         """Nothing waits."""
 
 
-def blocks_of(commits: list[int]) -> list[SqlBlock]:
+def given(commits: list[int], *, workers: int = 1, by_bytes: bool = True) -> Given:
     """A commit of so many rows each, of 100 bytes and more."""
     rows = [(ts, n) for ts, count in enumerate(commits) for n in range(count)]
     changes = [
         {"seq": 0, "commit_ts": ts, "rank": 1, "ordinal": at, "op": "insert", "key": f"{at}", "before": None, "after": [str(at), "x" * 100]}
         for at, (ts, _) in enumerate(rows)
     ]
-    workers = OneWorker()
+    found = Given()
     tables = {NAME: target_table(SCHEMA, NAME, FOUND, Flavour.MARIADB)}
-    dispatch = Dispatch(cast(Workers, workers), 1, cast(Weights, {}), tables)
+    dispatch = Dispatch(cast(Workers, found), workers, cast(Weights, {}), tables, by_bytes)
     dispatch.take(Portion(Unit(FIRST_SEQ, live=True), SCHEMA, iter([pa.Table.from_pylist(changes, CHANGES)])))
     dispatch.end()
-    return workers.blocks
+    return found
+
+
+def blocks_of(commits: list[int]) -> list[SqlBlock]:
+    return given(commits).blocks
 
 
 def test_large_values_are_handed_on_earlier_and_a_large_commit_passes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +68,12 @@ def test_large_values_are_handed_on_earlier_and_a_large_commit_passes_in_blocks(
     assert max(block.bytes for block in found) <= 2_200
     ends = [at for at, block in enumerate(found) if block.ends]
     assert len(found) > len(ends) > 3, "blocks within a commit end none"
+
+
+def test_a_batch_that_0_4_had_begun_goes_on_with_the_workers_that_have_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's slot is a number of a row: what another worker had below it would be left out."""
+    commits, before = [1, 60, 3, 200, 2], SqlBatch(Seq(1), 3, "keys")
+    then = given(commits, workers=3, by_bytes=False).rows
+    monkeypatch.setattr(writer, "COMMIT_BYTES_MAX", 2_000)
+    assert given(commits, workers=3, by_bytes=before.by_bytes).rows == then
+    assert given(commits, workers=3, by_bytes=SqlBatch(Seq(1), 3, "keys", sink="").by_bytes).rows != then
