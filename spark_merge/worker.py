@@ -59,6 +59,12 @@ class WorkerSettings:
     worker_rows: int = WORKER_ROWS
     source: VerifySource | None = None
 
+    @property
+    def spark_when_needed(self) -> bool:
+        """Whether Spark starts with the first batch that is large enough for it: on this machine it would take the cores of small ones. A
+        cluster's starts at once: it takes nothing from them, and what is wrong with it shows."""
+        return self.worker_rows > 0 and self.master.startswith("local")
+
 
 class Worker:
     """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
@@ -119,7 +125,7 @@ class Worker:
         settings = self.settings
         sinks = open_sinks(settings.sinks, log_id=settings.log_id)
         begin = partial(session, master=settings.master, memory=settings.memory)
-        spark = SparkTasks(begin, when_needed=settings.worker_rows > 0)
+        spark = SparkTasks(begin, when_needed=settings.spark_when_needed)
         outputs = outputs_of(settings.sinks)
         return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 

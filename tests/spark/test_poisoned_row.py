@@ -26,6 +26,7 @@ from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.run.gauge import _error_of
 from sidecar.run.merge_process import Death, MergeProcess
+from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, check, poison, random_history, write_log
@@ -47,12 +48,12 @@ def wait_for(what: Callable[[], bool], why: Callable[[], object]) -> None:
 class Story:
     """A log, its merge worker as a sidecar has it, and what that tells."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, worker_rows: int = WORKER_ROWS) -> None:
         self.log = open_folder(str(folder / "log"))
         self.outputs = {name: open_folder(str(folder / name)) for name in ("jsonl", "parquet")}
         self.config = folder / "sidecar.toml"
         uris = tuple(f"file://{out.root}?format={name}" for name, out in self.outputs.items())
-        self.config.write_text(MergeSettings(self.log.root, uris, "local[1]").toml())
+        self.config.write_text(MergeSettings(self.log.root, uris, "local[1]", worker_rows=worker_rows).toml())
         self._deliveries = LogDeliveries(self.log)
 
     def command(self, *arguments: str) -> list[str]:
@@ -105,7 +106,7 @@ def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_t
 
 
 def test_a_worker_whose_spark_does_not_start_says_so_and_ends_by_its_own_exit_code(tmp_path: Path) -> None:
-    story = Story(tmp_path)
+    story = Story(tmp_path, worker_rows=0)
     write_log(story.log, random_history(Random(5)))
     environment = {**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")}
     with (tmp_path / "said").open("wb") as said:

@@ -39,6 +39,16 @@ def log(tmp_path: Path) -> Folder:
     return open_folder(str(tmp_path / "log"))
 
 
+@pytest.mark.parametrize(
+    ("master", "worker_rows", "when_needed"),
+    [("local[*]", 1, True), ("local", 1, True), ("local[*]", 0, False), ("spark://host:7077", 1, False), ("k8s://https://host", 1, False)],
+)
+def test_spark_waits_for_a_large_batch_only_where_it_takes_the_cores_of_small_ones(
+    log: Folder, master: str, worker_rows: int, *, when_needed: bool
+) -> None:
+    assert WorkerSettings(JobSettings(log), (), "cf", master, "1g", worker_rows).spark_when_needed is when_needed
+
+
 def test_an_output_that_is_not_known_is_told_with_the_way_out(log: Folder) -> None:
     with pytest.raises(TicdcDumpError):
         worker_of(log, "nowhere://x").run()
