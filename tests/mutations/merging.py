@@ -61,8 +61,8 @@ MERGING = [
     Mutation(
         "a key that the source did not have is deleted though the window has a change of it",
         "spark_merge/merge.py",
-        "_untouched(schema, absent, keys, first=0)",
-        "_untouched(schema, absent, keys.slice(0, 0), first=0)",
+        "_untouched(schema, absent, keys, first=first)",
+        "_untouched(schema, absent, keys.slice(0, 0), first=first)",
         MERGE,
     ),
     Mutation(

@@ -84,8 +84,8 @@ VERIFYING = [
     Mutation(
         "the second look does not wait for the sink",
         CHECK,
-        "            self._await_sink()\n",
-        "",
+        "            self._await_sink()\n            keys = list(pending)\n",
+        "            keys = list(pending)\n",
         f"{OF_CHECK}::test_the_second_look_waits_for_a_sink_that_is_behind",
     ),
     Mutation(
