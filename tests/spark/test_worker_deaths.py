@@ -94,6 +94,7 @@ from spark_merge.delivery import JobSettings
 from spark_merge.worker import Worker, WorkerSettings
 
 log, out = sys.argv[1:]
+WorkerSettings.spark_when_needed = False  # as of a cluster, whose Spark is there from the start
 Worker(WorkerSettings(JobSettings(open_folder(log)), (f"file://{out}?format=jsonl",), "cf", "local[1]", "1g")).run()
 """
 
