@@ -264,7 +264,7 @@ kafka.sasl_password_file = "{folder}/kafka.sasl_password"
 control = {{ listen = "127.0.0.1:{ports[1]}", token_file = "{folder}/control.token" }}
 metrics.listen = "127.0.0.1:{ports[2]}"
 logging = {{ level = "debug", format = "json" }}
-spark = {{ master = "local[1]", memory = "512m" }}
+spark = {{ master = "local[1]", memory = "512m", worker_rows = 0 }}
 
 [log]
 uri = "{s3.uri("hostile/log", keys=True)}"
