@@ -3,7 +3,8 @@
     Job: each sink's loop ─► delivered.json, written here after each batch
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
-- It delivers at once, without Spark, which starts when batches are large enough for it; only what must be Spark's waits (places.py).
+- It delivers at once, without Spark, which starts when batches are large enough for it or no dump is merged; only what must be Spark's
+  waits (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them, unless Spark's session is gone.
@@ -61,9 +62,26 @@ class WorkerSettings:
 
     @property
     def spark_when_needed(self) -> bool:
-        """Whether Spark starts with the first batch that is large enough for it: on this machine it would take the cores of small ones. A
-        cluster's starts at once: it takes nothing from them, and what is wrong with it shows."""
+        """Whether Spark starts with the first batch that is large enough for it, or when no dump is merged (`Quiet`): on this machine it
+        takes the cores of a dump that begins with the worker. A cluster's starts at once, and what is wrong with it shows."""
         return self.worker_rows > 0 and self.master.startswith("local")
+
+
+SPARK_QUIET_S = 10.0
+"""Without a row of a dump: then Spark starts, so that it is there for the next one."""
+
+
+class Quiet:
+    """How long no row of a dump has been merged."""
+
+    def __init__(self, now_s: float) -> None:
+        self._rows, self._since_s = 0, now_s
+
+    def seconds(self, dump_rows: int, now_s: float) -> float:
+        """`dump_rows`: of all dumps so far."""
+        if dump_rows != self._rows:
+            self._rows, self._since_s = dump_rows, now_s
+        return now_s - self._since_s
 
 
 class Worker:
@@ -131,10 +149,13 @@ class Worker:
 
     def _mind(self, job: SparkJob, verifying: Background | None = None) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
+        quiet = Quiet(time.monotonic())
         while not self.ending.is_set():
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
             job.check()
+            if quiet.seconds(sum(rows.dump for rows in list(job.counts.values())), time.monotonic()) >= SPARK_QUIET_S:
+                job.spark.want()
             if verifying is not None:
                 verifying.check()
             self._notice_errors(job)

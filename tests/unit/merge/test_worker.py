@@ -22,7 +22,7 @@ from spark_merge import worker as workers
 from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob
-from spark_merge.worker import Worker, WorkerSettings
+from spark_merge.worker import Quiet, Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S, eventually
 
 
@@ -47,6 +47,11 @@ def test_spark_waits_for_a_large_batch_only_where_it_takes_the_cores_of_small_on
     log: Folder, master: str, worker_rows: int, *, when_needed: bool
 ) -> None:
     assert WorkerSettings(JobSettings(log), (), "cf", master, "1g", worker_rows).spark_when_needed is when_needed
+
+
+def test_it_is_quiet_since_the_last_row_of_a_dump() -> None:
+    quiet = Quiet(100.0)
+    assert [quiet.seconds(*look) for look in [(0, 103.0), (7, 104.0), (7, 113.0), (8, 120.0), (8, 121.5)]] == [3.0, 0.0, 9.0, 0.0, 1.5]
 
 
 def test_an_output_that_is_not_known_is_told_with_the_way_out(log: Folder) -> None:
@@ -135,7 +140,7 @@ class Busy(Event):
 class Delivering:
     """A job whose sinks have accepted more at each look; the worker is told to end after the last one."""
 
-    spark = SimpleNamespace(ready=True)
+    spark = SimpleNamespace(ready=True, want=lambda: None)
     delivered = 1
     counts: ClassVar[dict[TableName, Rows]] = {}
 
