@@ -169,17 +169,15 @@ class Sequence:
         upto_ts = CommitTs(min(self.resolved[lane] for lane in lanes) - 1)
         if upto_ts <= self.after_ts:
             return None
-        return self._spared(upto_ts) if sparing else upto_ts
+        return self._spared(upto_ts) if sparing and not self._runs else upto_ts
 
     def _spared(self, upto_ts: CommitTs) -> CommitTs:
-        low_ts = CommitTs(upto_ts - SPARE_TS)
-        if upto_ts == self._spared_ts:
-            return max(low_ts, CommitTs(self.after_ts + 1))
-        held = self._runs or any(low_ts < one.commit_ts <= upto_ts for held in (self._held, self._ddls) for one in held)
-        if low_ts <= self.after_ts or held:
+        if upto_ts - self.after_ts <= SPARE_TS and upto_ts != self._spared_ts:
             return upto_ts
         self._spared_ts = upto_ts
-        return low_ts
+        held = (self._held if self._lowest_ts <= upto_ts else (), self._ddls)
+        newest_ts = max((one.commit_ts for each in held for one in each if one.commit_ts <= upto_ts), default=NO_TS)
+        return max(CommitTs(upto_ts - SPARE_TS), newest_ts, CommitTs(self.after_ts + 1))
 
     def release(self, upto_ts: CommitTs, *, even_if_empty: bool) -> Iterator[Segment]:
         """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is asked for.

@@ -16,7 +16,7 @@ from sidecar.core.dump_start import Demand
 
 FIRST_ROWS = 20_000
 """Doubled in each round trip: 640,000 rows on their way in the sixth."""
-LEAST_ROWS_S = 2_000
+LEAST_ROWS_S = 4_000
 """A dump has so many rows a second on their way, however long that is."""
 STOCK_SHARE = 0.25
 """Of all that is not in the log: so much may lie ready, for marks come in steps."""

@@ -118,6 +118,20 @@ FEEDS = [
         "tests/unit/core/test_sequence.py::test_releases_strictly_below_resolved",
     ),
     Mutation(
+        "a change waits where ts are spared",
+        "sidecar/core/sequence.py",
+        "max(CommitTs(upto_ts - SPARE_TS), newest_ts, ",
+        "max(CommitTs(upto_ts - SPARE_TS), ",
+        "tests/unit/core/test_sequence.py::test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_for_that",
+    ),
+    Mutation(
+        "no ts is spared behind a change",
+        "sidecar/core/sequence.py",
+        "default=NO_TS)",
+        "default=NO_TS) and upto_ts",
+        "tests/unit/core/test_sequence.py::test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_for_that",
+    ),
+    Mutation(
         "the fastest lane decides, not the slowest",
         "sidecar/core/sequence.py",
         "min(self.resolved[lane] for lane in lanes)",

@@ -3,8 +3,8 @@
 MariaDB has no TSO, and an event's timestamp counts whole seconds from its statement's start. A heartbeat row that carries
 the server's time is therefore written into the binlog every 200 ms (heartbeat.py), and
 
-    heartbeat          commit_ts = its time as a TSO, or the next number if that is not greater
-    any other          commit_ts = the next number
+    heartbeat          commit_ts = its time as a TSO, or STEP numbers on if that is not greater
+    any other          commit_ts = STEP numbers on: TiDB asks the TSO more than once for a transaction, and so do all others
 
 So commit_ts rises strictly in binlog order, is close to the time of the commit, and depends on nothing but the last
 commit_ts and what follows in the binlog: who reads on from a checkpoint (binlog position and last commit_ts) gives every
@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LOGICAL_BITS = 18
+STEP = 256
+"""A million transactions a second have as many milliseconds as they take."""
 
 
 def tso_of_ms(time_ms: int) -> int:
@@ -35,5 +37,5 @@ class Tso:
 
     def after(self, heartbeat_ms: int | None) -> Tso:
         """With the next transaction of the binlog; `heartbeat_ms` is its time if it is a heartbeat."""
-        follows = self.last + 1
+        follows = self.last + STEP
         return Tso(follows if heartbeat_ms is None else max(follows, tso_of_ms(heartbeat_ms)))

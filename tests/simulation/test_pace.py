@@ -179,17 +179,17 @@ def of_tables(tables: int, rows: int, *, trip_s: float, brackets: Brackets = Bra
     return world, ended_s - 10
 
 
-def test_a_busy_sink_gets_two_thousand_rows_a_second_unless_the_bound_is_strict() -> None:
+def test_a_busy_sink_gets_the_least_pace_unless_the_bound_is_strict() -> None:
     """A batch without a row takes longer than the bound: nothing is left of that."""
     rows_s = {}
     for strict in (False, True):
-        sink = Sink("sink", lambda now_s: FAST if now_s < 20 else Price(2.0, 2e-4))
+        sink = Sink("sink", lambda now_s: FAST if now_s < 20 else Price(2.0, 1e-4))
         world = PaceWorld(sink)
         world.run(10)
         world.start(bound_s=0.5, strict_bound=strict)
         world.run(120)
         rows_s[strict] = sink.rows_s(60, 120)
-    assert rows_s[False] >= 0.8 * LEAST_ROWS_S > rows_s[True]
+    assert rows_s[False] >= 0.7 * LEAST_ROWS_S > rows_s[True]
 
 
 def test_a_strict_bound_is_kept_where_a_dump_would_exceed_it_and_the_status_says_why() -> None:

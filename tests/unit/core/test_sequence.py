@@ -25,17 +25,20 @@ def test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_fo
     spared_ts = CommitTs(high - 2 * SPARE_TS - 1)
     assert s.upto(lanes, sparing=True) == s.upto(lanes, sparing=True) == spared_ts
     assert [[change.key for change in one.changes] for one in s.release(spared_ts, even_if_empty=False)] == [[b"nine"]]
-    for ts in (spared_ts + 1, spared_ts + 2):
-        assert s.upto(lanes, sparing=True) == ts
-        assert list(s.release(CommitTs(ts), even_if_empty=False)) == []
-        assert [(one.after_ts, one.upto_ts, list(one.changes)) for one in s.release(CommitTs(ts), even_if_empty=True)] == [(ts - 1, ts, [])]
-    accept(s, resolved(high, position=3))
-    assert s.upto(lanes, sparing=True) == high - 1, "a change is there"
-    assert keys(release(s, {"a"})) == ["high"]
-    accept(s, ddl(3 * high - 2, position=4), resolved(3 * high, position=5))
-    assert s.upto(lanes, sparing=True) == 3 * high - 1, "a DDL is there"
+    after_ts, empty = spared_ts, 0
+    while (ts := s.upto(lanes, sparing=True)) is not None:
+        assert list(s.release(ts, even_if_empty=False)) == []
+        assert [(one.after_ts, one.upto_ts, list(one.changes)) for one in s.release(ts, even_if_empty=True)] == [(after_ts, ts, [])]
+        after_ts, empty = ts, empty + 1
+    assert after_ts == high - SPARE_TS - 1
+    assert empty == SPARE_TS
+    accept(s, put(high - 9, "nearly", position=3), put(high + 5, "later", position=4), resolved(high, position=5))
+    assert s.upto(lanes, sparing=True) == high - 1, "a change is there, and what is between it and the lanes' end is nothing"
+    assert keys(release(s, {"a"})) == ["nearly", "high"]
+    accept(s, ddl(3 * high - 2, position=7), resolved(3 * high, position=8))
+    assert s.upto(lanes, sparing=True) == 3 * high - 2, "a DDL is there, and one number behind it"
     release(s, {"a"})
-    accept(s, resolved(3 * high + SPARE_TS, position=6))
+    accept(s, resolved(3 * high + SPARE_TS, position=9))
     assert s.upto(lanes, sparing=True) == 3 * high + SPARE_TS - 1, "there are not so many"
 
 

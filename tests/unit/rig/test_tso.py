@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rig.tso import Tso, ms_of_tso, tso_of_ms
+from tests.rig.tso import STEP, Tso, ms_of_tso, tso_of_ms
 
 BINLOGS = st.lists(st.none() | st.integers(0, 2**41), max_size=60)
 """Heartbeats with their times, in any order (a clock may go back), and other transactions."""
@@ -31,5 +31,5 @@ def test_reading_on_from_any_checkpoint_gives_the_same(binlog: list[int | None],
 
 def test_a_heartbeat_brings_it_to_its_time() -> None:
     now_ms = 1_795_231_954_467
-    assert along(Tso(5), [now_ms, None, None])[1:] == [tso_of_ms(now_ms), tso_of_ms(now_ms) + 1, tso_of_ms(now_ms) + 2]
+    assert along(Tso(5), [now_ms, None, None])[1:] == [tso_of_ms(now_ms), tso_of_ms(now_ms) + STEP, tso_of_ms(now_ms) + 2 * STEP]
     assert ms_of_tso(Tso(tso_of_ms(now_ms)).after(None).last) == now_ms
