@@ -33,11 +33,13 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield found
 
 
-def dumped(rig: Rig, sidecar: SidecarProcess, *options: str) -> dict[str, Any]:
-    """The last status while a dump of all tables runs amid writes, whose output equals the tables."""
+def dumped(rig: Rig, sidecar: SidecarProcess, *options: str, after: str = "") -> dict[str, Any]:
+    """The last status while a dump of all tables runs amid writes, whose output equals the tables. `after`: the id of the one before."""
     running = dict[str, Any]()
 
     def finished(found: dict[str, Any]) -> bool:
+        if found["dump_id"] == after:
+            return False
         running.update(found if found["state"] == "running" else {})
         return bool(found["state"] == "finished")
 
@@ -62,11 +64,13 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
         SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
     ):
         sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
-        (sink,) = dumped(rig, sidecar, "--delivery-bound-seconds", "0.5")["sinks"]
+        bound = "--delivery-bound-seconds", "0.5"
+        first = dumped(rig, sidecar, *bound)["dump_id"]  # over before any batch with its rows is: nobody knows yet what one costs
+        (sink,) = dumped(rig, sidecar, *bound, "--rows-per-second", "300", after=first)["sinks"]
     assert sink["limit_s"] > sink["bound_s"] == 0.5
     assert sink["fixed_s"] > JOB_S
     log = (rig.folder / "sidecar.log").read_text()
-    assert log.count("live delivery above its bound") == 1
+    assert log.count("live delivery above its bound") >= 1
     assert "each batch with dump rows takes" in log
 
 
