@@ -176,8 +176,8 @@ class Sequence:
             return upto_ts
         self._spared_ts = upto_ts
         held = (self._held if self._lowest_ts <= upto_ts else (), self._ddls)
-        newest_ts = max((one.commit_ts for each in held for one in each if one.commit_ts <= upto_ts), default=NO_TS)
-        return max(CommitTs(upto_ts - SPARE_TS), newest_ts, CommitTs(self.after_ts + 1))
+        change_ts = max((one.commit_ts for each in held for one in each if one.commit_ts <= upto_ts), default=NO_TS)
+        return max(CommitTs(upto_ts - SPARE_TS), change_ts, CommitTs(self.after_ts + 1))
 
     def release(self, upto_ts: CommitTs, *, even_if_empty: bool) -> Iterator[Segment]:
         """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is asked for.

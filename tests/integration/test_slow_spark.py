@@ -70,7 +70,7 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
     assert sink["limit_s"] > sink["bound_s"] == 0.5
     assert sink["fixed_s"] > JOB_S
     log = (rig.folder / "sidecar.log").read_text()
-    assert log.count("live delivery above its bound") >= 1
+    assert log.count("live delivery above its bound") in (1, 2)
     assert "each batch with dump rows takes" in log
 
 

@@ -120,7 +120,7 @@ FEEDS = [
     Mutation(
         "a change waits where ts are spared",
         "sidecar/core/sequence.py",
-        "max(CommitTs(upto_ts - SPARE_TS), newest_ts, ",
+        "max(CommitTs(upto_ts - SPARE_TS), change_ts, ",
         "max(CommitTs(upto_ts - SPARE_TS), ",
         "tests/unit/core/test_sequence.py::test_a_little_is_spared_for_segments_without_a_change_and_no_change_waits_for_that",
     ),

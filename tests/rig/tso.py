@@ -4,7 +4,7 @@ MariaDB has no TSO, and an event's timestamp counts whole seconds from its state
 the server's time is therefore written into the binlog every 200 ms (heartbeat.py), and
 
     heartbeat          commit_ts = its time as a TSO, or STEP numbers on if that is not greater
-    any other          commit_ts = STEP numbers on: TiDB asks the TSO more than once for a transaction, and so do all others
+    any other          commit_ts = STEP numbers on: PD gives the numbers between two transactions to others who ask
 
 So commit_ts rises strictly in binlog order, is close to the time of the commit, and depends on nothing but the last
 commit_ts and what follows in the binlog: who reads on from a checkpoint (binlog position and last commit_ts) gives every
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 LOGICAL_BITS = 18
 STEP = 256
-"""A million transactions a second have as many milliseconds as they take."""
+"""1,024 of them are a millisecond: more transactions than a rig commits in one, so commit_ts stays close to the time."""
 
 
 def tso_of_ms(time_ms: int) -> int:

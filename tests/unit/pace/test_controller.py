@@ -266,7 +266,7 @@ def test_a_dump_for_a_sink_that_is_there_no_more_is_held_by_the_others() -> None
     assert controller.room(Demand(sinks=("gone",))).rows == NARROW_ROWS
 
 
-def test_a_width_is_never_less_than_a_thousand_rows_for_each_second_of_delivery_or_half_of_what_the_sink_takes_in_it() -> None:
+def test_a_width_is_never_less_than_the_least_pace_for_each_second_of_delivery_or_half_of_what_the_sink_takes_in_it() -> None:
     for row_s, least in ((1e-4, LEAST_ROWS_S), (1e-2, HALF / 1e-2)):
         for strict in (False, True):
             controller = Controller()
