@@ -68,7 +68,7 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
         first = dumped(rig, sidecar, *bound)["dump_id"]  # over before any batch with its rows is: nobody knows yet what one costs
         (sink,) = dumped(rig, sidecar, *bound, "--rows-per-second", "300", after=first)["sinks"]
     assert sink["limit_s"] > sink["bound_s"] == 0.5
-    assert sink["fixed_s"] > JOB_S
+    assert sink["fixed_s"] > 0.5, "what a batch takes by itself, as far as a few batches tell: more than the bound"
     log = (rig.folder / "sidecar.log").read_text()
     assert log.count("live delivery above its bound") in (1, 2)
     assert "each batch with dump rows takes" in log
