@@ -31,6 +31,9 @@ from sidecar.log.verification import (
 
 R = TypeVar("R")
 
+UNREADABLE = ".unreadable"
+"""The end of the name of a file that was set aside."""
+
 
 def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
     """None: no worker has begun. Raises LogBroken for a file that is not a report."""
@@ -59,13 +62,16 @@ def request_ids(log: Folder) -> list[str]:
 
 
 def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[RowDifference]:
-    """Of the report's table of this number; none where there is no file."""
+    """Of the report's table of this number; none where there is no file. As `read_report`."""
     name = differences_name(operation_id, table)
     with storage_errors(log):
         if storage.exists(log, name):
-            with storage.open_to_read(log, name) as file:
-                for line in file:
-                    yield msgspec.json.decode(line, type=RowDifference)
+            try:
+                with storage.open_to_read(log, name) as file:
+                    for line in file:
+                        yield msgspec.json.decode(line, type=RowDifference)
+            except ValueError as error:
+                raise set_aside(log, name, error) from error
 
 
 def remove_files(log: Folder, operation_id: str) -> None:
@@ -89,4 +95,13 @@ def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
     try:
         return None if data is None else decoded(data)
     except ValueError as error:
-        raise LogBroken(f"{name} in {log}: {error}", hint="remove the folder of that verification, and verify again") from error
+        raise set_aside(log, name, error) from error
+
+
+def set_aside(log: Folder, name: str, error: ValueError) -> LogBroken:
+    """A file that cannot be read goes out of the way: whoever looks for it again finds none. Returns what to raise."""
+    aside = f"{name}{UNREADABLE}"
+    with storage_errors(log):
+        storage.copy_files(log, [(name, aside)])
+        storage.remove(log, [name])
+    return LogBroken(f"{name} in {log} cannot be read, and is {aside} now: {error}", hint="verify again")

@@ -40,9 +40,13 @@ class Background:
         if self._error is not None:
             raise self._error
 
+    def tell(self) -> None:
+        """Tell it to end."""
+        self._ending.set()
+
     def close(self, timeout_s: float | None = None) -> None:
         """Tell it to end, and wait until it has, no longer than `timeout_s`. Raises nothing: see `check`."""
-        self._ending.set()
+        self.tell()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:

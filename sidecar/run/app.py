@@ -52,9 +52,10 @@ from sidecar.pipeline import Outside, Pipeline
 from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
+from sidecar.run.auxiliary import Services
 from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
 from sidecar.run.between_terms import BetweenTerms
-from sidecar.run.certificates import begin_certificates
+from sidecar.run.certificates import serve_certificates
 from sidecar.run.changefeed_watch import ChangefeedWatch, read_changefeed
 from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
@@ -270,23 +271,25 @@ class Sidecar:
             others = sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ()
             for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
                 note(what)
-            self._begin_verifications(term, ending)
+            self._begin_services(term, ending)
             if resumes is not None:
                 resumes.begin(new_log=term.pipeline.next_seq == 0)
             self._run_term(term, brought, watch, waited_s)
 
-    def _begin_verifications(self, term: Term, ending: ExitStack) -> None:
+    def _begin_services(self, term: Term, ending: ExitStack) -> None:
+        """Nothing of them is read, written or asked in this thread."""
+        services = Services()
+        ending.callback(services.close)
         log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history
         found = TermVerifications(
             *(log, history, wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),
             continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
-        ending.callback(found.close)
-        found.begin()
         term.kept_from = found.needs_from
         self._verifications = found
-        begin_certificates(term, self.client, self.measured, ending)
+        services.serve("verifications", found.serve)
+        serve_certificates(term, self.client, self.measured, services)
 
     def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
         """Raises what ends the term."""
@@ -391,9 +394,7 @@ class Sidecar:
         """Raises what anything of ours in the background ended with: an unknown error ends the process, and says so (P6)."""
         for check in self._checks:
             check()
-        for part in (self._worker, self._verifications):
-            if part is not None:
-                part.check()
+        self._worker.check()
 
     def _close_parts(self) -> None:
         self._checks.clear()

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import sidecar
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import pd_cluster_id
 from sidecar.log import storage
+from sidecar.run.auxiliary import Services
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import MeasuredTerms
 from sidecar.run.term import Term
 
 
-def begin_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, ending: ExitStack) -> None:
-    """They follow the log until `ending`, and retention waits for them. `term` has begun. `measured` receives
-    the chunks of its dumps."""
-    outside = term.pipeline.outside
+def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, services: Services) -> None:
+    """They follow the log until the term's end, and retention waits for them. `term` has begun. `measured` receives the chunks of its
+    dumps."""
+    outside, config = term.pipeline.outside, term.config
     if outside.deliveries is None:
         return
-    config = term.config
-    facts = CertificateFacts(
-        changefeed=term.changefeed.log_id,
-        log=outside.log.id,
-        cluster=config.changefeed.cluster,
-        cluster_id=pd_cluster_id(client),
-        product=sidecar.__version__,
-    )
+
+    def facts() -> CertificateFacts:
+        return CertificateFacts(
+            changefeed=term.changefeed.log_id,
+            log=outside.log.id,
+            cluster=config.changefeed.cluster,
+            cluster_id=pd_cluster_id(client),
+            product=sidecar.__version__,
+        )
+
     folder, history = storage.log_folder(config.log.uri), outside.progress.history
     found = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, measured.samples, measured.chunks))
-    ending.callback(found.close)
-    found.begin()
     term.collected = found.collected
+    services.serve("certificates", found.serve)

@@ -5,8 +5,8 @@
 - Only manifests and schemas are read. What is collected is in parts, durably, before retention may remove the segments (`collected`).
 - A dump is certified from its first window or not at all: one that was under way when the following began has no certificate.
 - The history is asked before the manifests are read: so a dump that is finished there has its last window among them.
-- An error of the storage or of etcd is tried again. Any other one ends the certificates that are collected, with a line, and nothing else:
-  a certificate is no reason to stop a stream.
+- A service beside the stream (auxiliary.py): an error of the storage or of etcd is tried again. Any other one ends the certificates that
+  are collected, with a line, and this life of the service; the next one collects those of later dumps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
-from sidecar.process.background import Background
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
@@ -96,30 +95,25 @@ class TermCertificates:
         self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
         self._asked_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
         self._collected: Seq | None = Seq(-1)
-        self._following: Background | None = None
-
-    def begin(self) -> None:
-        self._following = Background(self._follow, name="certificates")
-
-    def close(self) -> None:
-        if self._following is not None:
-            self._following.close(FOLLOW_S)
 
     def collected(self) -> Seq | None:
         """Segments up to this one may go, as far as certificates need them; None: all. Any thread."""
         return self._collected
 
-    def _follow(self, ending: Event) -> None:
+    def serve(self, ending: Event) -> None:
+        """A life of the service. Raises what ends it."""
+        self._next = None
+        self._ended.clear()
         while not ending.wait(FOLLOW_S if self._log.protocol == "file" else FOLLOW_REMOTE_S):
             try:
                 self.step()
             except TicdcDumpError as error:
                 if not error.retryable:
                     self._give_up(str(error))
-                    return
-            except Exception as error:  # noqa: BLE001  # no defect here is a reason to stop a stream
+                    raise
+            except Exception as error:
                 self._give_up(f"a defect: {error!r}")
-                return
+                raise
 
     def step(self) -> None:
         """Follow to the end of the log. Raises what the storage and the history raise; then it may be called again."""
@@ -326,7 +320,7 @@ class TermCertificates:
         scope = sums.scope
         return {
             "dump_id": dump.dump_id,
-            **asdict(self._reports.facts),
+            **asdict(self._reports.facts()),
             "asked_by": asdict(entry.asked_by),
             "started_ms": entry.started_ms,
             "ended_ms": entry.ended_ms,
@@ -379,7 +373,7 @@ class TermCertificates:
         self._ended.pop(dump_id, None)
 
     def _give_up(self, why: str) -> None:
-        """No certificates any more in this term."""
+        """No certificate of a dump that is collected; and nothing is kept for them."""
         self._collected = None
         for dump_id in list(self._dumps):
             with suppress(TicdcDumpError):

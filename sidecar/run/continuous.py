@@ -25,7 +25,7 @@ from sidecar.control.verifying import asked
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
-from sidecar.errors import LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
+from sidecar.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -72,12 +72,13 @@ class ContinuousVerification:
         self._known: tuple[tuple[TableInSink, int | None, int], ...] = ()
 
     def begin(self) -> str:
-        """What an earlier owner has left: the id of the slice's verification that is under way. Raises as the log's storage."""
-        with storage_errors(self._log):
-            data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
+        """What an earlier owner has left: the id of the slice's verification that is under way. Raises what a retry can help."""
+        self._cycle = Cycle()
         try:
+            with storage_errors(self._log):
+                data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
             self._cycle = cycle_from_json(data) if data is not None else Cycle()
-        except ValueError as error:
+        except (ValueError, LogBroken) as error:
             self._log_line(NewsLine("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
         self._know()
         return self._cycle.asked
@@ -137,7 +138,8 @@ class ContinuousVerification:
         self._noticed = text
 
     def ended(self, request: VerifyRequest, report: VerifyReport | None) -> None:
-        """Any verification, of operators too. `report` None: it has none. Raises as the log's storage; then it is to be called again."""
+        """Any verification, of operators too. `report` None: it has none. Raises what a retry can help; then it is to be called again. What
+        else keeps the file from being written is told: a verification has its result without it."""
         now_ms = self._wall_ms()
         if request.slice is not None:
             if self._cycle.asked == request.id:
@@ -146,7 +148,10 @@ class ContinuousVerification:
         elif report is None or not self._cycle.compared(report.tables, now_ms):
             return
         self._know()
-        self._write()
+        try:
+            self._write()
+        except LogBroken as error:
+            self._notice(str(error))
 
     def _know(self) -> None:
         found = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]

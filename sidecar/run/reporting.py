@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from sidecar.core.model import Seq
 from sidecar.errors import TicdcDumpError
@@ -37,20 +38,20 @@ class CertificateFacts:
 
 
 class DumpReports:
-    """`samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected. `events`: that happened until now,
+    """`facts` is asked when they are needed first, for they may have to be looked up. `samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected. `events`: that happened until now,
     beside those of the history and of the samples."""
 
     def __init__(
         self,
         log: Folder,
-        facts: CertificateFacts,
+        facts: Callable[[], CertificateFacts],
         samples: Samples,
         chunks: Chunks,
         log_line: Callable[[NewsLine], object] = say,
         events: Callable[[], Sequence[TimedEvent]] = lambda: (),
     ) -> None:
         self._log, self._samples, self._log_line, self._events = log, samples, log_line, events
-        self.facts, self.chunks = facts, chunks
+        self.facts, self.chunks = cache(facts), chunks
         self._written: dict[str, HistoryEntry] = {}
 
     def collect(self, dump: CollectedDump) -> None:
@@ -61,10 +62,11 @@ class DumpReports:
         """Once for what the history says of the dump. `accepted`: by sink, the last segment. Raises as the log's storage."""
         if self._written.get(entry.id) == entry:
             return
+        ours = self.facts()
         facts = ReportFacts(
-            changefeed=self.facts.changefeed,
-            product=self.facts.product,
-            more=[("Cluster", self.facts.cluster), ("Cluster id of PD", self.facts.cluster_id or "not known")],
+            changefeed=ours.changefeed,
+            product=ours.product,
+            more=[("Cluster", ours.cluster), ("Cluster id of PD", ours.cluster_id or "not known")],
             accepted={sink: "nothing" if seq is None else f"all up to segment {seq:,}" for sink, seq in accepted.items()},
             events=self._events(),
             certificate=f"Certificate: {CERTIFICATES.name(entry.id)} beside the log." if certified else "This dump has no certificate.",

@@ -7,6 +7,8 @@
   or ends here as failed.
 - What a report says is in the history within FOLLOW_S, and its rows within PROGRESS_S.
 - Retention keeps the segments that a running verification is still to read (`needs_from`).
+- A service beside the stream (auxiliary.py). What is wrong with one verification or its files ends that one, by a result that says so; an
+  outage of etcd ends the service's life, and the next one takes over again.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from threading import Event, Lock
+from threading import Event, RLock
 from time import monotonic
+
+from msgspec import structs
 
 from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.core.messages import Asker
-from sidecar.core.model import Seq
+from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull
+from sidecar.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log import verification as files
@@ -48,9 +52,9 @@ from sidecar.log.verification_files import (
     remove_others,
 )
 from sidecar.ports import OperationHistory
-from sidecar.process.background import Background
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
+from sidecar.run.logs import log as process_log
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, follow_up, question, rows_to_delete
@@ -60,6 +64,8 @@ DUMP_STARTS_S = 60.0
 """After the verification that is to follow it was asked for."""
 WAITING_MAX = 20
 """Verifications that run or wait: one runs at a time."""
+HOLD_S = 60.0
+"""After the begin of a term: so long retention waits until it is known which segments are to be read. The stream comes first then."""
 KEPT_MAX = 100
 """Verifications whose reports and differences are kept; of older ones the history has the result."""
 
@@ -92,38 +98,43 @@ class TermVerifications:
         self._start_dump, self._continuous = start_dump, continuous
         self._slice: VerifyRequest | None = None
         self._repairs: dict[str, Repair] = {}
-        self._lock = Lock()
+        self._lock = RLock()
+        self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[str, HistoryEntry] = {}
         self._needs: dict[str, Seq] = {}
         self._recorded_s: dict[str, float] = {}
         self._last: str | None = None
-        self._following: Background | None = None
+
+    def serve(self, ending: Event) -> None:
+        """A life of the service. Raises what the history raises, and what keeps it from knowing what is there."""
+        self.begin()
+        while not ending.wait(FOLLOW_S):
+            self.follow()
 
     def begin(self) -> None:
-        """Take over what an earlier term has left. Raises what the history raises."""
-        found = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
-        self._last = found[0].id if found else None
-        for entry in found:
-            if entry.state in OVER:
-                self._take_over_repair(entry)
-            elif read_request(self._log, entry.id) is None and read_waiting(self._log, entry.id) is None:
-                self._ended(entry, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
-            else:
-                self._running[entry.id] = entry
-        self._take_over_slice()
+        """Take over what an earlier term or life has left. Raises as `serve`."""
+        with self._lock:
+            self._running, self._repairs, self._slice = {}, {}, None
+            found = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
+            self._last = found[0].id if found else None
+            for entry in found:
+                self._apart(entry.id, partial(self._take_over, entry))
+            self._take_over_slice()
+            self._begun = True
         self.follow()
-        self._following = Background(self._follow, name="verifications")
 
-    def check(self) -> None:
-        if self._following is not None:
-            self._following.check()
-
-    def close(self) -> None:
-        if self._following is not None:
-            self._following.close(FOLLOW_S)
+    def _take_over(self, entry: HistoryEntry) -> None:
+        if entry.state in OVER:
+            self._take_over_repair(entry)
+            return
+        self._running[entry.id] = entry
+        if read_request(self._log, entry.id) is None and read_waiting(self._log, entry.id) is None:
+            self._end(entry.id, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
 
     def needs_from(self) -> Seq | None:
         """The first segment that a verification still has to read, by the last report."""
+        if not self._begun and monotonic() < self._hold_until_s:
+            return FIRST_SEQ
         return min(tuple(self._needs.values()), default=None)  # a copy: another thread changes it
 
     def metrics(self) -> VerifiedSinks:
@@ -186,38 +197,63 @@ class TermVerifications:
 
     # ---- following the worker's reports ----------------------------------------------------------------------------------
 
-    def _follow(self, ending: Event) -> None:
-        while not ending.wait(FOLLOW_S):
-            self.follow()
-
     def follow(self) -> None:
         """What the reports say. A storage that does not answer is asked again. Raises what the history raises."""
         with self._lock:
             running = list(self._running)
         for operation_id in running:
             with suppress(LogUnreachable, StorageFull):
-                self._follow_one(operation_id)
+                self._apart(operation_id, partial(self._follow_one, operation_id))
         for operation_id, repair in list(self._repairs.items()):
-            self._repair(operation_id, repair)
+            with suppress(LogUnreachable, StorageFull):
+                self._apart(operation_id, partial(self._repair, operation_id, repair))
         with suppress(LogUnreachable, StorageFull):
             self._begin_slice()
 
-    def _follow_one(self, operation_id: str) -> None:
+    def _apart(self, operation_id: str, work: Callable[[], object]) -> None:
+        """Whatever is wrong with one of them ends that one. Raises what a retry can help, and what the history raises."""
         try:
-            report = read_report(self._log, operation_id)
-        except LogBroken as error:
-            self._end(operation_id, DumpState.FAILED, str(error))
-            return
+            work()
+        except TicdcDumpError as error:
+            if error.retryable or isinstance(error, CoordinationError):
+                raise
+            self._give_up(operation_id, str(error))
+        except Exception as error:  # noqa: BLE001  # a defect in one of them ends that one
+            process_log.warning("a defect in a verification", verification=operation_id, exc_info=error)
+            self._give_up(operation_id, f"a defect: {error!r}")
+
+    def _give_up(self, operation_id: str, why: str) -> None:
+        """As `_apart`."""
+        self._log_line(NewsLine("verification given up", {"verification": operation_id, "text": why}, "warning"))
+        repair = self._repairs.pop(operation_id, None)
+        try:
+            if repair is not None:
+                failed = structs.replace(repair.report, state=RepairState.FAILED, error=f"{why}; verify and repair again", waiting_for="")
+                with storage_errors(self._log):
+                    storage.write_atomically(self._log, files.repair_name(operation_id), failed.to_json())
+            elif operation_id in self._running:
+                self._end(operation_id, DumpState.FAILED, why)
+        except TicdcDumpError as error:
+            if error.retryable or isinstance(error, CoordinationError):
+                raise
+            with self._lock:  # not even that can be written: it is as not there until the next life looks again
+                self._running.pop(operation_id, None)
+                self._needs.pop(operation_id, None)
+                self._slice = None if self._is_slice(operation_id) else self._slice
+
+    def _follow_one(self, operation_id: str) -> None:
+        report = read_report(self._log, operation_id)
         if report is not None:
             self._heard(operation_id, report)
-        else:
-            self._await_dump(operation_id)
-
-    def _await_dump(self, operation_id: str) -> None:
-        """One that is to begin after a dump. A dump that has failed may be resumed."""
-        request = read_waiting(self._log, operation_id)
-        if request is None:
             return
+        request = read_waiting(self._log, operation_id)
+        if request is not None:
+            self._await_dump(operation_id, request)
+        elif read_request(self._log, operation_id) is None:
+            self._end(operation_id, DumpState.FAILED, "its files are gone")
+
+    def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
+        """One that is to begin after a dump. A dump that has failed may be resumed."""
         dump = self._history.find(request.after_dump)
         if dump is not None and dump.state is DumpState.FINISHED:
             with storage_errors(self._log):

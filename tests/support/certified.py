@@ -180,7 +180,7 @@ class CertifiedDump:
             self.folder,
             history,
             reports,
-            DumpReports(self.folder, facts, self.samples, self.chunks, self.lines.append),
+            DumpReports(self.folder, lambda: facts, self.samples, self.chunks, self.lines.append),
             now_s=lambda: self.now_s,
             log_line=self.lines.append,
         )

@@ -73,7 +73,7 @@ class World:
             self.log,
             self.history,
             self.reports,
-            DumpReports(self.log, FACTS, Samples(), Chunks(100), self.lines.append),
+            DumpReports(self.log, lambda: FACTS, Samples(), Chunks(100), self.lines.append),
             now_s=lambda: self.now_s,
             log_line=self.lines.append,
         )

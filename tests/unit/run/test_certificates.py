@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +13,8 @@ import sidecar
 from sidecar.adapters.memory.progress import MemoryProgress
 from sidecar.report.chunks import Chunks
 from sidecar.run import certificates
-from sidecar.run.certificates import begin_certificates
+from sidecar.run.auxiliary import Services
+from sidecar.run.certificates import serve_certificates
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.reporting import CertificateFacts
@@ -32,18 +33,17 @@ def term(folder: Path, deliveries: object) -> Any:
 def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "pd_cluster_id", lambda _: "7")
     made = term(tmp_path, FakeDeliveries())
-    with ExitStack() as ending:
-        begin_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), ending)
+    with closing(Services()) as services:
+        serve_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), services)
         following = made.collected.__self__
         assert isinstance(following, TermCertificates)
-        assert following._reports.facts == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
-        assert following._following is not None
-        assert following._following.alive
-    assert not following._following.alive
+        assert following._reports.facts() == CertificateFacts("blue/ns/orders/1", "0" * 32, "blue", "7", sidecar.__version__)
+        assert [state.name for state in services.states()] == ["certificates"]
 
 
 def test_nothing_is_followed_where_nobody_reports_what_sinks_have(tmp_path: Path) -> None:
     made = term(tmp_path, None)
-    with ExitStack() as ending:
-        begin_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), ending)
+    with closing(Services()) as services:
+        serve_certificates(made, cast("Any", None), MeasuredTerms(Samples(), Chunks(1), SeenDdls()), services)
+        assert services.states() == ()
     assert made.collected is None

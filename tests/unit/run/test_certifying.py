@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -344,10 +345,8 @@ def test_a_broken_log_ends_certificates_with_a_line_and_lets_retention_go_on(wor
     monkeypatch.setattr(certifying, "FOLLOW_S", 0.001)
     with pytest.raises(LogBroken):
         world.made.step()
-    world.made.begin()
-    assert world.made._following is not None
-    world.made._following._thread.join(60)
-    world.made.close()
+    with pytest.raises(LogBroken):
+        world.made.serve(Event())
     assert world.made.collected() is None
     assert "is not readable" in world.told("certificates ended")[0]
     assert not collected(world.log)
@@ -361,9 +360,7 @@ def test_a_defect_ends_certificates_and_nothing_else(world: World, monkeypatch: 
 
     monkeypatch.setattr(certifying, "FOLLOW_S", 0.001)
     monkeypatch.setattr(TermCertificates, "_read_on", breaks)
-    world.made.begin()
-    assert world.made._following is not None
-    world.made._following._thread.join(60)
-    world.made._following.check()
+    with pytest.raises(ZeroDivisionError):
+        world.made.serve(Event())
     assert world.made.collected() is None
     assert world.told("certificates ended") == ["a defect: ZeroDivisionError('a defect')"]

@@ -48,7 +48,6 @@ class Owned(Term):
         self.now_ms = NOON_MS
         self.slices.names = names
         self.made.begin()
-        self.made.close()  # steps are the test's
 
     def asked(self) -> VerifyRequest:
         """The slice that is under way."""

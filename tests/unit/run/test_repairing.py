@@ -92,7 +92,6 @@ def test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing(term: Ter
     assert [line.event for line in term.lines[-2:]] == ["repair deletes rows", "repair asks"]
     following = Term(tmp_path, term.history)
     following.made.begin()
-    following.made.close()
     following.made.follow()
     assert (following.dumps, repair_of(following).state) == ([], RepairState.ASKS), "a next owner asks too"
     with pytest.raises(RefusedRequest, match=r"1,001 rows of shop\.item in sink copy are to be deleted, more than 1,000"):
@@ -109,7 +108,6 @@ def test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing(term: Ter
     last = Term(tmp_path, term.history)
     last.dumps = following.dumps
     last.made.begin()
-    last.made.close()
     last.made.follow()
     finish_repair(last)
     report = repair_of(last)
@@ -150,7 +148,6 @@ def test_a_table_that_could_not_be_compared_stops_no_repair_of_the_others(term: 
     following = Term(tmp_path, term.history)
     following.dumps = term.dumps
     following.made.begin()
-    following.made.close()
     following.ended(term.dumps[0], DumpState.FINISHED)
     following.made.follow()
     following.made.follow()
@@ -174,7 +171,6 @@ def test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repai
     term.report(failing.id, CheckState.FAILED, failed, table("lake", 1))
     following = Term(tmp_path, term.history)
     following.made.begin()
-    following.made.close()
     following.made.follow()
     found = following.made.find(failing.id)
     assert found is not None
@@ -189,7 +185,6 @@ def test_one_that_has_no_difference_or_was_stopped_repairs_nothing(term: Term, t
     term.report(TO_REPAIR.id, state, TableReport("copy", "shop", "item", of_table, missing=1))
     following = Term(tmp_path, term.history)
     following.made.begin()
-    following.made.close()
     for each in (term, following):
         each.made.follow()
         found = each.made.find(TO_REPAIR.id)

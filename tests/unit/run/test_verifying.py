@@ -77,7 +77,9 @@ class Term:
 
 @pytest.fixture
 def term(tmp_path: Path) -> Term:
-    return Term(tmp_path, MemoryHistory())
+    found = Term(tmp_path, MemoryHistory())
+    found.made.begin()
+    return found
 
 
 def test_a_start_is_in_the_history_and_asked_of_the_worker(term: Term) -> None:
@@ -128,7 +130,6 @@ def test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker(term: 
     storage.remove(term.log, [request_name(lost.id)])
     following = Term(tmp_path, term.history)
     following.made.begin()
-    following.made.close()
     states = {entry.id: (entry.state, entry.result) for entry in term.history.entries()}
     assert states[lost.id] == (DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
     following.report(REQUEST.id, CheckState.EQUAL)
@@ -266,7 +267,6 @@ def test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice(term: Term, 
     following = Term(tmp_path, term.history)
     following.dumps = term.dumps
     following.made.begin()
-    following.made.close()
     for _ in range(4):
         for dump in following.dumps:
             following.ended(dump, DumpState.FINISHED)
@@ -276,7 +276,6 @@ def test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice(term: Term, 
     assert read_request(following.log, AGAIN) is not None
     last = Term(tmp_path, term.history)
     last.made.begin()
-    last.made.close()
     assert last.dumps == [], "one that is over stays so"
 
 
@@ -310,7 +309,6 @@ def test_one_that_follows_a_dump_is_asked_of_the_worker_when_that_has_finished(t
     assert term.made.find(AFTER.id) == (AFTER, None, None)
     following = Term(tmp_path, term.history)
     following.made.begin()
-    following.made.close()
     assert term.history.find(AFTER.id) is not None
     following.ended(DUMP, DumpState.FINISHED)
     following.made.follow()
