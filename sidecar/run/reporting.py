@@ -38,8 +38,8 @@ class CertificateFacts:
 
 
 class DumpReports:
-    """`facts` is asked when they are needed first, for they may have to be looked up. `samples`: of the owner, for the reports. `chunks` receives those of the dumps that are collected. `events`: that happened until now,
-    beside those of the history and of the samples."""
+    """`facts`: asked once, when they are needed. `samples`: of the owner, for the reports. `chunks` receives those of the dumps that are
+    collected. `events`: that happened until now, beside those of the history and of the samples."""
 
     def __init__(
         self,

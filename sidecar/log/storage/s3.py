@@ -18,7 +18,12 @@ from typing import IO, Any
 import fsspec
 from aiohttp import ClientPayloadError
 from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]  # botocore ships no types
-from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+)
 from botocore.retries.standard import (  # type: ignore[import-untyped]
     OrRetryChecker,
     RetryContext,
@@ -67,9 +72,13 @@ _PASSING_CODES = frozenset(
         *_EXPIRED_CODES,
         "RequestTimeTooSkewed",  # until the clock is right
         "InternalError",  # of one key of a DeleteObjects, which has no status
+        "IDPCommunicationError",  # STS did not reach who vouches for the role
     }
 )
 """Not in botocore's classification."""
+
+_NO_CREDENTIALS = (CredentialRetrievalError, MetadataRetrievalError)
+"""Whoever renews them did not, this time: a process that has had some is not to end for it."""
 
 _RETRYABLE = OrRetryChecker([TransientRetryableChecker(), ThrottledRetryableChecker()])
 """botocore's standard mode: codes, statuses and errors of the connection."""
@@ -135,8 +144,8 @@ def _passes(code: str | None, status: int | None) -> bool:
 
 
 def _broke_off(error: BaseException | None) -> bool:
-    """Whether the connection gave no answer, or not all of one."""
-    return isinstance(error, ClientPayloadError) or bool(_RETRYABLE.is_retryable(RetryContext(1, caught_exception=error)))
+    """Whether the connection gave no answer, or not all of one; or there were no credentials to ask with."""
+    return isinstance(error, (ClientPayloadError, *_NO_CREDENTIALS)) or bool(_RETRYABLE.is_retryable(RetryContext(1, caught_exception=error)))
 
 
 @contextmanager

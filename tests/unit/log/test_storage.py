@@ -15,7 +15,9 @@ import pytest
 from aiohttp import ClientPayloadError
 from botocore.exceptions import (  # type: ignore[import-untyped]  # botocore ships no types
     ClientError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    MetadataRetrievalError,
     NoCredentialsError,
     ReadTimeoutError,
 )
@@ -292,6 +294,9 @@ ERRORS_OF_S3 = [
     *((as_s3fs_raises(code, status), storage.Refused) for code, status in REFUSED),
     (client_error("AccessDenied", 403), storage.Refused),
     (NoCredentialsError(), storage.Refused),
+    (CredentialRetrievalError(provider="sso", error_msg="timed out"), storage.Unreachable),
+    (MetadataRetrievalError(error_msg="timed out"), storage.Unreachable),
+    (client_error("IDPCommunicationError", 400), storage.Unreachable),
 ]
 
 
