@@ -110,6 +110,10 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
     if status.last_error:
         yield "last error", status.last_error
+    for service in status.services:
+        if service.error:
+            then = f"it begins again in {service.again_s:.0f} s" if service.again_s else "it works again"
+            yield service.name, Text(f"{service.error} ({then}; the stream goes on)", style="yellow")
     for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
         if line is not None:
             yield name, line

@@ -41,6 +41,17 @@ class LaneStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """Of work beside the stream (sidecar/run/auxiliary.py). `error`: what it ended with last; empty while it has not, or where it has
+    worked for long since. `failures`: how often it ended so in this term. `again_s`: until it begins again; 0 while it works."""
+
+    name: str
+    error: str = ""
+    failures: int = 0
+    again_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class SidecarStatus:
     """Lags in seconds: `resolved_lag_s` from the wall clock to `resolved_ts`, the log's position; `delivery_lag_s` the age of
     the oldest segment that a sink has not accepted. `delivered_ts`: what every sink has accepted. Rates are the dump's over
@@ -91,6 +102,7 @@ class SidecarStatus:
     source_away_s: float = 0.0
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
+    services: Sequence[ServiceStatus] = ()
 
     @property
     def progress(self) -> Progress | None:

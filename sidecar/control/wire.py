@@ -10,7 +10,7 @@ there, also where it is empty.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from sidecar.control.status import SidecarStatus
@@ -73,6 +73,7 @@ def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
     found = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
         sinks=[_sink(sink, status) for sink in status.sinks],
+        services=[pb.ServiceStatus(**asdict(service)) for service in status.services],
         lanes=[pb.LaneStatus(lane=lane.lane, resolved_tso=lane.resolved_ts or 0, lag_s=lane.lag_s) for lane in status.lanes],
         dumps=[_summary(dump, status) for dump in status.dumps],
         **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},

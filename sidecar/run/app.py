@@ -271,12 +271,12 @@ class Sidecar:
             others = sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ()
             for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
                 note(what)
-            self._begin_services(term, ending)
+            services = self._begin_services(term, ending)
             if resumes is not None:
                 resumes.begin(new_log=term.pipeline.next_seq == 0)
-            self._run_term(term, brought, watch, waited_s)
+            self._run_term(term, brought, watch, services, waited_s)
 
-    def _begin_services(self, term: Term, ending: ExitStack) -> None:
+    def _begin_services(self, term: Term, ending: ExitStack) -> Services:
         """Nothing of them is read, written or asked in this thread."""
         services = Services()
         ending.callback(services.close)
@@ -290,8 +290,9 @@ class Sidecar:
         self._verifications = found
         services.serve("verifications", found.serve)
         serve_certificates(term, self.client, self.measured, services)
+        return services
 
-    def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, waited_s: float) -> None:
+    def _run_term(self, term: Term, brought: Brought, watch: ChangefeedWatch, services: Services, waited_s: float) -> None:
         """Raises what ends the term."""
         pipeline, log_id = term.pipeline, self.changefeed.log_id
         self._between.enter(pipeline.pace, term.epoch, log_id, own_id=pipeline.outside.log.id, full=self._full)
@@ -306,7 +307,7 @@ class Sidecar:
                 self._worker.serve(term.epoch)
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
-                self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error)
+                self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
                 self.measured.see(self.status, wall_ms())
                 self._rows_per_s = self.status.rows_per_s or self._rows_per_s
                 say(*news.heard(self.status, self.deliveries.report, now_s))

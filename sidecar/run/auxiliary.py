@@ -14,10 +14,11 @@ Not for what the stream cannot do without: the merge worker, its reports, the wa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event, Lock
 from time import monotonic
 
+from sidecar.control.status import ServiceStatus
 from sidecar.errors import TicdcDumpError
 from sidecar.process.background import Background
 from sidecar.run.logs import log, say
@@ -30,38 +31,23 @@ CLOSE_S = 1.0
 Life = Callable[[Event], object]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceState:
-    """`error`: what its last life ended with; empty while none has, or where it has lived for long since. `failures`: lives that ended so,
-    in this term. `again_s`: until the next one begins, 0 while one is there."""
-
-    name: str
-    error: str = ""
-    failures: int = 0
-    again_s: float = 0.0
-
-    @property
-    def runs(self) -> bool:
-        return not self.again_s
-
-
 class Services:
     """Of one term. For any thread."""
 
     def __init__(self, *, log_line: Callable[[NewsLine], object] = say, now_s: Callable[[], float] = monotonic) -> None:
         self._log_line, self._now_s = log_line, now_s
         self._lock = Lock()
-        self._states: dict[str, ServiceState] = {}
+        self._states: dict[str, ServiceStatus] = {}
         self._began_s: dict[str, float] = {}
         self._until_s: dict[str, float] = {}
         self._threads: list[Background] = []
 
     def serve(self, name: str, life: Life) -> None:
         """Begins at once, in a thread of its own. Raises nothing of what it does."""
-        self._put(ServiceState(name))
+        self._put(ServiceStatus(name))
         self._threads.append(Background(lambda ending: self._serve(name, life, ending), name=name))
 
-    def states(self) -> tuple[ServiceState, ...]:
+    def states(self) -> tuple[ServiceStatus, ...]:
         with self._lock:
             now_s = self._now_s()
             return tuple(self._as_of(state, now_s) for state in self._states.values())
@@ -105,13 +91,13 @@ class Services:
         hint = "the stream goes on; the service begins again by itself" if ours else "the stream goes on; report this with the trace"
         self._log_line(NewsLine("service failed", {"service": name, "text": text, "hint": hint}, "warning"))
 
-    def _as_of(self, state: ServiceState, now_s: float) -> ServiceState:
+    def _as_of(self, state: ServiceStatus, now_s: float) -> ServiceStatus:
         until_s = self._until_s.get(state.name)
         if until_s is not None:
             return replace(state, again_s=max(until_s - now_s, 0.001))
         lived_s = now_s - self._began_s.get(state.name, now_s)
         return replace(state, error="") if lived_s > LONG_LIFE_S else state
 
-    def _put(self, state: ServiceState) -> None:
+    def _put(self, state: ServiceStatus) -> None:
         with self._lock:
             self._states[state.name] = state

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Event
 
-from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, SidecarStatus, waiting_for
+from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, waiting_for
 from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
@@ -89,7 +89,7 @@ class Gauge:
         self._due_s = now_s + STATUS_EVERY_S
         return True
 
-    def read(self, now_s: float, *, worker: str, died: str = "", last_error: str = "") -> SidecarStatus:
+    def read(self, now_s: float, *, worker: str, died: str = "", last_error: str = "", services: Sequence[ServiceStatus] = ()) -> SidecarStatus:
         """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `died`: of one that could not say why;
         `last_error`: what is told where the worker tells of nothing. Cheap: no call of it waits."""
         pipeline, wall_ms = self._pipeline, time.time() * 1000
@@ -136,6 +136,7 @@ class Gauge:
             source_away_s=measured.source_away_s,
             carried=self._tables_carried(),
             sink_tables=self._deliveries.tables,
+            services=services,
         )
 
     def _tables_carried(self) -> tuple[TableName, ...]:

@@ -113,6 +113,13 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     for place, count in status.merged_rows.items():
         places.add_metric([place], count)
     yield places
+    works = GaugeMetricFamily("ticdc_dump_service_up", "1 while this work beside the stream goes on", labels=["service"])
+    failed = CounterMetricFamily("ticdc_dump_service_failures", "How often it ended with an error in this term", labels=["service"])
+    for service in status.services:
+        works.add_metric([service.name], float(not service.again_s))
+        failed.add_metric([service.name], service.failures)
+    yield works
+    yield failed
     lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])
     joined = GaugeMetricFamily("ticdc_dump_lane_joined", "1 once the lane had a resolved mark", labels=["lane"])
     for lane in status.lanes:

@@ -9,6 +9,7 @@ from time import monotonic
 
 import pytest
 
+from sidecar.control.status import ServiceStatus
 from sidecar.errors import SourceError
 from sidecar.run import auxiliary
 from sidecar.run.auxiliary import CLOSE_S, LONG_LIFE_S, Services
@@ -41,7 +42,7 @@ def test_what_ends_a_life_is_told_once_and_the_next_one_begins(services: Service
     services.serve("copying", life)
     eventually(lambda: len(lives) == 4)
     [state] = services.states()
-    assert (state.name, state.failures, state.runs) == ("copying", 3, True)
+    assert (state.name, state.failures, state.again_s) == ("copying", 3, 0)
     assert ("denied" if isinstance(error, SourceError) else "a defect: ZeroDivisionError") in state.error
     assert [line.values["service"] for line in LINES] == ["copying"], "three times the same"
     assert current_thread() not in lives
@@ -74,7 +75,7 @@ def test_a_pause_doubles_and_is_short_again_after_a_long_life(monkeypatch: pytes
 
     now_s = 0.0
     made = Services(log_line=lambda _: None, now_s=lambda: now_s)
-    made._put(auxiliary.ServiceState("one"))
+    made._put(ServiceStatus("one"))
 
     def life(_: Event) -> None:
         nonlocal now_s
