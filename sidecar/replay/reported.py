@@ -71,7 +71,7 @@ class ReportedDump:
         self._followed_s = self._ahead_s = 0.0
         reports = DumpReports(
             log,
-            CertificateFacts(facts.changefeed, facts.log_id, facts.played, "", facts.product),
+            lambda: CertificateFacts(facts.changefeed, facts.log_id, facts.played, "", facts.product),
             self._samples,
             Chunks(CHUNKS_EACH_MAX),
             self._lines.append,

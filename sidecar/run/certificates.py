@@ -16,9 +16,10 @@ from sidecar.run.term import Term
 def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, services: Services) -> None:
     """They follow the log until the term's end, and retention waits for them. `term` has begun. `measured` receives the chunks of its
     dumps."""
-    outside, config = term.pipeline.outside, term.config
+    outside = term.pipeline.outside
     if outside.deliveries is None:
         return
+    config = term.config
 
     def facts() -> CertificateFacts:
         return CertificateFacts(

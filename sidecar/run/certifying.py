@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from threading import Event
 from time import monotonic
@@ -127,11 +128,18 @@ class TermCertificates:
         for dump in self._dumps.values():
             self._reports.collect(dump)
         for dump_id, entry in states.items():
-            self._settle(dump_id, entry)
+            self._apart(dump_id, partial(self._settle, dump_id, entry))
         for dump_id, (entry, since_s) in list(self._ended.items()):
             if self._now_s() - since_s >= ACCEPT_WAIT_S or self._is_accepted(self._dumps[dump_id]):
-                self._certify(self._dumps[dump_id], entry)
+                self._apart(dump_id, partial(self._certify, self._dumps[dump_id], entry))
         self._save()
+
+    def _apart(self, dump_id: str, work: Callable[[], object]) -> None:
+        """What is wrong with one dump's files costs its certificate alone."""
+        try:
+            work()
+        except LogBroken as error:
+            self._drop(dump_id, error.message)
 
     # ---- reading ----------------------------------------------------------------------------------------------------------
 
@@ -367,7 +375,11 @@ class TermCertificates:
         self._forget(dump_id)
 
     def _forget(self, dump_id: str) -> None:
-        remove_parts(self._log, dump_id)
+        try:
+            remove_parts(self._log, dump_id)
+        except LogBroken as error:
+            values = {"dump": dump_id, "reason": error.message, "hint": error.hint}
+            self._log_line(NewsLine("parts of a certificate remain", values, "warning"))
         self._over.add(dump_id)
         self._dumps.pop(dump_id, None)
         self._ended.pop(dump_id, None)

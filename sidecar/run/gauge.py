@@ -89,7 +89,9 @@ class Gauge:
         self._due_s = now_s + STATUS_EVERY_S
         return True
 
-    def read(self, now_s: float, *, worker: str, died: str = "", last_error: str = "", services: Sequence[ServiceStatus] = ()) -> SidecarStatus:
+    def read(
+        self, now_s: float, *, worker: str, died: str = "", last_error: str = "", services: Sequence[ServiceStatus] = ()
+    ) -> SidecarStatus:
         """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `died`: of one that could not say why;
         `last_error`: what is told where the worker tells of nothing. Cheap: no call of it waits."""
         pipeline, wall_ms = self._pipeline, time.time() * 1000

@@ -203,15 +203,15 @@ VERIFYING = [
     Mutation(
         "a next term forgets the verifications that run",
         "sidecar/run/verifying.py",
-        "                self._running[entry.id] = entry\n",
-        "                pass\n",
+        "        self._running[entry.id] = entry\n",
+        "",
         f"{OF_TERM}::test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker",
     ),
     Mutation(
         "segments of a verification that is over are kept for ever",
         "sidecar/run/verifying.py",
-        "            self._needs.pop(operation_id, None)\n",
-        "",
+        "            self._needs.pop(operation_id, None)\n        return entry",
+        "        return entry",
         f"{OF_TERM}::test_a_report_that_is_over_ends_the_entry_and_says_what_was_found",
     ),
     Mutation(

@@ -31,7 +31,7 @@ import sidecar
 from sidecar.adapters.tidb import source as tidb
 from sidecar.config import Config, read_config
 from sidecar.control.security import STOP_GRACE_S
-from sidecar.control.status import LaneStatus, SidecarStatus
+from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.core.messages import Brackets
 from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -228,7 +228,9 @@ def exported() -> dict[str, dict[str, set[str]]]:
     progress = Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables)
     lanes = (LaneStatus(Lane("kafka/orders/0"), CommitTs(7), 0.0),)
     sinks = (SinkState("file:///out", 0.6, 0.5, 0.04, 75_000, holds=True, lag_s=0.7, error="no leader"),)
-    status = SidecarStatus(ChangefeedName("default", "default", "orders"), 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks)
+    services = (ServiceStatus("certificates"),)
+    name = ChangefeedName("default", "default", "orders")
+    status = SidecarStatus(name, 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks, services=services)
     verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 3.0, 1)], 86_400.0)
     tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2), verified=verified)
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)

@@ -145,7 +145,9 @@ def _passes(code: str | None, status: int | None) -> bool:
 
 def _broke_off(error: BaseException | None) -> bool:
     """Whether the connection gave no answer, or not all of one; or there were no credentials to ask with."""
-    return isinstance(error, (ClientPayloadError, *_NO_CREDENTIALS)) or bool(_RETRYABLE.is_retryable(RetryContext(1, caught_exception=error)))
+    if isinstance(error, (ClientPayloadError, *_NO_CREDENTIALS)):
+        return True
+    return bool(_RETRYABLE.is_retryable(RetryContext(1, caught_exception=error)))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sidecar.control.status import LaneStatus, SidecarStatus
+from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.control.wire import (
     BRACKETS,
     BRACKETS_ASKED,
@@ -83,6 +83,7 @@ STATUS = SidecarStatus(
     ),
     source_away_s=84.0,
     carried=(ORDERS, TableName("shop", "parts")),
+    services=(ServiceStatus("verifications", "access denied", failures=2, again_s=1.5),),
     sink_tables={
         "file:///out": SinkTables("file:///out", "file:///out", Seq(3), CommitTs(TS - 3), Seq(5), CommitTs(TS), {ORDERS: CommitTs(TS - 1)})
     },
@@ -101,7 +102,8 @@ def test_every_value_of_a_status_is_on_the_wire_or_for_metrics_only() -> None:
 
 def test_every_field_of_the_wire_is_filled() -> None:
     wire = dump_status(STATUS)
-    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, wire.sinks[0], wire.sinks[0].tables[0]):
+    sink = wire.sinks[0]
+    for message in (wire, wire.changefeed, wire.tables[0], wire.lanes[0], wire.settings, sink, sink.tables[0], wire.services[0]):
         empty = {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}
         assert empty <= {"subscribers", "timeline"}, f"{type(message).__name__}: of these alone the service tells by itself"
 

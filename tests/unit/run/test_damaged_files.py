@@ -15,7 +15,7 @@ from msgspec import structs
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.core.model import FIRST_SEQ
 from sidecar.core.progress import OVER, DumpState
-from sidecar.errors import SourceError
+from sidecar.errors import SourceError, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.verification import (
     CYCLE_NAME,
@@ -30,8 +30,10 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import UNREADABLE
 from sidecar.run import verifying
+from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
 from sidecar.run.repairing import KeyDump
 from sidecar.run.verifying import HOLD_S
+from tests.unit.run.followed_dumps import OTHER, World
 from tests.unit.run.test_verifying import ALICE, REQUEST, Term
 
 TO_REPAIR = structs.replace(REQUEST, repair=True)
@@ -154,7 +156,7 @@ def test_a_repair_that_may_not_read_the_source_any_more_fails_with_the_reason(tm
     def start(_: KeyDump) -> None:
         raise denied
 
-    term.start = start  # type: ignore[method-assign]  # of this test
+    term.start = start  # type: ignore[method-assign, assignment]  # of this test
     prepared(term)
     for one in (term, Term(tmp_path, term.history)):
         one.made.begin()
@@ -173,3 +175,47 @@ def test_retention_waits_until_it_is_known_what_is_to_be_read_and_not_for_ever(t
     monkeypatch.undo()
     term.made.begin()
     assert term.made.needs_from() is None
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("what", ["certificates/*.parts/*", "certificates/*.json", "reports/*"])
+@pytest.mark.parametrize("when", ["followed", "taken over"])
+def test_a_damaged_file_of_a_dumps_certificate_costs_that_certificate_alone(
+    tmp_path: Path, when: str, what: str, damage: Callable[[Path], None]
+) -> None:
+    world = World(tmp_path / "log")
+    world.records(DumpState.RUNNING)
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.segment()
+    world.step(SAVE_S)
+    world.records(DumpState.FINISHED)
+    if "parts" not in what:
+        world.step()
+        world.step(ACCEPT_WAIT_S)
+    files = [path for path in (tmp_path / "log").glob(what) if path.is_file()]
+    assert files, "there is something to damage"
+    for path in files:
+        damage(path)
+    follow_certificates(world, when)
+    world.records(DumpState.RUNNING, OTHER)
+    world.segment(world.window(dump=OTHER), known=OTHER)
+    world.step()
+    world.records(DumpState.FINISHED, OTHER)
+    follow_certificates(world, when)
+    world.step(ACCEPT_WAIT_S)
+    assert world.certificate(OTHER)["chunk_count"] == 1, "the next dump has its own"
+    kept_up_to = world.made.collected()
+    assert kept_up_to is None or kept_up_to >= world.next - 1, "retention waits for nothing"
+
+
+def follow_certificates(world: World, when: str) -> None:
+    """As the service does: a life that ends is followed by another."""
+    if when == "taken over":
+        world.follower()
+    for _ in range(3):
+        try:
+            world.step()
+            world.step(ACCEPT_WAIT_S)
+        except TicdcDumpError:
+            world.follower()

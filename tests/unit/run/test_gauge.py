@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from sidecar.control.status import SidecarStatus
+from sidecar.control.status import ServiceStatus, SidecarStatus
 from sidecar.core.messages import Brackets, PauseDump, SourceFailed
 from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -55,8 +55,10 @@ class FakeSchemas:
 class Told(Gauge):
     """With a merge worker that runs, if nothing else is said."""
 
-    def read(self, now_s: float, *, worker: str = "running", died: str = "", last_error: str = "") -> SidecarStatus:
-        return super().read(now_s, worker=worker, died=died, last_error=last_error)
+    def read(
+        self, now_s: float, *, worker: str = "running", died: str = "", last_error: str = "", services: Sequence[ServiceStatus] = ()
+    ) -> SidecarStatus:
+        return super().read(now_s, worker=worker, died=died, last_error=last_error, services=services)
 
 
 def gauge(stage: Stage, pipeline: Pipeline, tmp_path: Path, *, rows: int | None = 100) -> tuple[Told, FakeSchemas]:

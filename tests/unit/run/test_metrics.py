@@ -17,7 +17,7 @@ import stamina
 from prometheus_client.parser import text_string_to_metric_families
 from stamina import instrumentation
 
-from sidecar.control.status import LaneStatus, SidecarStatus
+from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -102,6 +102,19 @@ def test_each_sink_says_which_tables_it_has_whole_and_of_many_only_how_many_it_h
     found = stage.samples()
     assert found[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
     assert not any(name == "ticdc_dump_sink_complete" for name, *_ in found)
+
+
+def test_work_beside_the_stream_is_up_until_it_fails_and_while_it_waits_it_is_not(stage: Stage) -> None:
+    stage.status = SidecarStatus(
+        NAME, 3, "host:1", services=(ServiceStatus("certificates"), ServiceStatus("verifications", "denied", failures=3, again_s=8.0))
+    )
+    found = {name: value for name, value in stage.samples().items() if "service" in name[0]}
+    assert found == {
+        ("ticdc_dump_service_up", "certificates"): 1,
+        ("ticdc_dump_service_up", "verifications"): 0,
+        ("ticdc_dump_service_failures_total", "certificates"): 0,
+        ("ticdc_dump_service_failures_total", "verifications"): 3,
+    }
 
 
 def test_a_standby_is_healthy_and_says_that_it_is_one(stage: Stage) -> None:

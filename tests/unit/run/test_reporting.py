@@ -33,7 +33,7 @@ class Reported(World):
 
     def follower(self) -> Any:
         made = super().follower()
-        made._reports = DumpReports(self.log, FACTS, self.samples, self.shown, self.lines.append)
+        made._reports = DumpReports(self.log, lambda: FACTS, self.samples, self.shown, self.lines.append)
         return made
 
     def report(self, dump_id: str = DUMP) -> str:
