@@ -173,6 +173,8 @@ class Dump:
         """Continue from `progress` with nothing open and nothing under way. Marks that were sent before are no longer ours."""
         self._close()
         self._record = progress
+        if progress.state is DumpState.FINISHED and any(table.keys for table in progress.tables):
+            self._record = replace(progress.without_keys(), revision=self._ground.next_revision())
         if progress.state in _ACTIVE:
             self._run = Run(progress, self._ground, first_mark=self._marks)
             self._ground.runs.append(self._run)

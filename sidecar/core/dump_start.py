@@ -9,9 +9,12 @@ from typing import Protocol
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
-from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, unread
+from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 from sidecar.core.window import Windows
 from sidecar.errors import RefusedRequest, with_hint
+
+KEYS_BYTES_MAX = 512 << 10
+"""Of all dumps that are not over (progress.keys_bytes): each manifest has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,19 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
     )
 
 
+def check_keys_fit(request: StartDump, others: Iterable[Progress]) -> None:
+    """`others`: the dumps that stay. Raises RefusedRequest."""
+    size = sum(keys_bytes(keys) for _, keys in request.keys)
+    taken = sum(keys_bytes(table.keys) for other in others if other.state not in OVER for table in other.tables)
+    if size > KEYS_BYTES_MAX:
+        raise RefusedRequest(f"its keys take {size:,} bytes, more than {KEYS_BYTES_MAX:,}", hint="dump them in parts")
+    if size and size + taken > KEYS_BYTES_MAX:
+        raise RefusedRequest(
+            f"its keys take {size:,} bytes, those of the dumps that run or wait {taken:,}, and all together may take {KEYS_BYTES_MAX:,}",
+            hint="wait until one of these dumps is over, or end one with dumpstop",
+        )
+
+
 def changed(progress: Progress, settings: Settings) -> Progress:
     """The dump with an operator's other settings. Raises RefusedRequest."""
     chunk_rows, pace = settings.of(progress.chunk_rows, progress.pace)
@@ -221,6 +237,7 @@ def resumed(failed: Progress, settings: Settings, *, ground: Ground) -> Progress
     if why := no_receiver(failed, ground.limits.sinks):
         raise RefusedRequest(why, hint=_RECEIVERS_HINT)
     state = DumpState.FINISHED if all(table.complete_at is not None for table in failed.tables) else DumpState.QUEUED
+    _check_keys(failed)
     with_settings = changed(failed, settings)
     return replace(with_settings, state=state, reason=None, revision=ground.next_revision(), number=ground.next_number())
 
@@ -245,8 +262,14 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
+def _check_keys(old: Progress) -> None:
+    if any(table.past_keys for table in old.tables):
+        raise RefusedRequest(f"dump {old.dump_id} has finished, and its keys are not kept", hint="use dumpstart --keys")
+
+
 def once_more(old: Progress, dump_id: str) -> StartDump:
-    """The request that would start `old` again."""
+    """The request that would start `old` again. Raises RefusedRequest."""
+    _check_keys(old)
     where = tuple((t.table, t.where) for t in old.tables if t.where is not None)
     return StartDump(
         dump_id,

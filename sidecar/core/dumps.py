@@ -8,6 +8,7 @@
   of them can take it, it is rejected.
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
   kept until a dump of all its tables starts, and FAILED_MAX of them at most.
+- A dump of keys that has finished keeps how many there were, and not the keys. So it cannot be started again.
 - A table that appears is dumped by the first dump that grows.
 - A dump whose sinks have other names than before the last start, or are removed, fails: nobody would receive its rows.
 """
@@ -19,7 +20,7 @@ from dataclasses import replace
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.dump import NEXT, ChangeOfOne, Dump
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of, once_more, started, with_receivers
+from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, started, with_receivers
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
 from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading, meant_without_id
@@ -177,6 +178,7 @@ class Dumps:
         others = [dump for dump in self._dumps if dump is not instead_of]
         if sum(dump.progress.state not in OVER for dump in others) >= WAITING_MAX:
             raise RefusedRequest(f"{WAITING_MAX} dumps run or wait already", hint="wait, or end one with dumpstop")
+        check_keys_fit(request, [dump.progress for dump in others])
         progress = started(request, among=self.records, ground=self._ground)
         if instead_of is not None:
             self._forget([instead_of])

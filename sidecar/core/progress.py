@@ -49,7 +49,8 @@ class TableProgress:
     """`spans`: what is left, none when the table is complete. `complete_at`: the table is complete from this position on
     (P1), None while it is not. `where`: only rows for which this SQL predicate is true are dumped. `since_seq`: as of ChunkFile, of the
     pass that reads the table. `keys`: only the rows with these handle keys are; empty: all. `whole`: all rows of the table that the
-    changefeed carries are."""
+    changefeed carries are. `past_keys`: how many keys a dump had that has finished; the keys are not kept, because each manifest would
+    have them."""
 
     table: TableName
     spans: tuple[Span, ...] = (Span(),)
@@ -61,6 +62,17 @@ class TableProgress:
     since_seq: Seq = FIRST_SEQ
     keys: tuple[Key, ...] = ()
     whole: bool = True
+    past_keys: int = 0
+
+    @property
+    def key_count(self) -> int:
+        """0: the dump is not of keys."""
+        return len(self.keys) or self.past_keys
+
+
+def keys_bytes(keys: Iterable[Key]) -> int:
+    """What they take in a manifest, about: each text has quotes and a separator."""
+    return sum(len(text.encode()) + 3 for key in keys for text in key)
 
 
 KEYS_A_SPAN = 500
@@ -102,6 +114,11 @@ class Progress:
     resumable: bool = True
     sinks: tuple[str, ...] = ()
     number: int = 0
+
+    def without_keys(self) -> Progress:
+        """As it is kept once it has finished."""
+        tables = (replace(one, keys=(), past_keys=one.key_count) if one.keys else one for one in self.tables)
+        return replace(self, tables=tuple(tables))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; ts as decimal strings."""
@@ -153,6 +170,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
                 since_seq=Seq(int(table.get("since_seq", FIRST_SEQ))),
                 keys=tuple(map(tuple, table.get("keys", ()))),
                 whole=_is_whole(table),
+                past_keys=int(table.get("past_keys", 0)),
             )
             for table in found["tables"]
         ),
@@ -292,7 +310,13 @@ def _table_to_json(table: TableProgress) -> dict[str, Any]:
         "where": table.where,
         "since_seq": table.since_seq,
         "whole": table.whole,
-    } | ({"keys": table.keys} if table.keys else {})
+    } | _keys_to_json(table)
+
+
+def _keys_to_json(table: TableProgress) -> dict[str, Any]:
+    if table.keys:
+        return {"keys": table.keys}
+    return {"past_keys": table.past_keys} if table.past_keys else {}
 
 
 def _span_to_json(span: Span) -> dict[str, Any]:

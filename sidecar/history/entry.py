@@ -139,7 +139,7 @@ def of_dump(progress: Progress, asked_by: Asker = NOT_RECORDED, *, started_ms: i
 def advanced(entry: HistoryEntry, progress: Progress, now_ms: int) -> HistoryEntry:
     """A dump's entry in step with its progress."""
     tables = progress.tables
-    keyed, narrowed = sum(bool(table.keys) for table in tables), sum(not table.whole and not table.keys for table in tables)
+    keyed, narrowed = sum(bool(table.key_count) for table in tables), sum(not table.whole and not table.key_count for table in tables)
     names = tuple(str(table.table) for table in tables[:TABLES_KEPT_MAX])
     return replace(
         entry,

@@ -49,7 +49,7 @@ class ScopeLine(msgspec.Struct, frozen=True, tag_field="is", tag="scope"):
     @classmethod
     def of(cls, seq: Seq, progress: Progress) -> ScopeLine:
         tables = (
-            ScopeTable(*one.table, one.where, len(one.keys), one.whole, None if one.complete_at is None else str(one.complete_at))
+            ScopeTable(*one.table, one.where, one.key_count, one.whole, None if one.complete_at is None else str(one.complete_at))
             for one in progress.tables
         )
         return cls(seq, tuple(tables), progress.sinks)

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from string import ascii_letters, digits
 from typing import Any
 
 import pytest
@@ -25,6 +28,8 @@ from sidecar.adapters.etcd.keeper import KeeperProcess
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
+from sidecar.control.predicate import PREDICATE_BYTES_MAX
+from sidecar.core.dump_start import KEYS_BYTES_MAX
 from sidecar.core.messages import Brackets
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
@@ -626,6 +631,25 @@ def test_ten_thousand_tables_are_kept_and_a_change_costs_its_part_only(faulty: F
     after = {entry.key: entry.modified for entry in client.get_prefix(f"{KEYS}/progress/", keys_only=True)}
     assert len(after) == len(before) == -(-10_000 // PART_TABLES)
     assert len([key for key in after if after[key] != before[key]]) == 2
+
+
+def test_tables_with_as_many_keys_and_as_long_predicates_as_requests_may_have_are_kept(faulty: Faulty) -> None:
+    """Random text, which no compression helps: eight such tables are more than a transaction may have."""
+    random = Random(7)
+
+    def text(size: int) -> str:
+        return "".join(random.choices(ascii_letters + digits, k=size))
+
+    tables = [
+        TableProgress(TableName("shop", f"p{number}"), where=text(PREDICATE_BYTES_MAX), keys=((text(KEYS_BYTES_MAX // 16),),))
+        for number in range(16)
+    ]
+    (first,) = progress_of(3)
+    store = EtcdProgress(faulty.client, KEYS, faulty)
+    for revision, count in enumerate((0, 16, 3), 1):
+        dumps = (replace(first, tables=(*first.tables, *tables[:count], *first.tables), revision=revision),)
+        store.save(dumps)
+        assert load_progress(faulty.client, KEYS) == dumps
 
 
 def test_the_next_owner_goes_on_with_what_it_loaded_and_writes_no_more_than_changed(etcd: Etcd, faulty: Faulty) -> None:

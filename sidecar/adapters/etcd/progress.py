@@ -2,7 +2,8 @@
 
     {root}/progress                       head: JSON of each dump's Progress without its tables, how many it has, and how many parts there
                                           are of which generation
-    {root}/progress/{generation}/{part}   JSON of PART_TABLES tables each, zlib: those of the first dump, then those of the next one
+    {root}/progress/{generation}/{part}   JSON of PART_TABLES tables each, zlib: those of the first dump, then those of the next one;
+                                          fewer where their predicates and keys are long (PART_SCOPE_BYTES_MAX)
 
 - A save writes the head and only the parts that changed, in one transaction: what it costs PD grows with what a window
   closed, not with the number of tables. (10,000 tables at once are 2 MB, more than etcd takes.)
@@ -31,12 +32,15 @@ import stamina
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, TRANSACTION_BYTES_MAX, Compare, Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.history import HISTORY_OPERATIONS_MAX, EtcdHistory
 from sidecar.adapters.etcd.owner import EtcdOwner
-from sidecar.core.progress import Progress, TableProgress, progress_from_json, tables_to_json
+from sidecar.core.progress import Progress, TableProgress, keys_bytes, progress_from_json, tables_to_json
 from sidecar.errors import CoordinationError, CoordinationLost, NoProgress
 from sidecar.history.entry import HistoryEntry
 
 PART_TABLES = 8
 """A closed window touches a few tables: smaller parts are more keys, larger ones more bytes for each change."""
+
+PART_SCOPE_BYTES_MAX = 256 << 10
+"""What predicates and keys of a part's tables may take, before compression. One table may have more."""
 
 RETRY_LEASES = 0.5
 """A save is tried again for so much of a lease: long enough for an election in etcd, and over before the lease is."""
@@ -123,7 +127,7 @@ class EtcdProgress:
 
     def _write(self, dumps: tuple[Progress, ...], stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
         """The head, and with it what makes it true."""
-        parts = -(-len(_tables(dumps)) // PART_TABLES)
+        parts = len(_cuts(_tables(dumps)))
         heads = [dataclasses.replace(one, tables=()).to_json() | {"tables": len(one.tables)} for one in dumps]
         head = json.dumps({"dumps": heads, "parts": parts, "generation": generation}, ensure_ascii=False).encode()
         modified = self._transact(stored, [Put(self._head, head), *writes])
@@ -191,8 +195,8 @@ def _tables(dumps: Iterable[Progress]) -> Tables:
 
 
 def _changed(before: tuple[Progress, ...] | None, after: tuple[Progress, ...]) -> Parts | None:
-    """The parts that differ; None if there is nothing to compare with, or not as many tables."""
-    if before is None or len(_tables(before)) != len(_tables(after)):
+    """The parts that differ; None if there is nothing to compare with, or the parts have other tables."""
+    if before is None or _cuts(_tables(before)) != _cuts(_tables(after)):
         return None
     return _parts(_tables(after), unlike=_tables(before))
 
@@ -200,11 +204,24 @@ def _changed(before: tuple[Progress, ...] | None, after: tuple[Progress, ...]) -
 def _parts(tables: Tables, *, unlike: Tables = ()) -> Parts:
     """By number; without those that are in `unlike` as they are."""
     found = {}
-    for part, start in enumerate(range(0, len(tables), PART_TABLES)):
-        some = tables[start : start + PART_TABLES]
-        if some != unlike[start : start + PART_TABLES]:
+    for part, cut in enumerate(_cuts(tables)):
+        some = tables[cut]
+        if some != unlike[cut]:
             found[part] = _encoded(some)
     return found
+
+
+def _cuts(tables: Tables) -> list[slice]:
+    """The tables of each part."""
+    cuts: list[slice] = []
+    start = size = 0
+    for place, table in enumerate(tables):
+        more = len(table.where or "") + (keys_bytes(table.keys) if table.keys else 0)
+        if place - start >= PART_TABLES or (place > start and size + more > PART_SCOPE_BYTES_MAX):
+            cuts.append(slice(start, place))
+            start, size = place, 0
+        size += more
+    return [*cuts, slice(start, len(tables))] if tables else []
 
 
 def _encoded(tables: Tables) -> bytes:

@@ -12,7 +12,7 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
 from sidecar.core.dump_run import READY_MS_MAX
-from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, demand_of
+from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import (
     Brackets,
@@ -36,7 +36,7 @@ from sidecar.core.messages import (
 )
 from sidecar.core.model import CommitTs, Mark, Seq, TableName, ts_at
 from sidecar.core.plan import SPANS_MAX
-from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, progress_from_json
+from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
 from sidecar.errors import RefusedRequest
 
 A, B = TableName("s", "a"), TableName("s", "b")
@@ -171,6 +171,62 @@ def test_restart_keeps_the_scope_and_begins_at_the_start() -> None:
     d.request(RestartDump(SECOND))
     fresh = (TableProgress(A, since_seq=Seq(5)), TableProgress(B, where="v > 1", since_seq=Seq(5)))
     assert d.progress == Progress(SECOND, DumpState.RUNNING, Brackets.SNAPSHOT, 7, 1, 5, Seq(4), fresh, reason=None, number=1)
+
+
+KEYS = tuple((str(number),) for number in range(9))
+
+
+def of_keys(dump_id: str, table: TableName, size: int) -> StartDump:
+    """A dump whose keys take `size` bytes."""
+    return StartDump(dump_id, (table,), Brackets.SNAPSHOT, 10, keys=((table, (("k" * (size - keys_bytes([("",)])),),)),), narrowed=(table,))
+
+
+def test_keys_that_would_make_each_manifest_too_large_are_rejected_and_change_nothing() -> None:
+    d = dump()
+    with pytest.raises(RefusedRequest, match="its keys take 524,289 bytes, more than 524,288"):
+        d.request(of_keys(FIRST, A, KEYS_BYTES_MAX + 1))
+    assert d.records == ()
+    d.request(of_keys(FIRST, A, KEYS_BYTES_MAX - 100))
+    before = d.records
+    with pytest.raises(RefusedRequest, match="those of the dumps that run or wait 524,188"):
+        d.request(of_keys(SECOND, B, 101))
+    assert d.records == before
+    d.request(of_keys(SECOND, B, 100))
+    d.request(StartDump("3" * 16, (A,), Brackets.SNAPSHOT, 10))
+    d.request(RestartDump("4" * 16, FIRST))
+    assert {one.dump_id for one in d.records} == {SECOND, "3" * 16, "4" * 16}, "a dump is restarted with its own keys"
+
+
+def test_a_dump_of_keys_that_has_finished_keeps_their_number_only() -> None:
+    d = dump(limits=DumpLimits(readers=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10, keys=((A, KEYS),), narrowed=(A,)))
+    (read,) = d.next()
+    assert isinstance(read, ReadChunk)
+    d.handle(ChunkRead(read.number, ChunkFile(A, "1-1", 9, 30, None, KEYS[-1], CommitTs(500)), exhausted=True))
+    running = d.records[0]
+    assert (running.tables[0].keys, running.tables[0].key_count) == (KEYS, 9)
+    assert len(d.segment(SegmentBuilt(Seq(5), CommitTs(400), CommitTs(500)), [])) == 1
+    (over,) = d.records
+    assert (over.state, over.tables[0].keys, over.tables[0].key_count) == (DumpState.FINISHED, (), 9)
+    assert over.revision > running.revision, "the newer of two copies is the one without keys"
+    assert progress_from_json(over.to_json()) == over
+    for request in (RestartDump(SECOND), RestartDump(SECOND, FIRST)):
+        with pytest.raises(RefusedRequest, match="its keys are not kept"):
+            d.request(request)
+    recovered = dump(
+        Progress(FIRST, DumpState.FINISHED, Brackets.SNAPSHOT, 10, 1, 3, Seq(4), (TableProgress(A, (), keys=KEYS, whole=False),))
+    )
+    assert recovered.records[0].tables[0].key_count == 9
+    assert not recovered.records[0].tables[0].keys, "of one that an older version has kept, too"
+
+
+def test_a_dump_whose_keys_are_gone_is_not_resumed_as_one_of_the_whole_table() -> None:
+    """Its record is of another log: the dump would read its rows again."""
+    failed = Progress(
+        FIRST, DumpState.FAILED, Brackets.SNAPSHOT, 10, 1, 3, Seq(4), (TableProgress(A, unread(()), whole=False, past_keys=9),)
+    )
+    with pytest.raises(RefusedRequest, match="its keys are not kept"):
+        dump(failed).request(ResumeDump())
 
 
 def test_what_is_set_is_of_the_dump_and_what_is_not_given_stays() -> None:
