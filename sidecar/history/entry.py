@@ -66,7 +66,8 @@ class OperationCommand:
 class HistoryEntry:
     """`id`: of the operation, unique in the history: letters and digits, as a dump's. `result`: why it failed, or what it found, in a few
     words. `running_s`: for how long it was in the state running until `running_since_ms`, where it runs, else in all.
-    `commands`: the last ones, oldest first; `commands_before`: how many older ones are not kept."""
+    `commands`: the last ones, oldest first; `commands_before`: how many older ones are not kept. `restart_of`: the dump that this one was
+    started again from; empty: none."""
 
     id: str
     kind: OperationKind
@@ -83,6 +84,7 @@ class HistoryEntry:
     running_since_ms: int = 0
     commands: tuple[OperationCommand, ...] = ()
     commands_before: int = 0
+    restart_of: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked_by", _bounded(self.asked_by))
@@ -127,6 +129,7 @@ def entry_from_json(found: dict[str, Any]) -> HistoryEntry:
         running_since_ms=int(found["running_since_ms"]),
         commands=tuple(OperationCommand(str(one["command"]), _asker(one["asked_by"]), int(one["at_ms"])) for one in found["commands"]),
         commands_before=int(found["commands_before"]),
+        restart_of=str(found.get("restart_of", "")),
     )
 
 

@@ -92,6 +92,8 @@ class DumpRecorder:
             return
         if request is not None and meant and isinstance(request, StartDump | RestartDump):
             known.entry = of_dump(progress, request.asker, started_ms=now_ms, now_ms=now_ms)
+            if isinstance(request, RestartDump):
+                known.entry = replace(known.entry, restart_of=self._meant)
         else:
             known.entry = advanced(known.entry or of_dump(progress, now_ms=now_ms), progress, now_ms)
             if request is not None and meant:

@@ -253,16 +253,30 @@ class TermVerifications:
             self._end(operation_id, DumpState.FAILED, "its files are gone")
 
     def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
-        """One that is to begin after a dump. A dump that has failed may be resumed."""
+        """One that is to begin after a dump, or after the dump that was started again in its place. A dump that has failed may be resumed."""
         dump = self._history.find(request.after_dump)
         if dump is not None and dump.state is DumpState.FINISHED:
             with storage_errors(self._log):
                 storage.write_atomically(self._log, files.request_name(operation_id), request.to_json())
                 storage.remove(self._log, [files.waiting_name(operation_id)])
-        elif dump is not None and dump.state is DumpState.STOPPED:
-            self._end_waiting(operation_id, f"its dump {request.after_dump} was stopped")
+        elif dump is not None and dump.state in OVER:
+            self._await_restarted(operation_id, request, dump)
         elif dump is None and self._wall_ms() - request.asked_ms > DUMP_STARTS_S * 1000:
             self._end_waiting(operation_id, f"its dump {request.after_dump} was not started")
+
+    def _await_restarted(self, operation_id: str, request: VerifyRequest, dump: HistoryEntry) -> None:
+        """A restart is in the history together with the end of the dump that it replaces. After a failure it may come at any time."""
+        now_s = monotonic()
+        if dump.state is DumpState.FAILED and now_s - self._recorded_s.get(operation_id, -PROGRESS_S) < PROGRESS_S:
+            return
+        self._recorded_s[operation_id] = now_s
+        restart = next((one for one in self._history.entries() if one.restart_of == dump.id), None)
+        if restart is not None:
+            request = structs.replace(request, after_dump=restart.id)
+            with storage_errors(self._log):
+                storage.write_atomically(self._log, files.waiting_name(operation_id), request.to_json())
+        elif dump.state is DumpState.STOPPED:
+            self._end_waiting(operation_id, f"its dump {dump.id} was stopped")
 
     def _end_waiting(self, operation_id: str, why: str) -> None:
         with storage_errors(self._log):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
@@ -23,7 +23,7 @@ from traceback import format_exc
 import msgspec
 
 from sidecar.core.model import Seq
-from sidecar.errors import LogUnreachable, SparkLost, StorageFull, TicdcDumpError
+from sidecar.errors import LogUnreachable, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -59,6 +59,8 @@ WRITE_EVERY_S = 0.5
 """The report, while it changes."""
 
 LOOK_EVERY_S = 1.0
+RETRY_MAX_S = 60.0
+"""The wait doubles to this while a verification cannot be carried out: its first work may be large."""
 WAIT_S = 0.05
 
 DONE = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED})
@@ -101,19 +103,16 @@ class Verifications:
 
     def run(self, ending: Event) -> None:
         """Until the worker ends. No error of a verification ends deliveries, but one of Spark's session: raises SparkLost."""
-        last = ""
-        while not ending.wait(LOOK_EVERY_S):
-            try:
+        pause_s, last = LOOK_EVERY_S, dict[str, str]()
+        while not ending.wait(pause_s):
+            errors: dict[str, str] = {}
+            with _caught(errors):
                 for request in self.due():
-                    self.carry_out(request, ending)
-                last = ""
-            except SparkLost:
-                raise
-            except Exception as error:  # noqa: BLE001  # of the log's storage, of a verification's file; a defect may not end deliveries
-                if str(error) != last:
-                    what = str(error) if isinstance(error, TicdcDumpError) else format_exc()
-                    self._settings.notice(f"verifications do not go on, and are tried again: {what}")
-                last = str(error)
+                    with _caught(errors):
+                        self.carry_out(request, ending)
+            for error in errors.keys() - last.keys():
+                self._settings.notice(f"verifications do not continue, and are tried again: {errors[error]}")
+            pause_s, last = (min(2 * pause_s, RETRY_MAX_S) if errors else LOOK_EVERY_S), errors
 
     def due(self) -> Iterator[VerifyRequest]:
         """Those that are not over, in the order in which they were asked for."""
@@ -130,6 +129,17 @@ class Verifications:
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
         report = self.report(request.id) or VerifyReport(request.id, CheckState.RUNNING, self._settings.now_ms())
         return _Verification(self._settings, request, report, ending).run()
+
+
+@contextmanager
+def _caught(errors: dict[str, str]) -> Iterator[None]:
+    """Errors of the log's storage, of a verification's file, and defects: they may not end deliveries. By its text, what is to be said."""
+    try:
+        yield
+    except SparkLost:
+        raise
+    except Exception as error:  # noqa: BLE001  # it is noticed
+        errors[str(error)] = str(error) if isinstance(error, TicdcDumpError) else format_exc()
 
 
 class _Verification:
@@ -203,7 +213,7 @@ class _Verification:
         except (Ending, SparkLost, LogUnreachable):
             continues = True
             raise
-        except (Stopped, StorageFull):
+        except Stopped:
             raise
         except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is logged
             why = str(error)

@@ -146,7 +146,7 @@ def test_a_restart_ends_one_entry_and_begins_another_in_one_step() -> None:
     second, first = entries(stage)
     assert (first.id, first.state, first.running_s) == (DUMP, DumpState.STOPPED, 3.0)
     assert [(one.command, one.asked_by) for one in first.commands] == [("restart", BOB)]
-    assert (second.id, second.asked_by, second.state) == (SECOND, BOB, DumpState.RUNNING)
+    assert (second.id, second.asked_by, second.state, second.restart_of) == (SECOND, BOB, DumpState.RUNNING, DUMP)
 
 
 def test_a_restart_of_a_dump_that_is_over_leaves_its_entry_as_it_is() -> None:

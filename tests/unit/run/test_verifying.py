@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -316,6 +317,28 @@ def test_one_that_follows_a_dump_is_asked_of_the_worker_when_that_has_finished(t
     assert read_waiting(term.log, AFTER.id) is None
     following.report(AFTER.id, CheckState.EQUAL)
     assert term.history.entries()[-1].result == "equal"
+
+
+@pytest.mark.parametrize("state", [DumpState.STOPPED, DumpState.FAILED])
+def test_one_whose_dump_was_restarted_follows_the_dump_in_its_place(term: Term, state: DumpState) -> None:
+    """A dump that runs is stopped by its restart; after a failure the restart comes later."""
+    term.made.start(AFTER, ALICE)
+    term.ended(DUMP, state)
+    if state is DumpState.FAILED:
+        term.made.follow()
+        term.made._recorded_s.clear()  # the history is read seldom
+    for number, (old, new) in enumerate([(AFTER.after_dump, "1" * 16), ("1" * 16, "2" * 16)], 2):
+        term.ended(replace(DUMP, dump_id=old), state)
+        scope = OperationScope()
+        term.history.record(HistoryEntry(new, OperationKind.DUMP, scope, ALICE, number, DumpState.RUNNING, restart_of=old))
+        term.made.follow()
+        term.made._recorded_s.clear()
+        waiting = read_waiting(term.log, AFTER.id)
+        assert waiting is not None
+        assert waiting.after_dump == new
+    term.ended(replace(DUMP, dump_id="2" * 16), DumpState.FINISHED)
+    term.made.follow()
+    assert read_request(term.log, AFTER.id) == structs.replace(AFTER, after_dump="2" * 16)
 
 
 @pytest.mark.parametrize(("state", "why"), [(DumpState.STOPPED, "was stopped"), (None, "was not started")])

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import pytest
 
-from sidecar.errors import LogUnreachable, SinkError, SparkLost
+from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
-from sidecar.log.verification import AskedTable, CheckState, VerifyRequest, differences_name, request_name, stop_name
+from sidecar.log.verification import AskedTable, CheckState, VerifyReport, VerifyRequest, differences_name, request_name, stop_name
 from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
@@ -172,6 +172,37 @@ def test_what_keeps_verifications_from_going_on_is_told_once_and_they_are_tried_
     Verifications(replace(settings_of(world), notice=notices.append)).run(ending)
     assert len(notices) == 1
     assert str(error) in notices[0]
+
+
+def test_a_table_whose_digests_do_not_fit_on_the_volume_fails_and_the_others_are_compared(world: World) -> None:
+    settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db")
+    full = Failing(StorageFull("no room on /log: 0 of 9 bytes are free", hint="make room", place="/log"))
+    report = Verifications(replace(settings, runner=full)).carry_out(asked(world, "mine", "mine"), Event())
+    assert [one.state for one in report.tables] == [CheckState.FAILED, CheckState.EQUAL]
+    assert "0 of 9 bytes are free" in report.tables[0].why
+    assert not [name for name in storage.list_names(world.job.log, deep=True) if "/work/" in name], "what was written makes room again"
+
+
+def test_one_that_cannot_be_carried_out_keeps_no_other_from_its_turn_and_is_tried_ever_less_often(world: World) -> None:
+    asked(world, "mine", operation_id="v1")
+    asked(world, "mine", operation_id="v2", asked_ms=1)
+    waited, done = list[float](), list[str]()
+
+    class Clock(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout or 0)
+            return len(waited) > 9
+
+    class Odd(Verifications):
+        def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
+            if request.id == "v1":
+                raise LogUnreachable("the log is away", hint="wait")
+            done.append(request.id)
+            return super().carry_out(request, ending)
+
+    Odd(settings_of(world, mine=f"sqlite:///{world.folder}/out.db")).run(Clock())
+    assert done == ["v2"]
+    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
 
 
 def test_an_operator_ends_it(world: World) -> None:

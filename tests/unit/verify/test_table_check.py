@@ -129,7 +129,7 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
         assert (report.differences, report.moving) == (len(found), 0)
         assert {cell.column for one in check.tally.differences for cell in one.cells} <= {"v"}
         named += len(found)
-    assert named > 20
+    assert named > 10, "how many are healed before they are named depends on time"
 
 
 @pytest.mark.parametrize("by_keys", [False, True])
@@ -242,7 +242,7 @@ def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
         assert {key for key, kind in spoilt.items() if kind != "extra"} - healed <= dict(found).keys(), seed
         assert all(check.report.partial for check in checks)
         named += len(found)
-    assert named > 20
+    assert named > 10, "how many are healed before they are named depends on time"
 
 
 @pytest.mark.parametrize(
