@@ -24,6 +24,9 @@ from sidecar.core.messages import READERS_MAX, Asker
 from sidecar.core.model import CommitTs, TableName
 from sidecar.core.progress import DumpState, Span, TableProgress
 from sidecar.history.entry import COMMANDS_KEPT_MAX, HISTORY_MAX, HistoryEntry, OperationCommand, OperationKind, OperationScope
+from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.suitability import problems, problems_of_key_values
 from ticdc_dump.v1 import control_pb2 as pb
 
 ROOT = Path(__file__).parents[2]
@@ -193,6 +196,21 @@ def test_the_script_says_whether_all_sinks_have_the_dump(printed: str, expected:
 )
 def test_the_script_says_whether_one_sink_has_the_dump(printed: str, sink: str, expected: int) -> None:
     assert exit_code(ONE_SINK, printed, sink) == expected
+
+
+# ---- changefeeds ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uri", ["blackhole://", "mysql://root@tidb:3306/", "s3://bucket/prefix?protocol=csv"])
+def test_with_key_values_the_sink_of_a_changefeed_does_not_matter(uri: str) -> None:
+    """As deploy/OTHER-CHANGEFEEDS.md says; and with Kafka's feed it is the sink that does."""
+    info = {"sink-uri": uri, "create-time": "2025-11-21T05:00:00+08:00", "start-ts": 1, "state": "normal"}
+    found = changefeed(
+        ChangefeedName("default", "default", "orders-dump"),
+        json.dumps(info | {"config": {"filter": {"rules": ["shop.*", "changefeed_dump.*"]}}}),
+    )
+    assert problems_of_key_values(found) == []
+    assert "sink-uri" in [problem.setting for problem in problems(found)]
 
 
 # ---- what would be wrong advice -------------------------------------------------------------------------------------
