@@ -17,5 +17,5 @@
     protocols  the decoder and the encoder of each protocol (sidecar/codecs/registry.py has the records)
     sinks/     a folder for each sink, registry.py the list;  testing/  the contract suites of sinks, for any package
 
-Of the sidecar it can import core, log, codecs, rowcodec, ticdc, schema, partition, pace, process and errors.
+Of the sidecar it can import core, log, codecs, rowcodec, ticdc, schema, partition, pace, mysql, resultset, process and errors.
 """

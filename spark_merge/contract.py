@@ -13,9 +13,9 @@ every change > high_ts.
 
 Three kinds of sink, each with a twin in sinks/memory/; spark_merge/testing/sink_port.py is what all must pass:
 
-    hidden       nothing is seen before `accept`                               files, lakes
-    committing   each task's own transaction is seen, and holds its slot       Kafka, SQL
-    versioned    of each key the greatest (commit_ts, rank) wins               search engines
+    hidden       nothing is seen before `accept`                               files, storage layout, lakes, subscribers
+    committing   each task's own transaction is seen, and holds its slot       Kafka, SQL, SQLite, HTTP
+    versioned    of each key the greatest (commit_ts, rank) wins               ClickHouse, search engines
 """
 
 from __future__ import annotations

@@ -406,6 +406,26 @@ def test_a_package_names_each_of_its_modules(package: Path) -> None:
     assert not unnamed, f"{package} does not name {unnamed}"
 
 
+_FILE = re.compile(r"(?<![\w./*}])(?:[a-z_]+/)*[a-z]\w*\.py\b")
+FILES_OF_OTHERS = {"etcdrpc/kv_pb2.py", "auth_pb2.py", "rpc_pb2.py", "rpc_pb2_grpc.py"}
+"""Of libraries, which a text of ours names."""
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+def test_a_file_that_a_text_of_the_code_names_is_there(path: Path) -> None:
+    """By its name, or by the end of its path: a reader follows it, and a file that is moved takes its readers' way with it."""
+    there = {f"/{file.relative_to(ROOT)}" for top in ("sidecar", "spark_merge", "tests", "deploy") for file in (ROOT / top).rglob("*.py")}
+    named = set(_FILE.findall(path.read_text())) - FILES_OF_OTHERS
+    gone = sorted(name for name in named if not any(file.endswith(f"/{name}") for file in there))
+    assert not gone, f"{path} names {gone}"
+
+
+def test_the_face_of_spark_merge_names_the_rooms_of_the_sidecar_that_it_can_import() -> None:
+    text = ast.get_docstring(tree_of(ROOT / "spark_merge/__init__.py")) or ""
+    (said,) = re.findall(r"Of the sidecar it can import ([\w, ]+)\.", text)
+    assert {f"sidecar.{room}" for room in re.split(r", | and ", said)} == set(ROOMS["spark_merge"])
+
+
 def classes(path: Path) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in tree_of(path).body if isinstance(node, ast.ClassDef)}
 

@@ -255,7 +255,7 @@ class TableSchema:
 
     `key` names the handle key's columns (PK, else the NOT NULL unique key TiCDC uses); empty: TiCDC does not
     replicate the table. `table_id` and `physical_ids` (the partitions' ids, else the table's own) tell another table of the same
-    name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (codecs/kv_layout),
+    name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (rowcodec/kv_layout.py),
     empty for feeds that name their columns. `definition` is None where the log does not tell it: one of 0.3.0 and before.
 
     `former`: of a feed whose rows tell the schema version that they were written under (TiDB-Binlog); else None.

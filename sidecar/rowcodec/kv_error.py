@@ -1,6 +1,6 @@
 """What the readers of raw key-values raise among themselves, before table and key are known.
 
-Every reader of `sidecar/codecs/kv_*.py` is given bytes and gives a value, or raises `Broken` with the place inside those
+Every reader of raw key-values in this package is given bytes and gives a value, or raises `Broken` with the place inside those
 bytes. kv_row.py turns it into MessageUnreadable with table, key and the place in the row; nothing else may escape.
 """
 

@@ -1,4 +1,4 @@
-"""What tables and schemas there were at each ts, by id, by name and by the ids in row keys. It obeys; `schema_history` decides.
+"""What tables and schemas there were at each ts, by id, by name and by the ids in row keys. It obeys; history.py decides.
 
 - Every change is one `move`: tables before and after, all at one ts. A key (table id, name in its schema, physical id) is taken only
   if it is free or given up in the same move, so that names can be swapped; `refuse_conflicts` says so before anything changes.

@@ -111,4 +111,11 @@ SEVERAL = [
         "tests/unit/control/test_shown.py::"
         "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_2-states2-paused-None]",
     ),
+    Mutation(
+        "more dumps run at a time than the page of limits says",
+        "sidecar/core/dumps.py",
+        "RUNNING_MAX = 4\n",
+        "RUNNING_MAX = 5\n",
+        "tests/unit/test_guide.py::test_a_limit_is_the_codes",
+    ),
 ]

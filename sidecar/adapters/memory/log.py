@@ -1,9 +1,9 @@
-"""The twins in memory: a segment log, a progress store and tables that never change, for simulations and tests.
+"""The twin in memory of the segment log, for simulations and tests.
 
     MemoryDisk      what survives; several logs can be opened over one, as a former owner and the next one
     MemoryLog       dropping it is a crash; nothing of the log lives in it that a new one would not recover
 
-Manifests, schemas and progress are kept as the bytes that would be written, so that their formats are exercised.
+Manifests and schemas are kept as the bytes that would be written, so that their formats are exercised.
 """
 
 from __future__ import annotations

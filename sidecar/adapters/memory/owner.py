@@ -1,4 +1,4 @@
-"""The twin of etcd_owner.py in memory: one Election is what etcd keeps, each MemoryOwner is a process of its own.
+"""The twin of etcd/owner.py in memory: one Election is what etcd keeps, each MemoryOwner is a process of its own.
 
 A lease lives as long as its process keeps it, so it ends by `release`, or by `Election.expire`, which is what a frozen process
 or a cut network comes to. Epochs only rise.

@@ -1,7 +1,7 @@
 """The tables as TiCDC decodes them, and what their SELECTs are ordered by: both from information_schema alone.
 
-- A table's schema is the one that `codecs.table_info` makes of TiDB's own TableInfo; a test holds them equal.
-- The handle key is TiCDC's (tidb_indexes.py). Ids of tables and partitions are TiDB's; other servers tell none.
+- A table's schema is the one that `rowcodec.table_info` makes of TiDB's own TableInfo; a test holds them equal.
+- The handle key is TiCDC's (indexes.py). Ids of tables and partitions are TiDB's; other servers tell none.
 - TiDB keeps the rows of a table without a clustered primary key by `_tidb_rowid`, so they are read by it: a key of any type
   will do. Not in a partitioned table: after EXCHANGE PARTITION two rows of it may have one `_tidb_rowid`.
 - All tables are read by a handful of queries, however many there are.

@@ -1,0 +1,240 @@
+"""What pages say that the code decides: limits, error texts, scripts, sizes, versions. (Names, defaults and links: test_deploy.py.)"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import sidecar
+from sidecar.adapters.etcd.progress import _parts
+from sidecar.control.service import WATCHERS_MAX
+from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
+from sidecar.control.wire import STATES, status_json
+from sidecar.core.dumps import RUNNING_MAX, WAITING_MAX
+from sidecar.core.messages import READERS_MAX, Asker
+from sidecar.core.model import CommitTs, TableName
+from sidecar.core.progress import DumpState, Span, TableProgress
+from sidecar.history.entry import COMMANDS_KEPT_MAX, HISTORY_MAX, HistoryEntry, OperationCommand, OperationKind, OperationScope
+from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.ticdc.suitability import problems, problems_of_key_values
+from ticdc_dump.v1 import control_pb2 as pb
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+FACE = ("README.md", "ARCHITECTURE.md")
+FACE_WORDS_MAX = 5_000
+"""Of both together: what is read before anything is tried, twenty minutes of it."""
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def test_readme_and_architecture_are_short() -> None:
+    assert sum(len(text(page).replace("|", " ").split()) for page in FACE) < FACE_WORDS_MAX
+
+
+# ---- limits and sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "values"),
+    [
+        ("readers of a dump", [READERS_MAX]),
+        ("dumps of a changefeed that read at a time; that run or wait", [RUNNING_MAX, WAITING_MAX]),
+        ("`dumpquery --watch` at a time", [WATCHERS_MAX]),
+        ("subscribers of `grpc:` that read at a time", [SUBSCRIBERS_AT_ONCE_MAX]),
+    ],
+)
+def test_a_limit_is_the_codes(limit: str, values: list[int]) -> None:
+    (said,) = re.findall(rf"^\| {re.escape(limit)} \| (.+) \|$", text("deploy/SIZING.md"), re.MULTILINE)
+    assert [int(number) for number in said.split("; ")] == values
+
+
+def progress_of(tables: int, *, ranges: int) -> list[TableProgress]:
+    """As a dump amid its tables has it; no ranges: it is done with them."""
+    return [
+        TableProgress(
+            TableName("shop", f"customer_orders_{number:05d}"),
+            tuple(Span((str(10**9 + number * 7_919 + at),), (str(10**9 + number * 7_919 + at + 1_000),)) for at in range(ranges)),
+            chunks=120 + number % 50,
+            rows=1_200_000 + number * 37,
+            bytes=240_000_000 + number * 7_919,
+            complete_at=None if ranges else CommitTs(461_373_440_000_000_000 + number * 262_144),
+        )
+        for number in range(tables)
+    ]
+
+
+def etcd_rows() -> Iterator[tuple[int, int, int, int]]:
+    """Tables, keys, and bytes from and to, of ETCD.md's table."""
+    unit = {"kB": 1e3, "MB": 1e6}
+    for tables, keys, low, high, name in re.findall(
+        r"^\| ([\d,]+) \| ([\d,]+) \| ([\d.]+) to ([\d.]+) (kB|MB) \|$", text("deploy/ETCD.md"), re.M
+    ):
+        yield int(tables.replace(",", "")), int(keys.replace(",", "")), int(float(low) * unit[name]), int(float(high) * unit[name])
+
+
+@pytest.mark.parametrize(("tables", "keys", "low", "high"), list(etcd_rows()))
+def test_the_room_of_a_dumps_progress_in_etcd_is_what_is_written(tables: int, keys: int, low: int, high: int) -> None:
+    done, amid = (_parts(tuple(progress_of(tables, ranges=ranges))) for ranges in (0, 8))
+    assert len(done) + 1 == keys
+    assert sum(map(len, done.values())) == pytest.approx(low, rel=0.15)
+    assert sum(map(len, amid.values())) == pytest.approx(high, rel=0.15)
+
+
+def test_the_room_of_the_history_in_etcd_is_what_is_written() -> None:
+    long = Asker("n" * 999, "a" * 999, "r" * 999)
+    scope = OperationScope(tuple("t" * 999 for _ in range(99)), 99, sinks=tuple("s" * 999 for _ in range(99)))
+    commands = tuple(OperationCommand("c" * 999, long, 1_790_000_000_000) for _ in range(COMMANDS_KEPT_MAX))
+    largest = HistoryEntry("d" * 16, OperationKind.DUMP, scope, long, 1_790_000_000_000, result="e" * 9_999, commands=commands)
+    usual = replace(largest, scope=OperationScope(("shop.orders",), 1), asked_by=Asker("operator"), result="", commands=())
+    sizes = [len(json.dumps(entry.to_json()).encode()) for entry in (usual, largest)]
+    (said,) = re.findall(
+        r"`history/ID/entry` \| one for each dump and verification, ([\d,]+) at most \| about ([\d.]+) kB; (\d+) kB", text("deploy/ETCD.md")
+    )
+    assert int(said[0].replace(",", "")) == HISTORY_MAX
+    assert sizes == [pytest.approx(float(said[1]) * 1_000, rel=0.3), pytest.approx(float(said[2]) * 1_000, rel=0.15)]
+
+
+# ---- texts of errors ------------------------------------------------------------------------------------------------
+
+
+@cache
+def texts_of_the_code() -> str:
+    """Every literal text of the product, those of one expression joined; a value that is put in is `…`."""
+    found = []
+    for path in (path for top in ("sidecar", "spark_merge") for path in sorted((ROOT / top).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def quoted_errors() -> list[str]:
+    table = text("deploy/RETENTION.md").partition("## What to do")[0]
+    return [part.strip(" :;,") for quote in re.findall(r'"([^"]+)"', table) for part in quote.split("…") if len(part.strip(" :;,")) > 4]
+
+
+@pytest.mark.parametrize("part", quoted_errors())
+def test_an_error_that_a_page_quotes_is_one_of_the_code(part: str) -> None:
+    assert part in texts_of_the_code()
+
+
+# ---- scripts --------------------------------------------------------------------------------------------------------
+
+ALL_SINKS, ONE_SINK = (found[0] for found in re.finditer(r"python3 -c '\n(?:.*?)'(?: lake)?$", text("deploy/DONE.md"), re.M | re.S))
+ORDERS, ITEMS = ("shop", "orders"), ("shop", "items")
+
+
+def status(
+    state: DumpState = DumpState.FINISHED, *, delivered: int, complete: dict[tuple[str, str], int], lake: dict[tuple[str, str], int]
+) -> str:
+    """What `dumpquery --json` prints of a dump of two tables, with the sink `lake` and another one."""
+    found = pb.DumpStatus(
+        state=STATES[state],
+        delivered_tso=delivered,
+        tables=[pb.TableStatus(schema=schema, table=table, complete_at_tso=tso) for (schema, table), tso in complete.items()],
+        sinks=[
+            pb.SinkStatus(
+                sink="lake",
+                tables=[pb.SinkTableStatus(schema=schema, table=table, complete_since_tso=tso) for (schema, table), tso in lake.items()],
+            ),
+            pb.SinkStatus(sink="copy"),
+        ],
+    )
+    return json.dumps(status_json(found))
+
+
+def exit_code(script: str, printed: str, *arguments: str) -> int:
+    (code,) = re.findall(r"python3 -c '\n(.*?)'", script, re.S)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], input=printed.encode(), capture_output=True, check=False)
+    return done.returncode
+
+
+WHOLE = {ORDERS: 900, ITEMS: 950}
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (status(delivered=950, complete=WHOLE, lake={}), 0),
+        (status(delivered=949, complete=WHOLE, lake={}), 1),
+        (status(DumpState.RUNNING, delivered=999, complete={ORDERS: 900, ITEMS: 0}, lake={}), 1),
+        (status(DumpState.FAILED, delivered=999, complete=WHOLE, lake={}), 2),
+        (status(DumpState.STOPPED, delivered=999, complete=WHOLE, lake={}), 2),
+        ('{"ok": false, "exit_reason": "unreachable", "error": "no sidecar"}', 1),
+    ],
+)
+def test_the_script_says_whether_all_sinks_have_the_dump(printed: str, expected: int) -> None:
+    assert exit_code(ALL_SINKS, printed) == expected
+
+
+@pytest.mark.parametrize(
+    ("printed", "sink", "expected"),
+    [
+        (status(delivered=0, complete=WHOLE, lake=WHOLE), "lake", 0),
+        (status(delivered=0, complete=WHOLE, lake={ORDERS: 900, ITEMS: 0}), "lake", 1),
+        (status(delivered=999, complete=WHOLE, lake=WHOLE), "copy", 1),
+        (status(DumpState.RUNNING, delivered=0, complete=WHOLE, lake=WHOLE), "lake", 1),
+        (status(DumpState.FAILED, delivered=0, complete=WHOLE, lake=WHOLE), "lake", 2),
+        (status(delivered=0, complete=WHOLE, lake=WHOLE), "no such sink", 1),
+    ],
+)
+def test_the_script_says_whether_one_sink_has_the_dump(printed: str, sink: str, expected: int) -> None:
+    assert exit_code(ONE_SINK, printed, sink) == expected
+
+
+# ---- changefeeds ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uri", ["blackhole://", "mysql://root@tidb:3306/", "s3://bucket/prefix?protocol=csv"])
+def test_with_key_values_the_sink_of_a_changefeed_does_not_matter(uri: str) -> None:
+    """As deploy/OTHER-CHANGEFEEDS.md says; and with Kafka's feed it is the sink that does."""
+    info = {"sink-uri": uri, "create-time": "2025-11-21T05:00:00+08:00", "start-ts": 1, "state": "normal"}
+    found = changefeed(
+        ChangefeedName("default", "default", "orders-dump"),
+        json.dumps(info | {"config": {"filter": {"rules": ["shop.*", "changefeed_dump.*"]}}}),
+    )
+    assert problems_of_key_values(found) == []
+    assert "sink-uri" in [problem.setting for problem in problems(found)]
+
+
+# ---- what would be wrong advice -------------------------------------------------------------------------------------
+
+PAGES = [ROOT / "README.md", *sorted(DEPLOY.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_who_says_that_a_dump_deletes_nothing_names_what_does(page: Path) -> None:
+    paragraphs = re.split(r"\n\s*\n", page.read_text())
+    assert not [one for one in paragraphs if re.search(r"\bdump\b.* (?:deletes nothing|removes none)", one) and "--exact" not in one]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_who_says_how_to_update_a_changefeed_leads_to_its_risks(page: Path) -> None:
+    updates = re.search(r"changefeed update|`update --config", page.read_text())
+    assert not updates or "FIRST-DAY.md" in page.read_text() or page.name == "FIRST-DAY.md"
+
+
+def test_versions_are_those_of_the_changelog_and_no_page_of_upgrades_leads_back() -> None:
+    numbered = re.findall(r"^## (\d+\.\d+\.\d+)$", text("CHANGELOG.md"), re.MULTILINE)
+    assert numbered == sorted(numbered, reverse=True)
+    assert numbered[0] == sidecar.__version__
+    named = set(re.findall(r"^\| (.+?) or before \|", text("deploy/UPGRADE.md"), re.MULTILINE))
+    assert named <= set(numbered)
+    assert "back to 0." not in text("deploy/UPGRADE.md")
+    assert "ROLLBACK.md" in text("deploy/UPGRADE.md")
