@@ -620,9 +620,15 @@ def changes_rows(query: str) -> bool:
 
 
 def plain(kind: str, value: Any) -> Any:
-    """One form for a value, whether it is canonical text or a value of a Parquet file. Texts of floats and JSON are not unique."""
-    if value is None:
-        return None
+    """One form for a value, whether it is canonical text or a value of a Parquet file. Texts of floats and JSON are not unique. A text that
+    is no value of the kind, or JSON with more levels than Python reads, is its own form."""
+    try:
+        return None if value is None else form_of(kind, value)
+    except (ValueError, ArithmeticError, RecursionError):
+        return str(value)
+
+
+def form_of(kind: str, value: Any) -> Any:
     match kind:
         case "int" | "uint" | "bit" | "year":
             return int(value)
@@ -638,10 +644,7 @@ def plain(kind: str, value: Any) -> Any:
         case "binary":
             return value.hex().upper() if isinstance(value, bytes) else value
         case "json":
-            try:
-                return json.dumps(json.loads(value, parse_float=whole_or_float), sort_keys=True)
-            except (ValueError, RecursionError):  # more levels than Python's parser has: its text is its form
-                return str(value)
+            return json.dumps(json.loads(value, parse_float=whole_or_float), sort_keys=True)
         case _:
             return str(value)
 
