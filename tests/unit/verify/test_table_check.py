@@ -136,7 +136,7 @@ def test_a_row_without_a_key_fails_its_table_with_what_to_do(tmp_path: Path) -> 
     uri = f"sqlite:///{tmp_path}/out.db"
     world = world_of(tmp_path, 1, uri, snapshots=True)
     Sqlite(tmp_path / "out.db").add((None, "1"), "x")
-    with pytest.raises(SinkError, match="1 rows of s.t have NULL in a column of the key") as failed:
+    with pytest.raises(SinkError, match=r"1 rows of s\.t have NULL in a column of the key") as failed:
         check_of(world, uri).run()
     assert failed.value.hint.endswith("delete these rows in the sink, and verify again")
 
