@@ -15,7 +15,9 @@
     │   └── SourceChanged          a table or column that was to be read is not there: a DDL has changed it
     ├── SinkError              an output refused, is broken, or belongs to something else
     ├── RefusedRequest         an operator's request that is illegal in this state
-    │   └── OutOfReach             a subscriber's: for what is not kept any more, or was never there
+    │   ├── OutOfReach             a subscriber's: for what is not kept any more, or was never there
+    │   ├── DumpsWait              as many dumps run or wait as can: there is room when one of them is over
+    │   └── UnfitKeys              a dump's: for keys that no row of the table can have
     ├── CallFailed             what the command line was answered (sidecar.control.answers)
     ├── ConfigError            a setting of the sidecar that cannot be used
     ├── CoordinationError      etcd
@@ -117,6 +119,18 @@ class RefusedRequest(TicdcDumpError):
 
 class OutOfReach(RefusedRequest):
     pass
+
+
+class DumpsWait(RefusedRequest):
+    """Of a dump for which there will be room when others are over."""
+
+
+class UnfitKeys(RefusedRequest):
+    """`keys`: all of them."""
+
+    def __init__(self, message: str, *, hint: str, keys: tuple[tuple[str, ...], ...]) -> None:
+        super().__init__(message, hint=hint)
+        self.keys = keys
 
 
 class StorageFull(TicdcDumpError):

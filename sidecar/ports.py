@@ -223,7 +223,7 @@ class SchemaSource(Protocol):
     def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
         """These handle keys in canonical text, each once, in their order.
 
-        Raises RefusedRequest for a key with the wrong number of columns or a value that the key's type cannot have.
+        Raises UnfitKeys for keys with the wrong number of columns or a value that the key's type cannot have; RefusedRequest.
         """
 
 

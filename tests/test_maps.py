@@ -12,7 +12,7 @@ from tests.support.commands_page import commands
 from tests.test_tidy import ROOT, tree_of
 
 MAPS = ("ARCHITECTURE.md", "tests/PROMISES.md", "tests/FINDINGS.md")
-SYMBOL = r"`((?:sidecar|spark_merge|tests)[\w./]*\.py::[\w.]+)`"
+SYMBOL = r"`((?:sidecar|spark_merge|tests|deploy)[\w./]*\.py::[\w.]+)`"
 CELL_CHARACTERS_MAX = 200
 """A longer cell is a paragraph, and nobody reads it in a table."""
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Check the certificate of a finished dump without a sidecar: deploy/CERTIFICATE.md.
 
-    check.py CERTIFICATE --log DIR [--output DIR] [--json]
+    check.py CERTIFICATE --log DIR [--output DIR] [--kept SHA256]... [--json]
     check.py CERTIFICATE --tidb 'mysql://user@host:4000/' --tso N --output DIR [--json]       password: TIDB_PASSWORD
 
 Exit code 0: accepted. 1: rejected, each time with the file, what was expected and what it is. 2: the call cannot be carried out.
+3: nothing was checked of what was asked for.
 
 It needs Python 3.11 and pyarrow, for the second form pymysql too, and nothing of ticdc-dump: so it can be read, copied and run elsewhere.
 """
@@ -22,13 +23,13 @@ import sqlite3
 import struct
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
@@ -52,10 +53,25 @@ SETTINGS = (
 )  # fmt: skip
 """Of the session, besides `tidb_snapshot`: the server's own values could cut rows, or give old ones. As ticdc-dump's reads set them."""
 UNKNOWN_VARIABLE = 1193
+NOT_THERE = {1049: "database", 1054: "column", 1146: "table"}
+"""Error codes of a server that has no such thing at that moment."""
+QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`", re.DOTALL)
+NAME = re.compile(r"`((?:[^`]|``)+)`|([\w$]+)")
+BRACKETS = re.compile(r"\([^()]*\)")
+OF_AN_INDEX = re.compile(r"(CREATE|DROP) (FULLTEXT |VECTOR |COLUMNAR )?INDEX ", re.IGNORECASE)
+ALTERED = re.compile(r"ALTER TABLE (?:[\w$]+ ?\. ?)?[\w$]+ (.*)", re.IGNORECASE)
+HARMLESS = re.compile(
+    r"(ADD (FULLTEXT |VECTOR |COLUMNAR )?(INDEX|KEY)|(DROP|RENAME) (INDEX|KEY)|ALTER INDEX|(ADD (CONSTRAINT X )?|DROP )FOREIGN KEY"
+    r"|COMMENT|AUTO_INCREMENT|SET TIFLASH REPLICA)\b",
+    re.IGNORECASE,
+)
+"""Parts of an ALTER TABLE that change neither rows nor columns. A unique index can become the handle key, so it is not among them."""
 BATCH_ROWS = 8_192
 EXAMPLES_MAX = 5
 UNHASHED = "files have no hash, because an earlier version wrote them"
 PASSWORD = "TIDB_PASSWORD"
+ABSENT = "absent "
+"""A column of a chunk: whether the row is a key that the dump asked for and TiDB did not have."""
 EXACT = decimal.Context(prec=200)
 
 
@@ -65,11 +81,33 @@ class Unusable(Exception):
 
 @dataclass
 class Report:
-    """`rejected`: file, what, expected, found. `notes`: of what could not be checked, how much. `counts`: of what was."""
+    """`rejected`: file, what, expected, found. `notes`: of what could not be checked, how much. `counts`: of each comparison, how often it
+    was right. `checked`: of files, chunks, rows and tables, how many are as they should be. `unchecked`: what was asked for, and nothing of
+    it was checked. `hashes`: of the certificate, and of the output's."""
 
     rejected: list[dict[str, str]] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    checked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    unchecked: list[str] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    files: set[Path] = field(default_factory=set)
+    tables: set[Table] = field(default_factory=set)
+
+    @property
+    def verdict(self) -> str:
+        return "rejected" if self.rejected else "nothing was checked" if self.unchecked else "accepted"
+
+    def expect_file(self, name: str, expected: str, path: Path) -> bool:
+        """By its sha256, or by the first digits of it."""
+        found = sha256_of(path)
+        same = self.expect(name, "sha256", expected, found[: len(expected)] if found.startswith(expected) else found)
+        self.files |= {path} if same else set()
+        return same
+
+    def need(self, what: str, part: str) -> None:
+        if not self.checked[what]:
+            self.unchecked.append(f"{part}: no {what}")
 
     def expect(self, file: str, what: str, expected: object, found: object) -> bool:
         if expected == found:
@@ -120,7 +158,8 @@ def sha256_of(path: Path) -> str:
 
 
 class Log:
-    """The manifests of the dump's segments that are as the certificate says. `floor`: segments below it were removed by retention."""
+    """The manifests of the dump's segments that are as the certificate says. `floor`: of segments below it, retention may have removed
+    files; what is there is checked. `whole`: the chunks that are as the certificate says."""
 
     def __init__(self, certificate: dict[str, Any], folder: Path, report: Report) -> None:
         if not folder.is_dir():
@@ -131,35 +170,40 @@ class Log:
             self.chunks[chunk["seq"]].append(chunk)
         self.floor = max((int(found[1]) for name in os.listdir(folder) if (found := RETAINED.fullmatch(name))), default=0)
         self.manifests: dict[int, dict[str, Any]] = {}
+        self.whole: set[str] = set()
         for segment in certificate["segments"]:
             self._read(segment)
         self._check(certificate["dump_id"])
 
     def _read(self, segment: dict[str, Any]) -> None:
         seq, name = segment["seq"], f"{segment['seq']:020d}.json"
-        if seq < self.floor:
-            return
-        if self.report.expect(name, "sha256", segment["sha256"], sha256_of(self.folder / name)):
+        if self._is_removed(seq, name):
+            self.report.note(f"segments are no longer available: retention has removed segments below {self.floor}")
+        elif self.report.expect_file(name, segment["sha256"], self.folder / name):
             manifest = json.loads((self.folder / name).read_bytes())
             self.report.expect(name, "previous manifest", segment["previous"], manifest.get("previous", ""))
             self.manifests[seq] = manifest
+            self.report.checked["segments of the log"] += 1
+
+    def _is_removed(self, seq: int, name: str) -> bool:
+        return seq < self.floor and not (self.folder / name).exists()
 
     def _check(self, dump_id: str) -> None:
         for seq, manifest in self.manifests.items():
             if manifest["data"] and not manifest.get("data_sha256"):
                 self.report.note(UNHASHED)
             elif manifest["data"]:
-                self.report.expect(manifest["data"], "sha256", manifest["data_sha256"], sha256_of(self.folder / manifest["data"]))
+                self.report.expect_file(manifest["data"], manifest["data_sha256"], self.folder / manifest["data"])
             for name in filter(None, (manifest["schemas"], manifest["next_schemas"])):
-                self.report.expect(name, "sha256", Path(name).stem, sha256_of(self.folder / name)[:16])
+                self.report.expect_file(name, Path(name).stem, self.folder / name)
             logged = [chunk for window in manifest["windows"] if window["dump_id"] == dump_id for chunk in window["chunks"]]
             of_log = [(chunk["path"], chunk["rows"], chunk.get("sha256", "")) for chunk in logged]
             certified = [(chunk["path"], chunk["rows"], chunk["sha256"]) for chunk in self.chunks[seq]]
             self.report.expect(f"{seq:020d}.json", "chunks of the dump", certified, of_log)
-        for seq, chunks in self.chunks.items():
-            if seq < self.floor:
-                self.report.note(f"chunks are no longer available: retention has removed segments below {self.floor}", len(chunks))
-            for chunk in chunks if seq >= self.floor else ():
+        for chunk in (chunk for chunks in self.chunks.values() for chunk in chunks):
+            if self._is_removed(chunk["seq"], chunk["path"]):
+                self.report.note(f"chunks are no longer available: retention has removed segments below {self.floor}")
+            else:
                 self._check_chunk(chunk)
                 self._check_window(chunk)
 
@@ -167,15 +211,22 @@ class Log:
         name, path = chunk["path"], self.folder / chunk["path"]
         if not chunk["sha256"]:
             self.report.note(UNHASHED)
-        elif not self.report.expect(name, "sha256", chunk["sha256"], sha256_of(path)):
+        elif not self.report.expect_file(name, chunk["sha256"], path):
             return
         try:
             with pq.ParquetFile(path) as file:
-                self.report.expect(name, "rows", chunk["rows"], file.metadata.num_rows)
+                same = self.report.expect(name, "rows", chunk["rows"], file.metadata.num_rows)
                 if chunk["rows_sum"]:
-                    self.report.expect(name, "sum of row hashes", chunk["rows_sum"], rows_sum(file.iter_batches(BATCH_ROWS)))
+                    found = rows_sum(file.iter_batches(BATCH_ROWS))
+                    same = self.report.expect(name, "sum of row hashes", chunk["rows_sum"], found) and same
         except (OSError, pa.ArrowException) as error:
             self.report.reject(name, "Parquet file", "readable", error)
+            return
+        if same:
+            self.whole.add(name)
+            self.report.tables.add((chunk["schema"], chunk["table"]))
+            self.report.checked["chunks"] += 1
+            self.report.checked["rows of chunks"] += chunk["rows"]
 
     def _check_window(self, chunk: dict[str, Any]) -> None:
         """The window lies within its segments, as far as they are there."""
@@ -210,7 +261,8 @@ def check_certificate(certificate: dict[str, Any], name: str, report: Report) ->
     segments, chunks = certificate["segments"], certificate["chunks"]
     seqs = [segment["seq"] for segment in segments]
     report.expect(name, "segments in a row", list(range(certificate["first_seq"], certificate["last_seq"] + 1)), seqs)
-    report.expect(name, "number of chunks", certificate["chunk_count"], len(chunks))
+    if report.expect(name, "number of chunks", certificate["chunk_count"], len(chunks)) and not chunks:
+        report.reject(name, "number of chunks", "at least one", 0)
     for before, after in itertools.pairwise(segments):
         if after["previous"]:
             report.expect(f"{after['seq']:020d}.json", "chain of manifests", before["sha256"], after["previous"])
@@ -262,49 +314,60 @@ def check_output(certificate: dict[str, Any], sha256: str, output: Path, log: Lo
     own = read_self_hashed(output / name, name, report)
     if own is None:
         return
+    report.hashes["output"] = own["sha256"]
     report.expect(name, "certificate of the log", sha256, own["certificate"])
     report.expect(name, "id of the log", certificate["log"], own["output"].rpartition("#")[2])
     seqs = [seq for seq, _ in own["segments"]]
-    there = list(range(seqs[0], certificate["last_seq"] + 1)) if seqs else []
-    report.expect(name, "segments in a row", there, seqs)
+    if not seqs:
+        report.reject(name, "segments", "at least one: an output that began behind the dump has none of it", 0)
+        return
+    report.expect(name, "segments in a row", list(range(seqs[0], certificate["last_seq"] + 1)), seqs)
     behind = len(certificate["segments"]) - len(seqs)
     report.note("segments of the dump are not in the output, which began behind them", behind)
     dumped: dict[int, dict[Table, int]] = defaultdict(lambda: defaultdict(int))
     for chunk in certificate["chunks"]:
         dumped[chunk["seq"]][chunk["schema"], chunk["table"]] += chunk["rows"]
     dropped: dict[Table, int] = defaultdict(int)
+    rows = None if log is None else DumpRows(certificate, log, output, seqs[0], report)
     for seq, expected in own["segments"]:
         path = f"_segments/{seq:020d}.json"
-        if not report.expect(path, "sha256", expected, sha256_of(output / path)):
+        if not report.expect_file(path, expected, output / path):
             continue
         segment = json.loads((output / path).read_bytes())
-        check_files(output, segment, report)
+        report.checked["segments of the output"] += 1
+        if check_files(output, segment, report) and rows is not None:
+            rows.check(seq, segment)
         manifest = log.manifests.get(seq) if log is not None else None
         alone = manifest is not None and all(window["dump_id"] == certificate["dump_id"] for window in manifest["windows"])
         for table in {(file["schema"], file["table"]) for file in segment["files"]} | dumped[seq].keys():
             files = [file for file in segment["files"] if (file["schema"], file["table"]) == table]
-            rows, chunk_rows = sum(file["from_dump"] + file["dropped"] for file in files), dumped[seq].get(table, 0)
-            if alone or rows < chunk_rows:  # else another dump may have rows in the segment
-                report.expect(path, f"dump rows and dropped rows of {'.'.join(table)}", chunk_rows, rows)
+            number, chunk_rows = sum(file["from_dump"] + file["dropped"] for file in files), dumped[seq].get(table, 0)
+            if alone or number < chunk_rows:  # else another dump may have rows in the segment
+                report.expect(path, f"dump rows and dropped rows of {'.'.join(table)}", chunk_rows, number)
             dropped[table] += sum(file["dropped"] for file in files) if chunk_rows else 0
     for one in certificate["rows"]:
-        if one["dropped"] is not None and seqs and seqs[0] <= certificate["first_seq"]:
+        if one["dropped"] is not None and seqs[0] <= certificate["first_seq"]:
             report.expect(name, "dropped rows", one["dropped"], dropped[one["schema"], one["table"]])
 
 
-def check_files(output: Path, segment: dict[str, Any], report: Report) -> None:
+def check_files(output: Path, segment: dict[str, Any], report: Report) -> bool:
+    """Whether all are as the segment says."""
+    before = len(report.rejected)
     if segment["ddl"] and segment.get("ddl_sha256"):
-        report.expect(segment["ddl"], "sha256", segment["ddl_sha256"], sha256_of(output / segment["ddl"]))
+        report.expect_file(segment["ddl"], segment["ddl_sha256"], output / segment["ddl"])
     for file in segment["files"]:
-        expected, found = file.get("sha256", ""), sha256_of(output / file["path"])
-        if not expected and found != "no file":
+        path = output / file["path"]
+        if not file.get("sha256") and path.is_file():
             report.note(UNHASHED)
-        elif not report.expect(file["path"], "sha256", expected or "a file", found):
+        elif not report.expect_file(file["path"], file.get("sha256") or "a file", path):
             continue
         try:
-            report.expect(file["path"], "rows", file["from_log"] + file["from_dump"], count_rows(output / file["path"]))
+            if report.expect(file["path"], "rows", file["from_log"] + file["from_dump"], found := count_rows(path)):
+                report.tables.add((file["schema"], file["table"]))
+                report.checked["rows of the output"] += found
         except (OSError, pa.ArrowException) as error:
             report.reject(file["path"], "Parquet file", "readable", error)
+    return len(report.rejected) == before
 
 
 def count_rows(path: Path) -> int:
@@ -314,7 +377,129 @@ def count_rows(path: Path) -> int:
         return sum(1 for _ in file)
 
 
+class OutputRow(NamedTuple):
+    """`values`: of the new row, for a delete of the old one or of its key."""
+
+    commit_ts: int
+    deleted: bool
+    dump_id: str | None
+    values: dict[str, Any]
+
+
+def output_rows(output: Path, segment: dict[str, Any], table: Table, columns: Iterable[str]) -> Iterator[OutputRow]:
+    """The rows of a table in a segment, in the order in which they are applied."""
+    paths = [output / file["path"] for file in segment["files"] if (file["schema"], file["table"]) == table]
+    for path in (path for path in paths if path.suffix == ".jsonl"):
+        with path.open(encoding="utf-8") as file:
+            for row in map(json.loads, file):
+                values = row["after"] or row["before"] or row["key"]
+                yield OutputRow(int(row["commit_ts"]), row["op"] == "delete", row["dump_id"], values)
+    tables = [one for path in paths if path.suffix == ".parquet" and (one := pq.read_table(path)).num_rows]
+    if not tables:
+        return
+    prefix = json.loads(tables[0].schema.metadata[b"ticdc-dump"])["prefix"]
+    rows = pa.concat_tables(tables)
+    commit_ts, op, origin, ordinal = (rows[f"{prefix}{name}"] for name in ("commit_ts", "op", "origin", "ordinal"))
+    order = pa.table([commit_ts, pc.not_equal(op, "delete"), pc.equal(origin, "dump"), ordinal], ["a", "b", "c", "d"])
+    rows = rows.take(pc.sort_indices(order, [(name, "ascending") for name in order.column_names]))
+    for row in (row for batch in rows.to_batches(BATCH_ROWS) for row in batch.to_pylist()):
+        untyped = json.loads(row[f"{prefix}untyped"] or "{}")
+        values = {name: untyped.get(name, row[name]) for name in columns if name in row}
+        yield OutputRow(row[f"{prefix}commit_ts"], row[f"{prefix}op"] == "delete", row[f"{prefix}dump_id"], values)
+
+
+class Line:
+    """A table's columns and handle key, as a line of `tables` has them."""
+
+    def __init__(self, line: dict[str, Any]) -> None:
+        self.columns: dict[str, str] = {column[0]: column[1] for column in line["columns"]}
+        self.key: list[str] = line["key"]
+
+    def key_of(self, values: dict[str, Any]) -> str:
+        return json.dumps([plain(self.columns[name], values.get(name)) for name in self.key])
+
+    def digest(self, values: dict[str, Any]) -> bytes:
+        texts = json.dumps([plain(kind, values.get(name)) for name, kind in self.columns.items()])
+        return hashlib.sha256(texts.encode()).digest()
+
+
+class DumpRows:
+    """Each row of a chunk is in the output with its values, or a live row of the output has its key in the chunk's window; and the output
+    has no other row of the dump. Live keys are kept as far back as later windows reach."""
+
+    def __init__(self, certificate: dict[str, Any], log: Log, output: Path, first: int, report: Report) -> None:
+        self.dump_id, self.log, self.output, self.first, self.report = certificate["dump_id"], log, output, first, report
+        self.lines: dict[Table, list[tuple[int, Line]]] = defaultdict(list)
+        for line in certificate["tables"]:
+            self.lines[line["schema"], line["table"]].append((line["seq"], Line(line)))
+        self.reach: dict[int, int] = {}
+        low = certificate["last_seq"] + 1
+        for seq in range(certificate["last_seq"], first - 1, -1):
+            self.reach[seq] = low
+            low = min([low, *(chunk["first_seq"] for chunk in log.chunks.get(seq, ()))])
+        self.live: dict[int, dict[Table, dict[str, list[int]]]] = {}
+
+    def check(self, seq: int, segment: dict[str, Any]) -> None:
+        chunks: dict[Table, list[dict[str, Any]]] = defaultdict(list)
+        for chunk in self.log.chunks.get(seq, ()):
+            chunks[chunk["schema"], chunk["table"]].append(chunk)
+        keys = self.live[seq] = {}
+        for table in {(file["schema"], file["table"]) for file in segment["files"]} & self.lines.keys() | chunks.keys():
+            line, touched = self._line(table, seq), keys.setdefault(table, defaultdict(list))
+            dumped: Counter[tuple[str, bytes]] = Counter()
+            for row in output_rows(self.output, segment, table, line.columns):
+                if row.dump_id is None:
+                    touched[line.key_of(row.values)].append(row.commit_ts)
+                elif row.dump_id == self.dump_id:
+                    dumped[line.key_of(row.values), b"" if row.deleted else line.digest(row.values)] += 1
+            if all(chunk["path"] in self.log.whole and chunk["first_seq"] >= self.first for chunk in chunks[table]):
+                self._compare(seq, table, line, chunks[table], dumped)
+            else:
+                self.report.note(
+                    "chunks whose rows in the output were only counted: the log or the output has not all of them", len(chunks[table])
+                )
+        for old in [old for old in self.live if old < self.reach[seq]]:
+            del self.live[old]
+
+    def _line(self, table: Table, seq: int) -> Line:
+        """As of the segment; before the first line, that one."""
+        lines = self.lines[table]
+        return next((line for since, line in reversed(lines) if since <= seq), lines[0][1])
+
+    def _compare(self, seq: int, table: Table, line: Line, chunks: list[dict[str, Any]], dumped: Counter[tuple[str, bytes]]) -> None:
+        missing = []
+        for chunk in chunks:
+            for row in chunk_rows(self.log.folder / chunk["path"]):
+                one = line.key_of(row), b"" if row.get(ABSENT) else line.digest(row)
+                if self._is_touched(table, one[0], chunk):
+                    self.report.checked["dump rows that a live change replaces"] += 1
+                elif dumped[one] > 0:
+                    dumped[one] -= 1
+                    self.report.checked["dump rows in the output"] += 1
+                else:
+                    missing.append(one[0])
+        for what, keys in (("dump rows that are missing", missing), ("dump rows of no chunk", [key for key, _ in dumped.elements()])):
+            if keys:
+                name = f"_segments/{seq:020d}.json"
+                self.report.reject(name, f"{what}: {'.'.join(table)}", 0, f"{len(keys):,}: {', '.join(keys[:EXAMPLES_MAX])}")
+
+    def _is_touched(self, table: Table, key: str, chunk: dict[str, Any]) -> bool:
+        low, high = int(chunk["low_ts"]), int(chunk["high_ts"])
+        found = (self.live.get(seq, {}).get(table, {}).get(key, ()) for seq in range(chunk["first_seq"], chunk["seq"] + 1))
+        return any(low < commit_ts <= high for commits in found for commit_ts in commits)
+
+
+def chunk_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            yield from batch.to_pylist()
+
+
 # ---- TiDB at a moment, and the output folded to it ------------------------------------------------------------------------
+
+
+class NotCompared(Exception):
+    """Of one table, with the reason."""
 
 
 class Comparison:
@@ -325,6 +510,8 @@ class Comparison:
         self.segments = [json.loads(path.read_bytes()) for path in sorted((output / "_segments").glob("*.json"))]
         if not self.segments or int(self.segments[-1]["upto_ts"]) < tso:
             raise Unusable(f"{output} has come to {self.segments[-1]['upto_ts'] if self.segments else 'nothing'}, which is below {tso}")
+        ddls = [(segment["seq"], json.loads((output / segment["ddl"]).read_bytes())["ddls"]) for segment in self.segments if segment["ddl"]]
+        self.ddls = [(seq, ddl) for seq, found in ddls for ddl in found]
         with connection.cursor() as cursor:
             cursor.execute("SET NAMES utf8mb4")
             for name, value in (*SETTINGS, ("tidb_snapshot", f"'{tso}'")):
@@ -338,23 +525,39 @@ class Comparison:
                 raise Unusable(f"the session may not set {name} = {value}: {error}") from error
 
     def run(self, certificate: dict[str, Any]) -> None:
-        paths = [self.output / segment["ddl"] for segment in self.segments if segment["ddl"]]
-        changed = {(ddl["schema"], ddl["table"]) for path in paths for ddl in json.loads(path.read_bytes())["ddls"]}
-        lines = {(line["schema"], line["table"]): line for line in certificate["tables"]}
+        lines = {(line["schema"], line["table"]): Line(line) for line in certificate["tables"]}
+        chunks: dict[Table, list[dict[str, Any]]] = defaultdict(list)
+        for chunk in certificate["chunks"]:
+            chunks[chunk["schema"], chunk["table"]].append(chunk)
         for one in certificate["scope"]["tables"]:
             table = one["schema"], one["table"]
-            if one["whole"] and int(one["complete_at"] or self.tso + 1) <= self.tso and table in lines and table not in changed:
-                self._compare(table, {column[0]: column[1] for column in lines[table]["columns"]}, lines[table]["key"])
-            else:
-                why = f"the dump had not all of it, it was not complete at {self.tso}, or a DDL has changed it"
+            try:
+                after = self._comparable_after(one, table, chunks[table])
+                self._compare(table, lines[table], after)
+            except NotCompared as why:
                 self.report.note(f"table was not compared: {'.'.join(table)} ({why})")
+        self.report.need("tables compared with TiDB", "--tidb")
 
-    def _compare(self, table: Table, columns: dict[str, str], key: list[str]) -> None:
+    def _comparable_after(self, one: dict[str, Any], table: Table, chunks: list[dict[str, Any]]) -> int:
+        """The segment behind which the output's rows of the table are those of its present form; -1: all are. Raises NotCompared."""
+        if not one["whole"] or not chunks:
+            raise NotCompared("the dump had only a part of it")
+        if one["complete_at"] is None or int(one["complete_at"]) > self.tso:
+            raise NotCompared(f"the dump had all of it at {one['complete_at']}, which is not at or before {self.tso}")
+        last_pass = max(chunk["since_seq"] for chunk in chunks)
+        begin = min(int(chunk["low_ts"]) for chunk in chunks if chunk["since_seq"] == last_pass)
+        after = -1
+        for seq, ddl in self.ddls:
+            if int(ddl["commit_ts"]) > self.tso or not concerns(ddl, table) or not changes_rows(ddl["query"]):
+                continue
+            if int(ddl["commit_ts"]) > begin:
+                raise NotCompared(f"a DDL at {ddl['commit_ts']} has changed it since the dump began to read it: {ddl['query'][:200]}")
+            after = seq
+        return after
+
+    def _compare(self, table: Table, line: Line, after: int) -> None:
         found: dict[str, list[str]] = defaultdict(list)
         counts: dict[str, int] = defaultdict(int)
-
-        def key_of(values: dict[str, Any]) -> str:
-            return json.dumps([plain(columns[name], values[name]) for name in key])
 
         def compared(kind: str, key_text: str) -> None:
             counts[kind] += 1
@@ -364,63 +567,68 @@ class Comparison:
             rows.execute("PRAGMA journal_mode = OFF")
             rows.execute("CREATE TABLE rows (key TEXT PRIMARY KEY, digest BLOB) WITHOUT ROWID")
             rows.execute("BEGIN")
-            for deleted, values in self._folded(table, columns):
-                if deleted:
-                    rows.execute("DELETE FROM rows WHERE key = ?", (key_of(values),))
-                else:
-                    rows.execute("INSERT OR REPLACE INTO rows VALUES (?, ?)", (key_of(values), digest(columns, values)))
-            for values in self._of_tidb(table, columns):
-                known = rows.execute("DELETE FROM rows WHERE key = ? RETURNING digest", (key_of(values),)).fetchone()
-                same = known is not None and known[0] == digest(columns, values)
-                compared("missing" if known is None else "equal" if same else "different", key_of(values))
+            for segment in (segment for segment in self.segments if segment["seq"] > after):
+                for row in output_rows(self.output, segment, table, line.columns):
+                    if row.commit_ts <= self.tso and row.deleted:
+                        rows.execute("DELETE FROM rows WHERE key = ?", (line.key_of(row.values),))
+                    elif row.commit_ts <= self.tso:
+                        values = (line.key_of(row.values), line.digest(row.values))
+                        rows.execute("INSERT OR REPLACE INTO rows VALUES (?, ?)", values)
+            for of_tidb in self._of_tidb(table, line.columns):
+                key = line.key_of(of_tidb)
+                known = rows.execute("DELETE FROM rows WHERE key = ? RETURNING digest", (key,)).fetchone()
+                same = known is not None and known[0] == line.digest(of_tidb)
+                compared("missing" if known is None else "equal" if same else "different", key)
             for (text,) in rows.execute("SELECT key FROM rows"):
                 compared("extra", text)
-        self.report.counts["equal rows"] += counts.pop("equal", 0)
+        self.report.tables.add(table)
+        self.report.checked["tables compared with TiDB"] += 1
+        self.report.counts["equal rows"] += counts["equal"]
+        self.report.checked["rows equal to TiDB's"] += counts.pop("equal", 0)
         for kind, number in counts.items():
             self.report.reject(".".join(table), f"{kind} rows at {self.tso}", 0, f"{number:,}: {', '.join(found[kind])}")
-
-    def _folded(self, table: Table, columns: dict[str, str]) -> Iterator[tuple[bool, dict[str, Any]]]:
-        """The output's rows of the table up to the moment, in the order in which they are applied; whether each is a delete."""
-        for segment in self.segments:
-            paths = [self.output / file["path"] for file in segment["files"] if (file["schema"], file["table"]) == table]
-            for path in (path for path in paths if path.suffix == ".jsonl"):
-                with path.open(encoding="utf-8") as file:
-                    for row in map(json.loads, file):
-                        if int(row["commit_ts"]) <= self.tso:
-                            yield row["op"] == "delete", row["after"] or row["before"] or row["key"]
-            tables = [pq.read_table(path) for path in paths if path.suffix == ".parquet"]
-            yield from self._of_parquet([one for one in tables if one.num_rows], columns)
-
-    def _of_parquet(self, tables: list[pa.Table], columns: dict[str, str]) -> Iterator[tuple[bool, dict[str, Any]]]:
-        if not tables:
-            return
-        prefix = json.loads(tables[0].schema.metadata[b"ticdc-dump"])["prefix"]
-        rows = pa.concat_tables(tables)
-        rows = rows.filter(pc.less_equal(rows[f"{prefix}commit_ts"], self.tso))
-        commit_ts, op, origin, ordinal = (rows[f"{prefix}{name}"] for name in ("commit_ts", "op", "origin", "ordinal"))
-        order = pa.table([commit_ts, pc.not_equal(op, "delete"), pc.equal(origin, "dump"), ordinal], ["a", "b", "c", "d"])
-        rows = rows.take(pc.sort_indices(order, [(name, "ascending") for name in order.column_names]))
-        for row in (row for batch in rows.to_batches(BATCH_ROWS) for row in batch.to_pylist()):
-            untyped = json.loads(row[f"{prefix}untyped"] or "{}")
-            yield row[f"{prefix}op"] == "delete", {name: untyped.get(name, row[name]) for name in columns}
 
     def _of_tidb(self, table: Table, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
         names = {name: "`" + name.replace("`", "``") + "`" for name in (*columns, *table)}
         selected = ", ".join(FORMS.get(kind, "CAST({} AS CHAR)").format(names[name]) for name, kind in columns.items())
         with self.connection.cursor() as cursor:
-            cursor.execute(f"SELECT {selected} FROM {names[table[0]]}.{names[table[1]]}")
+            try:
+                cursor.execute(f"SELECT {selected} FROM {names[table[0]]}.{names[table[1]]}")
+            except Exception as error:
+                if error.args and error.args[0] in NOT_THERE:
+                    raise NotCompared(f"TiDB has no such {NOT_THERE[error.args[0]]} at {self.tso}: {error}") from error
+                raise
             while batch := cursor.fetchmany(BATCH_ROWS):
                 yield from (dict(zip(columns, row, strict=True)) for row in batch)
 
 
-def digest(columns: dict[str, str], values: dict[str, Any]) -> bytes:
-    return hashlib.sha256(json.dumps([plain(kind, values[name]) for name, kind in columns.items()]).encode()).digest()
+def concerns(ddl: dict[str, Any], table: Table) -> bool:
+    """Whether the DDL is of the table or its schema, or names both: RENAME TABLE and EXCHANGE PARTITION name a second table."""
+    schema, name = table[0].lower(), table[1].lower()
+    names = {(one[1] or one[2]).replace("``", "`").lower() for one in NAME.finditer(ddl["query"])} | {ddl["schema"].lower()}
+    return (ddl["schema"].lower() == schema and ddl["table"].lower() in ("", name)) or {schema, name} <= names
+
+
+def changes_rows(query: str) -> bool:
+    """Whether a DDL may change rows, columns or the handle key of a table: each one does that is not known not to."""
+    text = " ".join(QUOTED.sub("X", query).split())
+    while (shorter := BRACKETS.sub("", text)) != text:
+        text = shorter
+    found = ALTERED.match(text)
+    harmless = found is not None and all(HARMLESS.match(part.strip()) for part in found[1].split(","))
+    return not (harmless or OF_AN_INDEX.match(text))
 
 
 def plain(kind: str, value: Any) -> Any:
-    """One form for a value, whether it is canonical text or a value of a Parquet file. Texts of floats and JSON are not unique."""
-    if value is None:
-        return None
+    """One form for a value, whether it is canonical text or a value of a Parquet file. Texts of floats and JSON are not unique. A text that
+    is no value of the kind, or JSON with more levels than Python reads, is its own form."""
+    try:
+        return None if value is None else form_of(kind, value)
+    except (ValueError, ArithmeticError, RecursionError):
+        return str(value)
+
+
+def form_of(kind: str, value: Any) -> Any:
     match kind:
         case "int" | "uint" | "bit" | "year":
             return int(value)
@@ -468,27 +676,52 @@ def connected(uri: str) -> Any:
 # ---- the call -------------------------------------------------------------------------------------------------------------
 
 
-def check(certificate: Path, *, log: Path | None = None, output: Path | None = None, connection: Any = None, tso: int = 0) -> Report:
+def check(
+    certificate: Path,
+    *,
+    log: Path | None = None,
+    output: Path | None = None,
+    connection: Any = None,
+    tso: int = 0,
+    kept: Iterable[str] = (),
+) -> Report:
     """With a connection, the output is compared with the cluster, and nothing else is checked. Raises Unusable."""
     report = Report()
     if not certificate.is_file():
         raise Unusable(f"{certificate} is no file")
     found = read_self_hashed(certificate, certificate.name, report)
-    if found is not None and connection is not None and output is not None:
+    if found is None:
+        return report
+    report.hashes["certificate"] = found["sha256"]
+    if connection is not None and output is not None:
         Comparison(output, connection, tso, report).run(found)
-    elif found is not None:
+    else:
         check_certificate(found, certificate.name, report)
         opened = None if log is None else Log(found, log, report)
+        if opened is not None:
+            report.need("chunks", "--log")
         if output is not None:
             check_output(found, found["sha256"], output, opened, report)
+            report.need("segments of the output", "--output")
+    for sha256 in kept:
+        if sha256.lower() not in report.hashes.values():
+            report.reject("--kept", "sha256 of the certificate or of the output's certificate", sha256, " or ".join(report.hashes.values()))
+    if "output" in report.hashes and report.hashes["output"] not in map(str.lower, kept):
+        report.note("hash of the output's certificate was not given with --kept: who can write there can have changed its live rows")
+    report.checked |= {"files": len(report.files), "tables": len(report.tables)}
     return report
 
 
 def lines_of(report: Report) -> Iterator[str]:
     yield from (f"rejected: {one['file']}: {one['what']}: expected {one['expected']}, found {one['found']}" for one in report.rejected)
     yield from (f"note: {number:,} {note}" for note, number in report.notes.items())
-    yield f"checked: {', '.join(f'{number:,} {what}' for what, number in sorted(report.counts.items()))}"
-    yield "rejected" if report.rejected else "accepted"
+    yield from (f"nothing was checked of {what}" for what in report.unchecked)
+    yield from (
+        f"sha256 of the {name if name == 'certificate' else 'certificate in the ' + name}: {one}" for name, one in report.hashes.items()
+    )
+    yield f"compared: {', '.join(f'{number:,} {what}' for what, number in sorted(report.counts.items()))}"
+    yield f"checked: {', '.join(f'{number:,} {what}' for what, number in report.checked.items())}"
+    yield report.verdict
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -496,22 +729,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("certificate", type=Path)
     parser.add_argument("--log", type=Path, help="the folder of the segment log, or a copy of it")
     parser.add_argument("--output", type=Path, help="the folder of a file: sink, or a copy of it")
+    parser.add_argument("--kept", action="append", default=[], metavar="SHA256", help="a hash that you kept; may be given again")
     parser.add_argument("--tidb", help=f"mysql://user@host:port/?ca=FILE: compare this cluster with the output; password: {PASSWORD}")
     parser.add_argument("--tso", type=int, help="at which moment")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
-    if (asked.tidb is None) != (asked.tso is None) or (asked.tidb and not asked.output) or not (asked.log or asked.output):
-        parser.error("give --log, --output or both; --tidb and --tso go together, and need --output")
+    if (asked.tidb is None) != (asked.tso is None) or (asked.tidb and (asked.log or not asked.output)) or not (asked.log or asked.output):
+        parser.error("give --log, --output or both; --tidb and --tso go together, need --output, and check no --log")
     try:
         connection = None if asked.tidb is None else connected(asked.tidb)
-        report = check(asked.certificate, log=asked.log, output=asked.output, connection=connection, tso=asked.tso or 0)
+        report = check(asked.certificate, log=asked.log, output=asked.output, connection=connection, tso=asked.tso or 0, kept=asked.kept)
     except Exception as error:  # noqa: BLE001  # whatever it is, nothing was decided
         sys.stderr.write(f"check.py: {type(error).__name__}: {error}\n")
         return 2
-    content = {"accepted": not report.rejected, "rejected": report.rejected, "notes": report.notes, "counts": report.counts}
+    content = {"accepted": report.verdict == "accepted", "verdict": report.verdict, "rejected": report.rejected, "notes": report.notes}
+    content |= {"counts": report.counts, "checked": report.checked, "unchecked": report.unchecked, "hashes": report.hashes}
     sys.stdout.write(json.dumps(content, indent=1) if asked.json else "\n".join(lines_of(report)))
     sys.stdout.write("\n")
-    return 1 if report.rejected else 0
+    return EXIT_CODES[report.verdict]
+
+
+EXIT_CODES = {"accepted": 0, "rejected": 1, "nothing was checked": 3}
 
 
 if __name__ == "__main__":

@@ -184,7 +184,8 @@ def _followed(call: Call, found: pb.Verification, watch: bool) -> pb.Verificatio
 
 def _stop(call: Call, known: pb.VerificationRequest) -> int:
     found = call.client.call("VerifyStop", known)
-    _show(call, found, done=f"verification {found.id} is to end" if found.id else "")
+    what = f"the repair of verification {found.id} has ended" if found.HasField("repair") else f"verification {found.id} is to end"
+    _show(call, found, done=what if found.id else "")
     return 0
 
 

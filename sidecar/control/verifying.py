@@ -35,7 +35,8 @@ class VerificationPort(Protocol):
         """Durable when it returns; again with the same id changes nothing. Raises RefusedRequest."""
 
     def stop(self, operation_id: str, asker: Asker) -> None:
-        """As `start`. One that is over stays as it is."""
+        """As `start`. Of one that is over, its repair is ended, and not the repair's dump that may run. Raises RefusedRequest where nothing
+        is to be ended."""
 
     def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
         """Its repair asks, and continues with this bound; None: the bound that it has without one. Raises RefusedRequest where it would

@@ -11,7 +11,7 @@ from sidecar.core.messages import READERS_MAX, Settings, StartDump
 from sidecar.core.model import CommitTs, Seq
 from sidecar.core.progress import OVER, DumpState, Progress, TableProgress, keys_bytes, unread
 from sidecar.core.window import Windows
-from sidecar.errors import RefusedRequest, with_hint
+from sidecar.errors import DumpsWait, RefusedRequest, with_hint
 
 KEYS_BYTES_MAX = 512 << 10
 """Of all dumps that are not over (progress.keys_bytes): each manifest has them."""
@@ -204,13 +204,13 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
 
 
 def check_keys_fit(request: StartDump, others: Iterable[Progress]) -> None:
-    """`others`: the dumps that stay. Raises RefusedRequest."""
+    """`others`: the dumps that stay. Raises RefusedRequest, DumpsWait where it will fit later."""
     size = sum(keys_bytes(keys) for _, keys in request.keys)
     taken = sum(keys_bytes(table.keys) for other in others if other.state not in OVER for table in other.tables)
     if size > KEYS_BYTES_MAX:
         raise RefusedRequest(f"its keys take {size:,} bytes, more than {KEYS_BYTES_MAX:,}", hint="dump them in parts")
     if size and size + taken > KEYS_BYTES_MAX:
-        raise RefusedRequest(
+        raise DumpsWait(
             f"its keys take {size:,} bytes, those of the dumps that run or wait {taken:,}, and all together may take {KEYS_BYTES_MAX:,}",
             hint="wait until one of these dumps is over, or end one with dumpstop",
         )

@@ -25,7 +25,7 @@ from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, S
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
 from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading, meant_without_id
 from sidecar.core.schema_step import SchemaFate, TableStep
-from sidecar.errors import RefusedRequest
+from sidecar.errors import DumpsWait, RefusedRequest
 
 RUNNING_MAX = 4
 """A dump does not begin while so many run: each has its own readers, and all share what the sinks leave."""
@@ -177,7 +177,7 @@ class Dumps:
     def _start(self, request: StartDump, *, instead_of: Dump | None = None) -> None:
         others = [dump for dump in self._dumps if dump is not instead_of]
         if sum(dump.progress.state not in OVER for dump in others) >= WAITING_MAX:
-            raise RefusedRequest(f"{WAITING_MAX} dumps run or wait already", hint="wait, or end one with dumpstop")
+            raise DumpsWait(f"{WAITING_MAX} dumps run or wait already", hint="wait, or end one with dumpstop")
         check_keys_fit(request, [dump.progress for dump in others])
         progress = started(request, among=self.records, ground=self._ground)
         if instead_of is not None:

@@ -176,6 +176,17 @@ def spelled_key(key: ReadKey, values: Key) -> Key:
     return tuple(spelled(part.column, text) for part, text in zip(key.columns, values, strict=True))
 
 
+def spelled_keys(key: ReadKey, keys: Sequence[Key]) -> tuple[tuple[Key, ...], dict[Key, NotAKey]]:
+    """The keys in canonical text, each once, in their order; and those that its columns cannot have."""
+    found, unfit = dict[Key, None](), dict[Key, NotAKey]()
+    for one in keys:
+        try:
+            found[spelled_key(key, one)] = None
+        except NotAKey as error:
+            unfit[one] = error
+    return tuple(found), unfit
+
+
 def comparable(key: KeyColumn) -> str:
     """The column in the form in which it compares with `literal` as it orders."""
     place = qualified(key.column.name)

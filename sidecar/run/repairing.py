@@ -6,7 +6,8 @@
   the history says which of them are done.
 - A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
 - A repair that is to delete many rows of a table asks first, and has corrected nothing until an operator answers (`rows_to_delete`).
-- A dump waits for others of its tables, as any other (sidecar/core/dumps.py).
+- A dump waits for others of its tables, as any other (sidecar/core/dumps.py). Where no more dumps can wait, it is asked for again later.
+- A key that somebody has put into a sink, and that the type of the source's key cannot have, is left out: no dump can delete it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import RefusedRequest, TicdcDumpError
+from sidecar.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
 from sidecar.log.verification import (
     CheckState,
     RepairReport,
@@ -35,7 +36,7 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
-from sidecar.ports import Caller, OperationHistory
+from sidecar.ports import Caller, OperationHistory, SchemaSource
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -62,8 +63,9 @@ class KeyDump:
 
 
 class Repair:
-    """Of one verification, for one thread. `start`: starts a dump; again with the same id it changes nothing. Raises RefusedRequest for one
-    that cannot be, and errors that a retry can help."""
+    """Of one verification, for one thread. `start`: starts a dump of those of its keys that rows of the source can have, and returns that
+    one; without any such key it starts none. Again with the same id it changes nothing. Raises DumpsWait, RefusedRequest for one that
+    cannot be, and errors that a retry can help."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class Repair:
         operation_id: str,
         asker: Asker,
         differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
-        start: Callable[[KeyDump], None],
+        start: Callable[[KeyDump], KeyDump],
         begins: RepairReport = BEGINS,
     ) -> None:
         """`begins`: with what it deletes, and what an operator has said of that."""
@@ -112,10 +114,11 @@ class Repair:
         entry = self._history.find(dump.dump_id)
         if entry is None:
             try:
-                self._start(dump)
+                return self._begun_without(dump, self._start(dump))
+            except DumpsWait as full:
+                return structs.replace(self.report, waiting_for=full.message)
             except RefusedRequest as refused:
                 return structs.replace(self.report, state=RepairState.FAILED, error=str(refused), waiting_for="")
-            return self._begun(dump)
         match entry.state:
             case DumpState.FINISHED:
                 self._now = None
@@ -127,6 +130,16 @@ class Repair:
             case _:
                 pass
         return self._begun(dump)
+
+    def _begun_without(self, dump: KeyDump, started: KeyDump) -> RepairReport:
+        """The keys that were not dumped stay in the sink: the report names the first of them, and the last verification all."""
+        self._now = started if started.keys else None
+        report = self._begun(started) if started.keys else self.report
+        left = [f"{name} {key}" for name, keys in dump.keys.items() for key in keys if key not in started.keys.get(name, ())]
+        if not left or report.error:
+            return report
+        why = f"keys that no row of the source can have are not corrected, such as {left[0]}: delete these rows in sink {dump.sink}"
+        return structs.replace(report, error=why)
 
     def _begun(self, dump: KeyDump) -> RepairReport:
         if dump.dump_id in self.report.dumps:
@@ -188,16 +201,28 @@ def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tupl
         yield sink, {name: tuple(each) for name, each in keys.items()}
 
 
-def start_key_dump(served: Served, dump: KeyDump) -> None:
-    """Raises RefusedRequest, also where a difference can be right by now or the sink has another name; and what the source and the
-    pipeline's thread raise."""
+def start_key_dump(served: Served, dump: KeyDump) -> KeyDump:
+    """As `Repair` says. Raises RefusedRequest, also where a difference can be right by now or the sink has another name; and what the
+    source and the pipeline's thread raise."""
+    schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
+    dump = replace(dump, keys={name: fit for name, each in dump.keys.items() if (fit := _fitting(schemas, name, each))})
+    if not dump.keys:
+        return dump
     keys = [
         pb.TableKeys(schema=name.schema, table=name.table, keys=[pb.Key(values=key) for key in each]) for name, each in dump.keys.items()
     ]
     request = pb.StartRequest(dump_id=dump.dump_id, table_rules=map(exact_rule, dump.keys), keys=keys, sinks=[dump.sink])
-    schemas = served.schemas.asked_by(Caller(lambda: ASKING_MAX_S, lambda: False, lambda _: True))
     scope = resolve(request, schemas, served.feed_scope, case_sensitive=served.case_sensitive)
     scope.refusals += unknown_sinks(request.sinks, served.sinks)
     scope.refusals += not_repairable(unjudged(scope, [dump.sink], served.targets))
     start = start_dump(request, scope, chunk_rows=served.defaults.chunk_rows)
     served.requests.submit(replace(start, asker=dump.asker), timeout_s=REQUEST_TIMEOUT_S)
+    return dump
+
+
+def _fitting(schemas: SchemaSource, table: TableName, keys: Keys) -> Keys:
+    try:
+        schemas.keys(table, keys)
+    except UnfitKeys as unfit:
+        return tuple(key for key in keys if key not in unfit.keys)
+    return keys

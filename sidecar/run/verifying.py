@@ -90,7 +90,7 @@ class TermVerifications:
         history: OperationHistory,
         wall_ms: Callable[[], int],
         *,
-        start_dump: Callable[[KeyDump], None],
+        start_dump: Callable[[KeyDump], KeyDump],
         continuous: ContinuousVerification,
         log_line: Callable[[NewsLine], object] = say,
     ) -> None:
@@ -159,6 +159,7 @@ class TermVerifications:
         with self._lock:
             entry = self._running.get(operation_id)
             if entry is None:
+                self._stop_repair(operation_id, asker)
                 return
             with storage_errors(self._log):
                 storage.write_atomically(self._log, files.stop_name(operation_id), b"")
@@ -166,6 +167,23 @@ class TermVerifications:
             self._history.record(self._running[operation_id])
         if read_waiting(self._log, operation_id) is not None:
             self._end_waiting(operation_id, "before it began")
+
+    def _stop_repair(self, operation_id: str, asker: Asker) -> None:
+        """Of a verification that is over. Again it changes nothing."""
+        entry, known = self._history.find(operation_id), self._repairs.get(operation_id)
+        report = read_repair(self._log, operation_id) if known is None else known.report
+        if entry is None or report is None or report.state in (RepairState.FINISHED, RepairState.FAILED):
+            if entry is not None and any(one.command == "stop" for one in entry.commands):
+                return
+            raise RefusedRequest(f"verification {operation_id} is over, and it has no repair to end", hint="see dumpverify --list")
+        dump = self._history.find(report.dumps[-1]) if report.dumps else None
+        still = f"; its dump {dump.id} continues: dumpstop ends it" if dump is not None and dump.state not in OVER else ""
+        ended = structs.replace(report, state=RepairState.FAILED, error=f"{asker.name or 'an operator'} ended it{still}", waiting_for="")
+        self._history.record(entry.commanded("stop", asker, self._wall_ms()))
+        with storage_errors(self._log):
+            storage.write_atomically(self._log, files.repair_name(operation_id), ended.to_json())
+        self._repairs.pop(operation_id, None)
+        self._log_line(repair_line(operation_id, ended))
 
     def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
         with self._lock:
@@ -306,6 +324,8 @@ class TermVerifications:
             if report.state is not RepairState.RUNNING:
                 self._end_repair(operation_id, repair)
             with self._lock:  # one that asks may be answered as soon as it is on record
+                if self._repairs.get(operation_id) is not repair:
+                    return  # an operator has ended it amid the step
                 if report != before:
                     with storage_errors(self._log):
                         storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.core.model import Column, TableSchema
+from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.merge import key_text
@@ -44,9 +45,15 @@ _HIGH_SEED, _LOW_SEED, _BUCKET_SEED = 0x7469, 0x6463, 0x6475
 
 
 def digests(schema: TableSchema, found: RowsRead) -> pa.Table:
-    """One a row. `found.rows` has the schema's columns."""
+    """One a row. `found.rows` has the schema's columns. Raises SinkError for a row without a key."""
     rows = found.rows.select(list(schema.column_names()))
     key = key_text([rows.column(name) for name in schema.key]) if rows.num_rows else pa.chunked_array([[]], pa.string())
+    if key.null_count:
+        names = ", ".join(schema.key)
+        raise SinkError(
+            f"{key.null_count} rows of {schema.name} have NULL in a column of the key ({names}), which no row of the source has",
+            hint="another program has written there: delete these rows in the sink, and verify again",
+        )
     high, low = _hashes(schema, rows)
     count = rows.num_rows
     if found.versions is None:
@@ -160,19 +167,14 @@ def _double(text: str) -> float:
 
 
 def json_form(text: str) -> str:
-    """Equal for equal JSON values: fields sorted, a whole number without a point."""
+    """Equal for equal JSON values: fields sorted, a whole number without a point, in ASCII, so that half a surrogate pair has a form, too.
+    What Python cannot parse, because it is no JSON or has too many levels, is its own form."""
     try:
-        value = json.loads(text)
+        return json.dumps(json.loads(text, parse_float=_whole_or_float), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return text
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+def _whole_or_float(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() else value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,8 +62,8 @@ class Copy:
         self.certificate = self.log / "certificates" / run.certificate.name
         self.content: dict[str, Any] = json.loads(self.certificate.read_bytes())
 
-    def report(self) -> Any:
-        return self.check.check(self.certificate, log=self.log, output=self.out)
+    def report(self, *kept: str) -> Any:
+        return self.check.check(self.certificate, log=self.log, output=self.out, kept=kept)
 
     def rejected(self) -> dict[str, str]:
         """By file: what."""
@@ -89,7 +89,7 @@ def copy(run: CertifiedDump, tmp_path: Path, check: Any) -> Copy:
 
 
 def test_a_dump_is_accepted_as_it_was_written(copy: Copy) -> None:
-    report = copy.report()
+    report = copy.report(*copy.report().hashes.values())
     assert report.rejected == []
     assert [note for note in report.notes if not note.startswith(("passes over", "tables whose dropped"))] == []
     content = copy.content
@@ -99,6 +99,30 @@ def test_a_dump_is_accepted_as_it_was_written(copy: Copy) -> None:
     assert report.counts["windows of chunks"] == len(content["chunks"])
     assert report.counts["ranges of keys"] > 10
     assert {one["sink"] for one in content["accepted"]} == {SINK}
+
+
+def test_it_says_how_much_it_has_checked(copy: Copy) -> None:
+    report, content = copy.report(), copy.content
+    rows, segments = sum(chunk["rows"] for chunk in content["chunks"]), len(content["segments"])
+    dropped = report.checked["dump rows that a live change replaces"]
+    assert dropped >= sum(one["dropped"] or 0 for one in content["rows"])
+    assert dropped > 0
+    assert report.verdict == "accepted"
+    assert report.checked == {
+        "files": len({path for _, path in copy.files()}) - 2,
+        "chunks": content["chunk_count"],
+        "rows of chunks": rows,
+        "segments of the log": segments,
+        "segments of the output": segments,
+        "rows of the output": report.checked["rows of the output"],
+        "dump rows in the output": rows - dropped,
+        "dump rows that a live change replaces": dropped,
+        "tables": len(content["rows"]),
+    }
+    text = "\n".join(copy.check.lines_of(report))
+    assert f"{content['chunk_count']:,} chunks, " in text
+    assert report.hashes["certificate"] in text
+    assert report.hashes["output"] in text
 
 
 def test_the_follower_of_certificates_died_and_the_certificate_has_every_chunk_of_the_log(run: CertifiedDump, copy: Copy) -> None:
@@ -127,6 +151,35 @@ def test_after_retention_what_is_no_longer_available_is_said_and_nothing_is_reje
     assert report.rejected == []
     assert report.notes[f"chunks are no longer available: retention has removed segments below {floor}"] == gone > 0
     assert 0 < report.counts["sum of row hashes"] == len(copy.content["chunks"]) - gone
+    assert report.verdict == "accepted"
+
+
+@pytest.mark.parametrize("kind", ["chunk", "manifest", "data"])
+def test_a_note_of_retention_turns_off_no_check_of_a_file_that_is_there(copy: Copy, kind: str) -> None:
+    (copy.log / "retained-99999999999999999999").write_bytes(b"")
+    assert copy.report().verdict == "accepted"
+    manifest = next(name for name, path in copy.files() if path.parent == copy.log and name.endswith(".json"))
+    data = next(name for name, path in copy.files() if path.parent == copy.log and name.endswith(".parquet"))
+    name = {"chunk": str(copy.content["chunks"][0]["path"]), "manifest": manifest, "data": data}[kind]
+    found = bytearray((copy.log / name).read_bytes())
+    found[len(found) // 2] ^= 1
+    (copy.log / name).write_bytes(found)
+    assert copy.rejected()[name] == "sha256"
+
+
+def test_where_nothing_can_be_checked_nothing_is_accepted(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy.log / "retained-99999999999999999999").write_bytes(b"")
+    for path in [
+        path for path in copy.log.rglob("*") if path.is_file() and path != copy.certificate and path.suffix in (".json", ".parquet")
+    ]:
+        path.unlink()
+    assert copy.check.main([str(copy.certificate), "--log", str(copy.log)]) == 3
+    out = capsys.readouterr().out
+    assert "nothing was checked of --log: no chunks\n" in out
+    assert out.endswith("\nnothing was checked\n")
+    assert copy.check.main([str(copy.certificate), "--log", str(copy.log), "--output", str(copy.out), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["accepted"] is False, "the output cannot speak for the log"
+    assert copy.check.main([str(copy.certificate), "--output", str(copy.out)]) == 0
 
 
 def test_each_flipped_bit_is_rejected_by_name(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +206,7 @@ def test_each_flipped_bit_is_rejected_by_name(copy: Copy, monkeypatch: pytest.Mo
     monkeypatch.setattr(copy.check, "sha256_of", sum_of)  # what is not spoilt is read once, so a thousand checks take seconds
     monkeypatch.setattr(copy.check, "count_rows", rows_of)
     monkeypatch.setattr(copy.check.Log, "_check_chunk", check_chunk)
+    monkeypatch.setattr(copy.check.DumpRows, "check", lambda *_: None)
     kinds = set()
     for _ in range(FLIPS):
         name, flipped = rng.choice(files)
@@ -264,8 +318,7 @@ def rewritten(copy: Copy, change: Callable[[dict[str, Any]], object]) -> dict[st
     content = json.loads(copy.certificate.read_bytes())
     change(content)
     del content["sha256"]
-    body = json.dumps(content).encode()[:-1]
-    copy.certificate.write_bytes(body + b',\n"sha256": "%b"}\n' % copy.check.hashlib.sha256(body).hexdigest().encode())
+    write_hashed(copy, copy.certificate, content)
     return copy.rejected()
 
 
@@ -301,6 +354,135 @@ def _report(copy: Copy, made: Callable[[dict[str, Any]], object]) -> Any:
 def test_another_dumps_certificate_is_not_the_outputs(copy: Copy) -> None:
     found = rewritten(copy, lambda content: content.update(changefeed="another"))
     assert found == {f"_certificates/{copy.certificate.name}": "certificate of the log"}
+
+
+def test_a_certificate_without_chunks_is_rejected(copy: Copy) -> None:
+    report = _report(copy, lambda content: content.update(chunks=[], chunk_count=0, rows=[], rows_sum_count=0))
+    assert "number of chunks" in {one["what"] for one in report.rejected}
+
+
+# ---- an output that somebody has written again, with hashes that fit -------------------------------------------------------
+
+
+def hashed_again(copy: Copy, path: str) -> None:
+    """The hashes of a file of the output, of its segment and of the output's certificate."""
+    segment = next(found for found in sorted((copy.out / "_segments").iterdir()) if path in found.read_text())
+    content = json.loads(segment.read_bytes())
+    for file in content["files"]:
+        file["sha256"] = copy.check.sha256_of(copy.out / file["path"])
+    segment.write_text(json.dumps(content))
+    certificate = copy.out / "_certificates" / copy.certificate.name
+    own = json.loads(certificate.read_bytes())
+    del own["sha256"]
+    own["segments"] = [[seq, copy.check.sha256_of(copy.out / "_segments" / f"{seq:020d}.json")] for seq, _ in own["segments"]]
+    write_hashed(copy, certificate, own)
+
+
+def write_hashed(copy: Copy, path: Path, content: dict[str, Any]) -> None:
+    body = json.dumps(content).encode()[:-1]
+    path.write_bytes(body + b',\n"sha256": "%b"}\n' % copy.check.hashlib.sha256(body).hexdigest().encode())
+
+
+def with_rows(copy: Copy, table: str, change: Callable[[dict[str, Any]], object], *, dump: bool) -> None:
+    """The first of the dump's rows, or of the live rows, of a table is changed, and all hashes of the output fit."""
+    for segment in (json.loads(path.read_bytes()) for path in sorted((copy.out / "_segments").iterdir())):
+        for file in (one for one in segment["files"] if one["table"] == table and one["from_dump" if dump else "from_log"]):
+            path = copy.out / file["path"]
+            if path.suffix == ".jsonl":
+                rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+                change(next(row["after"] for row in rows if (row["origin"] == "dump") == dump and row["after"]))
+                path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+            else:
+                read = pq.read_table(path)
+                rows = read.to_pylist()
+                change(next(row for row in rows if (row["_origin"] == "dump") == dump and row["_op"] != "delete"))
+                pq.write_table(pa.Table.from_pylist(rows, read.schema), path)
+            hashed_again(copy, file["path"])
+            return
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda row: row.update(name="another"), {"dump rows that are missing: shop.customer", "dump rows of no chunk: shop.customer"}),
+        (
+            lambda row: row.update(id=type(row["id"])(999999)),
+            {"dump rows that are missing: shop.customer", "dump rows of no chunk: shop.customer"},
+        ),
+        (lambda row: None, set()),
+    ],
+    ids=["another value", "another key", "as it was"],
+)
+def test_each_row_of_a_chunk_is_looked_for_in_the_output_with_its_values(
+    copy: Copy, change: Callable[[Any], object], what: set[str]
+) -> None:
+    with_rows(copy, "customer", change, dump=True)
+    report = copy.report()
+    assert {one["what"] for one in report.rejected} == what
+    assert copy.check.check(copy.certificate, output=copy.out).rejected == [], "without the log only counts are compared"
+
+
+def test_a_row_that_a_live_change_replaces_is_not_in_the_output(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy.check.DumpRows, "_is_touched", lambda *_: True)
+    assert {one["what"].partition(":")[0] for one in copy.report().rejected} == {"dump rows of no chunk"}
+    monkeypatch.setattr(copy.check.DumpRows, "_is_touched", lambda *_: False)
+    assert {one["what"].partition(":")[0] for one in copy.report().rejected} == {"dump rows that are missing"}
+
+
+def test_a_key_that_the_source_did_not_have_is_a_delete_in_the_output(check: Any, tmp_path: Path) -> None:
+    """As of a dump of keys."""
+    (tmp_path / "log").mkdir()
+    rows = {"id": ["1", "2", "3"], "name": [None, None, "x"], check.ABSENT: [True, True, False]}
+    pq.write_table(pa.table({name: pa.array(texts) for name, texts in rows.items()}), tmp_path / "log" / "chunk")
+    lines = [
+        {"op": "delete", "key": {"id": "1"}, "before": None, "after": None, "dump_id": "d", "commit_ts": "9"},
+        {"op": "update", "key": {"id": "2"}, "before": None, "after": {"id": "2", "name": "y"}, "dump_id": None, "commit_ts": "8"},
+        {"op": "insert", "key": {"id": "3"}, "before": None, "after": {"id": "3", "name": "x"}, "dump_id": "d", "commit_ts": "9"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    of_table = {"schema": "s", "table": "t"}
+    chunk = of_table | {"seq": 4, "first_seq": 4, "path": "chunk", "rows": 3, "sha256": "", "rows_sum": ""}
+    chunk |= {"low_ts": "5", "high_ts": "9", "read_tso": None}
+    columns = [["id", "int"], ["name", "text"]]
+    certificate = {"dump_id": "d", "last_seq": 4, "segments": [], "chunks": [chunk]}
+    certificate["tables"] = [of_table | {"seq": 4, "columns": columns, "key": ["id"]}]
+    segment = {"files": [of_table | {"path": "rows.jsonl"}]}
+    report = check.Report()
+    check.DumpRows(certificate, check.Log(certificate, tmp_path / "log", report), tmp_path, 4, report).check(4, segment)
+    assert report.rejected == []
+    assert report.checked["dump rows in the output"] == 2
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
+    check.DumpRows(certificate, check.Log(certificate, tmp_path / "log", report), tmp_path, 4, report).check(4, segment)
+    assert [one["what"] for one in report.rejected] == ["dump rows that are missing: s.t"]
+
+
+@pytest.mark.parametrize(("kind", "text"), [("int", "a"), ("decimal", "a"), ("float", ""), ("json", "[" * 90_000), ("json", '"\\ud800"')])
+def test_an_odd_value_is_compared_as_its_text(check: Any, kind: str, text: str) -> None:
+    line = check.Line({"columns": [["a", kind]], "key": ["a"]})
+    assert line.digest({"a": text}) == line.digest({"a": text}) != line.digest({"a": text + " x"})
+
+
+def test_the_hash_that_was_kept_covers_the_live_rows_of_an_output(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    hashes = copy.report().hashes
+    call = [str(copy.certificate), "--log", str(copy.log), "--output", str(copy.out)]
+    assert copy.check.main([*call, "--kept", hashes["output"].upper(), "--kept", hashes["certificate"]]) == 0
+    assert "--kept" not in capsys.readouterr().out
+    with_rows(copy, "customer", lambda row: row.update(name="another"), dump=False)
+    assert copy.check.main([*call, "--kept", hashes["certificate"]]) == 0
+    assert "was not given with --kept" in capsys.readouterr().out
+    assert copy.check.main([*call, "--kept", hashes["output"]]) == 1
+    assert (
+        f"rejected: --kept: sha256 of the certificate or of the output's certificate: expected {hashes['output']}"
+        in capsys.readouterr().out
+    )
+
+
+def test_an_outputs_certificate_without_segments_is_rejected(copy: Copy) -> None:
+    path = copy.out / "_certificates" / copy.certificate.name
+    own = json.loads(path.read_bytes())
+    del own["sha256"]
+    write_hashed(copy, path, own | {"segments": []})
+    assert copy.rejected() == {f"_certificates/{copy.certificate.name}": "segments"}
 
 
 # ---- TiDB at a moment -----------------------------------------------------------------------------------------------------
@@ -342,6 +524,12 @@ def made_of(column: Column) -> str:
 
 @pytest.fixture(scope="module")
 def db(run: CertifiedDump, mariadb: MariaDb) -> Iterator[MariaDb]:
+    fill(run, mariadb)
+    yield mariadb
+    mariadb.execute("DROP DATABASE shop")
+
+
+def fill(run: CertifiedDump, mariadb: MariaDb) -> None:
     """The source's tables at the end of the recording."""
     mariadb.execute("CREATE DATABASE shop")
     with mariadb.connect(sql_mode="") as connection, connection.cursor() as cursor:
@@ -353,8 +541,6 @@ def db(run: CertifiedDump, mariadb: MariaDb) -> Iterator[MariaDb]:
             rows = list(run.made.history.rows(name, run.made.recording.end_ts).values())
             cursor.executemany(f"INSERT INTO shop.`{name.table}` VALUES ({places})", rows)
         connection.commit()
-    yield mariadb
-    mariadb.execute("DROP DATABASE shop")
 
 
 def test_the_output_is_compared_with_the_cluster_at_a_moment(run: CertifiedDump, copy: Copy, db: MariaDb) -> None:
@@ -377,7 +563,96 @@ def test_the_output_is_compared_with_the_cluster_at_a_moment(run: CertifiedDump,
             ("shop.uid", f"missing rows at {tso}"): "1",
             ("shop.uid", f"extra rows at {tso}"): "1",
         }
-        connection.rollback()
+    db.execute("DROP DATABASE shop")
+    fill(run, db)
+
+
+class Ddl(NamedTuple):
+    """`place`: of its segment: before the dump, behind it, or behind the moment of the comparison."""
+
+    place: str
+    schema: str
+    table: str
+    query: str
+
+    def put(self, copy: Copy, tso: int) -> None:
+        first = copy.content["first_seq"] if self.place == "before" else copy.content["last_seq"] + 1
+        paths = sorted((copy.out / "_segments").iterdir())
+        path = next(
+            path for path in (reversed(paths) if self.place == "before" else paths) if (int(path.stem) < first) == (self.place == "before")
+        )
+        segment = json.loads(path.read_bytes())
+        commit_ts = tso + 1 if self.place == "later" else int(segment["upto_ts"])
+        record = {"commit_ts": str(commit_ts), "schema": self.schema, "table": self.table, "query": self.query}
+        ddls = json.loads((copy.out / segment["ddl"]).read_bytes())["ddls"] if segment["ddl"] else []
+        name = f"_ddl/{path.stem}.json"
+        (copy.out / "_ddl").mkdir(exist_ok=True)
+        (copy.out / name).write_text(json.dumps({"version": 1, "seq": segment["seq"], "ddls": [*ddls, record]}))
+        path.write_text(json.dumps(segment | {"ddl": name}))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "compared"),
+    [
+        (Ddl("before", "shop", "customer", "ALTER TABLE customer ADD COLUMN more int"), True),
+        (Ddl("later", "shop", "customer", "ALTER TABLE customer ADD COLUMN more int"), True),
+        (Ddl("behind", "shop", "customer", "ALTER TABLE customer ADD INDEX of_name (name), COMMENT = 'a, b'"), True),
+        (Ddl("behind", "shop", "another", "ALTER TABLE another ADD COLUMN more int"), True),
+        (Ddl("behind", "shop", "customer", "ALTER TABLE customer ADD COLUMN more int"), False),
+        (Ddl("behind", "shop", "clients", "RENAME TABLE `shop`.`customer` TO `shop`.`clients`"), False),
+        (Ddl("behind", "shop", "parts", "ALTER TABLE parts EXCHANGE PARTITION p0 WITH TABLE Customer"), False),
+        (Ddl("behind", "other", "parts", "ALTER TABLE other.parts EXCHANGE PARTITION p0 WITH TABLE shop.customer"), False),
+    ],
+    ids=lambda one: f"{one.place} {one.query}" if isinstance(one, Ddl) else "",
+)
+def test_a_table_is_left_out_where_a_ddl_has_changed_it_since_the_dump_and_no_other_is(
+    run: CertifiedDump, copy: Copy, db: MariaDb, ddl: Ddl, compared: bool
+) -> None:
+    tso = run.made.recording.end_ts
+    ddl.put(copy, tso)
+    with db.connect() as connection:
+        report = copy.check.check(copy.certificate, output=copy.out, connection=Source(connection), tso=tso)
+    assert report.rejected == []
+    assert report.checked["tables compared with TiDB"] == len(run.made.tables) - (not compared)
+    noted = [note for note in report.notes if note.startswith("table was not compared: shop.customer (")]
+    assert len(noted) == (not compared)
+    assert all(ddl.query in note for note in noted)
+
+
+def test_a_table_that_the_cluster_does_not_have_is_named_and_the_others_are_compared(run: CertifiedDump, copy: Copy, db: MariaDb) -> None:
+    tso = run.made.recording.end_ts
+    db.execute("RENAME TABLE shop.customer TO shop.clients")
+    try:
+        with db.connect() as connection:
+            report = copy.check.check(copy.certificate, output=copy.out, connection=Source(connection), tso=tso)
+    finally:
+        db.execute("RENAME TABLE shop.clients TO shop.customer")
+    assert report.rejected == []
+    assert report.checked["tables compared with TiDB"] == len(run.made.tables) - 1
+    assert [note for note in report.notes if "shop.customer (TiDB has no such table" in note]
+
+
+@pytest.mark.parametrize(
+    ("query", "changes"),
+    [
+        ("CREATE INDEX i ON t (a, (b + 1))", False),
+        ("drop index i on t", False),
+        ("ALTER TABLE `s`.`t,` ADD INDEX `i` (`a`, (lower(`b`))), DROP KEY j, RENAME INDEX a TO b", False),
+        ("ALTER TABLE t ADD CONSTRAINT `c` FOREIGN KEY (a) REFERENCES u (b)", False),
+        ("ALTER TABLE t ADD INDEX i (a), ADD COLUMN b int", True),
+        ("ALTER TABLE t ADD INDEX i (a), DROP COLUMN b", True),
+        ("ALTER TABLE t ADD UNIQUE INDEX i (a)", True),
+        ("CREATE UNIQUE INDEX i ON t (a)", True),
+        ("ALTER TABLE t ADD PRIMARY KEY (a)", True),
+        ("ALTER TABLE t ADD (a int, b int)", True),
+        ("ALTER TABLE t RENAME COLUMN a TO b", True),
+        ("ALTER TABLE t TRUNCATE PARTITION p", True),
+        ("TRUNCATE TABLE t", True),
+        ("/* a comment */ ALTER TABLE t ADD INDEX i (a)", True),
+    ],
+)
+def test_ddls_change_rows_but_for_those_that_are_known_not_to(check: Any, query: str, changes: bool) -> None:
+    assert check.changes_rows(query) == changes
 
 
 def test_a_moment_that_the_output_has_not_reached_is_no_answer(run: CertifiedDump, copy: Copy) -> None:
@@ -397,6 +672,8 @@ def test_tables_that_are_not_whole_at_the_moment_are_not_compared(copy: Copy, mo
     monkeypatch.setattr(Source, "cursor", contextmanager(lambda _: iter([Silent()])))
     report = copy.check.check(copy.certificate, output=copy.out, connection=nothing, tso=1)
     assert len(report.notes) == len(copy.content["scope"]["tables"])
+    assert report.verdict == "nothing was checked"
+    assert report.unchecked == ["--tidb: no tables compared with TiDB"]
 
 
 # ---- the program ----------------------------------------------------------------------------------------------------------
@@ -415,9 +692,10 @@ def test_the_exit_code_says_what_it_decided(copy: Copy, capsys: pytest.CaptureFi
     assert f"rejected: {name}: sha256: expected {found['rejected'][0]['expected']}, found no file\n" in capsys.readouterr().out
     assert copy.check.main([f"{copy.certificate}.not", *call[1:]]) == 2
     assert "is no file" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as wrong:
-        copy.check.main([str(copy.certificate), "--tidb", "mysql://u@h/"])
-    assert wrong.value.code == 2
+    for wrongly in (["--tidb", "mysql://u@h/"], ["--tidb", "mysql://u@h/", "--tso", "1", *call[1:]]):
+        with pytest.raises(SystemExit) as wrong:
+            copy.check.main([str(copy.certificate), *wrongly])
+        assert wrong.value.code == 2
 
 
 @pytest.mark.parametrize(("uri", "what"), [("http://h/", "write mysql://user@host:port/"), ("mysql://127.0.0.1:1/", "127.0.0.1")])
@@ -434,7 +712,7 @@ def test_without_pymysql_it_says_what_is_missing(check: Any, monkeypatch: pytest
 
 def test_it_is_short_and_imports_nothing_of_ours() -> None:
     text = CHECKER.read_text()
-    assert len(text.splitlines()) < 530
+    assert len(text.splitlines()) < 780
     names = {
         name.split(".")[0]
         for node in ast.walk(ast.parse(text))

@@ -13,7 +13,7 @@ import pytest
 from sidecar.adapters.tidb.infos import TidbInfos
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.core.model import CommitTs, TableDefinition, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
+from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.schema.sql_text import quoted_text
 from tests.support.recordings import recording
@@ -175,8 +175,9 @@ def test_no_keys_pick_no_rows(mariadb: MariaDb, schemas: TidbSchemas) -> None:
 @pytest.mark.parametrize("key", [("one",), ("1", "2"), ()])
 def test_a_key_that_does_not_fit_is_refused(mariadb: MariaDb, schemas: TidbSchemas, key: tuple[str, ...]) -> None:
     mariadb.execute("CREATE TABLE app.t (id int PRIMARY KEY)")
-    with pytest.raises(RefusedRequest, match=r"--keys of app\.t"):
-        schemas.keys(TABLE, [("1",), key])
+    with pytest.raises(UnfitKeys, match=r"--keys of app\.t") as refused:
+        schemas.keys(TABLE, [("1",), key, ("2",), ("two",)])
+    assert refused.value.keys == (key, ("two",)), "all of them, so that a repair can leave them out"
 
 
 def test_keys_of_a_table_without_one_are_refused(mariadb: MariaDb, schemas: TidbSchemas) -> None:

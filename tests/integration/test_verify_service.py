@@ -71,12 +71,13 @@ class Service:
         self.serving = Serving(self.served)
         self.ends = DumpState.FINISHED
 
-    def start(self, dump: KeyDump) -> None:
+    def start(self, dump: KeyDump) -> KeyDump:
         """It is over at once."""
-        start_key_dump(self.served, dump)
+        dump = start_key_dump(self.served, dump)
         why = "the source is away" if self.ends is DumpState.FAILED else ""
         self.owner.finish(self.ends, reason=why)
         self.owner.history.record(HistoryEntry(dump.dump_id, OperationKind.DUMP, OperationScope(), dump.asker, 1, self.ends, result=why))
+        return dump
 
     def work(self, _: float = 0) -> None:
         """In the place of each wait of the command."""

@@ -124,5 +124,19 @@ REPAIRS = [
         "{*kept, *self._running}",
         f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
     ),
+    Mutation(
+        "a stop amid a step of a repair is undone by that step",
+        "sidecar/run/verifying.py",
+        "if self._repairs.get(operation_id) is not repair:",
+        "if self._repairs.setdefault(operation_id, repair) is not repair:",
+        "tests/unit/run/test_repairing.py::test_a_stop_amid_a_step_of_the_repair_is_not_undone_by_it",
+    ),
+    Mutation(
+        "keys that were left out of a repair are not named",
+        "sidecar/run/repairing.py",
+        "        if not left or report.error:\n",
+        "        if left or report.error:\n",
+        "tests/unit/run/test_repairing.py::test_a_key_that_no_row_of_the_source_can_have_fails_alone_and_is_named",
+    ),
 ]
 """Of repairs and of what nobody may judge."""

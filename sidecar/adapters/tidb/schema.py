@@ -26,9 +26,9 @@ from sidecar.adapters.tidb.definition import COLUMNS_TOLD, definition, read_part
 from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
 from sidecar.config import SourceSection
-from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_key, unreadable
+from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_keys, unreadable
 from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
-from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError
+from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
 from sidecar.mysql.account import Account
 from sidecar.mysql.errors import NO_RIGHT, NOT_THERE, code_of
 from sidecar.mysql.flavour import Flavour
@@ -38,6 +38,7 @@ from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import Caller, TableEstimate
 from sidecar.schema.sql_text import Shows, labels, shown
 
+_KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
 T = TypeVar("T")
 Schemas = Mapping[TableName, TableSchema]
 
@@ -155,7 +156,10 @@ class TidbSchemas:
 
     def keys(self, table: TableName, keys: Sequence[Key]) -> tuple[Key, ...]:
         """As the port. Raises SourceError."""
-        return self._by_key(table, lambda key: tuple(dict.fromkeys(spelled_key(key, one) for one in keys)))
+        found, unfit = self._by_key(table, lambda key: spelled_keys(key, keys))
+        if unfit:
+            raise UnfitKeys(f"--keys of {table}: {next(iter(unfit.values()))}", hint=_KEY_HINT, keys=tuple(unfit))
+        return found
 
     def _by_key(self, table: TableName, answer: Callable[[ReadKey], T]) -> T:
         schemas, facts = self._ask(
@@ -166,9 +170,7 @@ class TidbSchemas:
         try:
             return answer(handle_read_key(schemas[table], facts[table]))
         except NotAKey as error:
-            raise RefusedRequest(
-                f"--keys of {table}: {error}", hint="give each key as the columns' values in the key's order, as TiDB shows them"
-            ) from error
+            raise RefusedRequest(f"--keys of {table}: {error}", hint=_KEY_HINT) from error
 
     def _ask(self, doing: str, question: Callable[[MysqlSession], T]) -> T:
         if self._caller is None:

@@ -21,7 +21,7 @@ from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Asker, Request
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
-from sidecar.errors import RefusedRequest, SourceError
+from sidecar.errors import RefusedRequest, SourceError, UnfitKeys
 from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.hidden_changes import Explanation
@@ -67,8 +67,8 @@ class Schemas:
         return [TableEstimate(t, rows, size, "clustered primary key (id)", refused=self.refused.get(t)) for t in tables]
 
     def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-        if any(len(key) != len(self.found[table].key) for key in keys):
-            raise RefusedRequest(f"a key of {table} needs {len(self.found[table].key)} values", hint="give a value for each column")
+        if unfit := tuple(key for key in keys if len(key) != len(self.found[table].key)):
+            raise UnfitKeys(f"a key of {table} needs {len(self.found[table].key)} values", hint="give a value for each column", keys=unfit)
         return tuple(dict.fromkeys(keys))
 
 

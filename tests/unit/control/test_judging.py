@@ -172,6 +172,16 @@ def test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then(reason: 
         assert [getattr(one, "keys", ()) for one in owner.carried_out] == [((ORDERS, (("7",),)),)]
 
 
+def test_a_repairs_dump_leaves_out_keys_that_no_row_of_the_source_can_have() -> None:
+    """Somebody has put them into a sink. A dump without any key is not started."""
+    with Owner() as owner:
+        served = owner.served(sinks=SINKS)
+        dump = KeyDump("d" * 16, "copy", {ORDERS: (("7",), ("7", "8")), ITEM: (("1", "2"),)}, Asker("alice", "", ""))
+        assert start_key_dump(served, dump) == replace(dump, keys={ORDERS: (("7",),)})
+        assert start_key_dump(served, replace(dump, keys={ITEM: (("1", "2"),)})).keys == {}
+        assert [getattr(one, "keys", ()) for one in owner.carried_out] == [((ORDERS, (("7",),)),)]
+
+
 def test_what_is_not_judged_is_in_the_request_and_old_requests_have_none() -> None:
     from sidecar.log.verification import request_from_json
 

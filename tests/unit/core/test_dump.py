@@ -13,7 +13,7 @@ from sidecar.core.dump import Dump
 from sidecar.core.dump_reader import MISFITS_MAX
 from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
-from sidecar.core.dumps import Dumps
+from sidecar.core.dumps import WAITING_MAX, Dumps
 from sidecar.core.messages import (
     Brackets,
     ChunkMisfit,
@@ -37,7 +37,7 @@ from sidecar.core.messages import (
 from sidecar.core.model import CommitTs, Mark, Seq, TableName, ts_at
 from sidecar.core.plan import SPANS_MAX
 from sidecar.core.progress import OVER, DumpState, Progress, Span, TableProgress, keys_bytes, progress_from_json, unread
-from sidecar.errors import RefusedRequest
+from sidecar.errors import DumpsWait, RefusedRequest
 
 A, B = TableName("s", "a"), TableName("s", "b")
 FIRST, SECOND = "1" * 16, "2" * 16
@@ -121,6 +121,15 @@ def test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has
     assert (back.progress.state, back.progress.tables) == (DumpState.RUNNING, (read,))
 
 
+def test_a_dump_for_which_there_is_no_room_is_refused_as_such() -> None:
+    """So that a repair can tell it from one that can never be."""
+    d = dump()
+    for number in range(WAITING_MAX):
+        d.request(start(f"{number:016d}"))
+    with pytest.raises(DumpsWait, match=f"{WAITING_MAX} dumps run or wait already"):
+        d.request(start("f" * 16))
+
+
 @pytest.mark.parametrize("state", [DumpState.QUEUED, *sorted(OVER)])
 def test_a_dump_that_waits_or_is_over_takes_none_of_what_is_shared(state: DumpState) -> None:
     ground = Ground("cf", 1, DumpLimits(), CommitTs(400), Seq(5))
@@ -188,7 +197,7 @@ def test_keys_that_would_make_each_manifest_too_large_are_rejected_and_change_no
     assert d.records == ()
     d.request(of_keys(FIRST, A, KEYS_BYTES_MAX - 100))
     before = d.records
-    with pytest.raises(RefusedRequest, match="those of the dumps that run or wait 524,188"):
+    with pytest.raises(DumpsWait, match="those of the dumps that run or wait 524,188"):
         d.request(of_keys(SECOND, B, 101))
     assert d.records == before
     d.request(of_keys(SECOND, B, 100))

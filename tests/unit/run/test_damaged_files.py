@@ -153,7 +153,7 @@ def test_a_repair_that_may_not_read_the_source_any_more_fails_with_the_reason(tm
     term = Term(tmp_path, MemoryHistory())
     denied = SourceError("SELECT command denied to user 'dump' for table 'item' (1142)", hint="grant SELECT")
 
-    def start(_: KeyDump) -> None:
+    def start(dump: KeyDump) -> KeyDump:
         raise denied
 
     term.start = start  # type: ignore[method-assign, assignment]  # of this test

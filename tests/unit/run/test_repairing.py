@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,9 @@ def test_the_question_names_rows_tables_sinks_and_the_answer() -> None:
 def test_what_is_deleted_is_reported_before_the_first_dump(term: Term) -> None:
     told = list[int]()
 
-    def start(dump: KeyDump) -> None:
+    def start(dump: KeyDump) -> KeyDump:
         told.append(len(term.lines))
-        Term.start(term, dump)
+        return Term.start(term, dump)
 
     term.start = start  # type: ignore[method-assign]  # of this test
     differing(term, DELETED_MIN)
@@ -131,6 +132,73 @@ def test_the_differences_of_a_repair_that_runs_are_kept(term: Term, monkeypatch:
     differing(term, 1)
     term.made.start(structs.replace(TO_REPAIR, id="f" * 16, repair=False), ALICE)
     assert [row.key for _, row in term.made.differences(TO_REPAIR.id)] == [("9",), ("1",)]
+
+
+def test_a_key_that_no_row_of_the_source_can_have_fails_alone_and_is_named(term: Term) -> None:
+    def start(dump: KeyDump) -> KeyDump:
+        dump = replace(dump, keys={} if dump.sink == "copy" else dump.keys)
+        return Term.start(term, dump) if dump.keys else dump
+
+    term.start = start  # type: ignore[method-assign]  # of this test
+    differing(term, 1)
+    term.made.follow()
+    assert [(dump.sink, dump.keys) for dump in term.dumps] == [("lake", {ITEM: (("1",),)})], "a dump without keys is not started"
+    term.ended(term.dumps[0], DumpState.FINISHED)
+    term.made.follow()
+    term.made.follow()
+    report = repair_of(term)
+    assert (report.state, report.keys, report.followed_by) == (RepairState.FINISHED, 1, AGAIN)
+    assert "such as shop.item ('9',): delete these rows in sink copy" in report.error
+    assert [line.level for line in term.lines if line.event == "repair ended"] == ["warning"]
+
+
+# ---- an operator ends it --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extra", [1, DELETED_MIN + 1])
+def test_a_stop_ends_the_repair_of_a_verification_that_is_over(term: Term, tmp_path: Path, extra: int) -> None:
+    differing(term, extra)
+    started = len(term.dumps)
+    assert repair_of(term).state is (RepairState.ASKS if extra > DELETED_MIN else RepairState.RUNNING)
+    term.made.stop(TO_REPAIR.id, ALICE)
+    report = repair_of(term)
+    assert report.state is RepairState.FAILED
+    assert report.error.startswith(f"{ALICE.name} ended it")
+    assert [f"its dump {dump.dump_id} continues: dumpstop ends it" in report.error for dump in term.dumps] == [True] * started
+    term.made.stop(TO_REPAIR.id, ALICE)
+    for dump in term.dumps:
+        term.ended(dump, DumpState.FINISHED)
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    for one in (term, following):
+        one.made.follow()
+        assert repair_of(one) == report
+    assert (len(term.dumps), following.dumps, read_request(term.log, AGAIN)) == (started, [], None)
+    [entry] = [one for one in term.history.entries() if one.id == TO_REPAIR.id]
+    assert [(command.command, command.asked_by) for command in entry.commands] == [("stop", ALICE)]
+
+
+def test_a_stop_amid_a_step_of_the_repair_is_not_undone_by_it(term: Term) -> None:
+    def start(dump: KeyDump) -> KeyDump:
+        term.made.stop(TO_REPAIR.id, ALICE)
+        return Term.start(term, dump)
+
+    term.start = start  # type: ignore[method-assign]  # of this test
+    differing(term, 1)
+    term.made.follow()
+    assert (repair_of(term).state, len(term.dumps)) == (RepairState.FAILED, 1)
+
+
+def test_a_stop_of_what_is_over_says_so(term: Term) -> None:
+    term.made.start(TO_REPAIR, ALICE)
+    term.report(TO_REPAIR.id, CheckState.EQUAL)
+    with pytest.raises(RefusedRequest, match="is over, and it has no repair to end"):
+        term.made.stop(TO_REPAIR.id, ALICE)
+    stopped = structs.replace(TO_REPAIR, id="e" * 16)
+    term.made.start(stopped, ALICE)
+    term.made.stop(stopped.id, ALICE)
+    term.report(stopped.id, CheckState.STOPPED)
+    term.made.stop(stopped.id, ALICE)
 
 
 # ---- a table that could not be compared ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import CoordinationLost, LogUnreachable, RefusedRequest
+from sidecar.errors import CoordinationLost, DumpsWait, LogUnreachable, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
@@ -62,9 +62,10 @@ class Term:
             log_line=self.lines.append,
         )
 
-    def start(self, dump: KeyDump) -> None:
+    def start(self, dump: KeyDump) -> KeyDump:
         self.dumps.append(dump)
         self.ended(dump, DumpState.RUNNING)
+        return dump
 
     def ended(self, dump: KeyDump, state: DumpState, result: str = "") -> None:
         entry = HistoryEntry(dump.dump_id, OperationKind.DUMP, OperationScope(), dump.asker, 1, state, result=result)
@@ -281,18 +282,21 @@ def test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice(term: Term, 
 
 
 def test_what_passes_is_tried_again(term: Term) -> None:
-    failures = iter([CoordinationLost("the request was not answered", hint=""), None])
+    failures = iter([CoordinationLost("the request was not answered", hint=""), DumpsWait("16 dumps run or wait already", hint=""), None])
 
-    def start(dump: KeyDump) -> None:
+    def start(dump: KeyDump) -> KeyDump:
         if (error := next(failures)) is not None:
             raise error
-        Term.start(term, dump)
+        return Term.start(term, dump)
 
     term.start = start  # type: ignore[method-assign]  # of this test
     differing(term)
     assert repair_of(term).waiting_for == "the request was not answered"
     term.made.follow()
+    assert (repair_of(term).state, repair_of(term).waiting_for) == (RepairState.RUNNING, "16 dumps run or wait already")
+    term.made.follow()
     assert len(term.dumps) == 1
+    assert repair_of(term).waiting_for == ""
 
 
 # ---- after a dump -----------------------------------------------------------------------------------------------------
@@ -375,7 +379,12 @@ def test_a_log_that_does_not_answer_amid_the_differences_ends_no_repair_early() 
         yield rows[1]
 
     dumps, history = list[KeyDump](), MemoryHistory()
-    repair = Repair(history, "f" * 16, ALICE, differences, dumps.append)
+
+    def start(dump: KeyDump) -> KeyDump:
+        dumps.append(dump)
+        return dump
+
+    repair = Repair(history, "f" * 16, ALICE, differences, start)
     with pytest.raises(LogUnreachable):
         repair.step()
     repair.step()

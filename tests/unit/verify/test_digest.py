@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
+from sidecar.errors import SinkError
 from spark_merge.readable import RowsRead
 from spark_merge.verify.digest import digests
 from spark_merge.verify.look import difference
@@ -35,6 +36,10 @@ def are_equal(kind: Kind, one: str | None, other: str | None) -> bool:
         ("float", "0.1", "0.10000000149011612"),
         ("double", "1e+22", "1e22"),
         ("json", '{"a": 1, "b": [2.0]}', '{"b":[2],"a":1}'),
+        ("json", '["\\ud800", 1.0]', '["\\uD800",1]'),
+        ("json", '{"\\ud800": "\\u00e9"}', '{"\\ud800":"é"}'),
+        ("json", "[" * 900 + "]" * 900, "[" * 900 + "]" * 900),
+        ("json", "1e22", "10000000000000000000000"),
         ("text", None, None),
     ],
 )
@@ -51,6 +56,8 @@ def test_equal_values_have_equal_digests(kind: Kind, one: str | None, other: str
         ("json", "1", "true"),
         ("json", "null", None),
         ("json", '"1"', "1"),
+        ("json", '"\\ud800"', '"\\ud801"'),
+        ("json", "[" * 900 + "]" * 900, "[" * 899 + "]" * 899),
         ("text", "", None),
         ("text", "K1", "k1"),
         ("decimal", "0.1000", "0.1001"),
@@ -72,3 +79,10 @@ def test_a_text_that_is_no_value_of_its_kind_is_a_difference(kind: Kind, value: 
     assert not are_equal(kind, value, text)
     assert are_equal(kind, value, value)
     assert hashes(kind, value, text)[0] == hashes(kind, value)[0]
+
+
+def test_a_row_without_a_key_is_reported_as_what_it_is() -> None:
+    schema = TableSchema(TableName("s", "t"), (Column("a", "int"), Column("b", "int")), ("a", "b"))
+    rows = pa.table({"a": ["1", "1", None], "b": ["1", None, "2"]})
+    with pytest.raises(SinkError, match=r"^2 rows of s\.t have NULL in a column of the key \(a, b\)"):
+        digests(schema, RowsRead(rows))

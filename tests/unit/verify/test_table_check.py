@@ -132,6 +132,15 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
     assert named > 10, "how many are healed before they are named depends on time"
 
 
+def test_a_row_without_a_key_fails_its_table_with_what_to_do(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/out.db"
+    world = world_of(tmp_path, 1, uri, snapshots=True)
+    Sqlite(tmp_path / "out.db").add((None, "1"), "x")
+    with pytest.raises(SinkError, match=r"1 rows of s\.t have NULL in a column of the key") as failed:
+        check_of(world, uri).run()
+    assert failed.value.hint.endswith("delete these rows in the sink, and verify again")
+
+
 @pytest.mark.parametrize("by_keys", [False, True])
 @pytest.mark.parametrize("same", [True, False], ids=["the same row", "another row"])
 def test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_them(
