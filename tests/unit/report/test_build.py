@@ -249,6 +249,6 @@ def test_no_picture_is_over_chunks_that_are_missing_between(monkeypatch: pytest.
     (figure,) = (
         (one for one in root.iter("figure") if texts(one, ".//strong") == [title]) if begins < 440 else (list(root.iter("figure"))[-1],)
     )
-    seqs = [int(text.rpartition(" ")[2].replace(",", "")) for text in texts(figure, ".//g/title")]
+    seqs = [int(text.rpartition(" ")[2].replace(",", "")) for text in texts(figure, ".//g/title") if "segment" in text]
     assert seqs == list(range(begins, begins + 60))
     assert "The first 60 of 500 chunks" in pictures(root)
