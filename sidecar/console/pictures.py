@@ -15,7 +15,6 @@ from sidecar.report.chunks import DumpedChunk
 from sidecar.report.drawing import Period, interleaving
 
 
-
 class TimeRange(NamedTuple):
     words: str
     length_ms: int

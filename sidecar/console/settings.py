@@ -48,7 +48,7 @@ def _defaults(of: Struct) -> dict[str, Any]:
     for one in structs.fields(of):
         value = getattr(of, one.name)
         if one.default is not NODEFAULT or one.default_factory is not NODEFAULT:
-            found[one.name] = msgspec.to_builtins(one.default if one.default is not NODEFAULT else one.default_factory())  # type: ignore[operator]  # it is one
+            found[one.name] = msgspec.to_builtins(one.default if one.default is not NODEFAULT else one.default_factory())
         elif isinstance(value, Struct):
             found[one.name] = _defaults(value)
     return found

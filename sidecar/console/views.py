@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
-from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from sidecar.adapters.clock import wall_ms
 from sidecar.config import Config
 from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.commands import OFFERED
+from sidecar.console.kept import KeptAnswers
 from sidecar.console.numbers import Numbers
 from sidecar.console.paging import part
 from sidecar.console.pictures import RANGES, chunks_picture, last_chunks, range_of, stream_charts
@@ -62,8 +61,6 @@ FILES_FRESH_S = 10.0
 CHARTS_EVERY_MS = 10_000
 LISTED = 50
 RATE_OVER_MS = 60_000
-KNOWN_MAX = 8
-"""Answers that are kept for an outage."""
 WITH_STATUS = frozenset({"stream", "dump", "history"})
 """Pages that are shown as they were last, in an outage."""
 SEVERITIES = ("failed", "warning", "skipped", "ok")
@@ -95,41 +92,6 @@ class ConsolePage:
     status: int = 200
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Answers that are used again for a moment: all open pages ask for the same."""
-
-    lock: Lock = field(default_factory=Lock)
-    found: dict[Any, tuple[float, Any]] = field(default_factory=dict)
-    forgotten: int = 0
-
-    def of(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
-        with self.lock:
-            at_s, value = self.found.get(key, (-fresh_s, None))
-            if monotonic() - at_s < fresh_s:
-                return value
-            forgotten = self.forgotten
-        value = made()
-        with self.lock:
-            if self.forgotten != forgotten:
-                return value
-            self.found = {name: kept for name, kept in self.found.items() if monotonic() - kept[0] < FILES_FRESH_S}
-            self.found[key] = monotonic(), value
-        return value
-
-    def forget(self) -> None:
-        """Also what is asked for at this moment."""
-        with self.lock:
-            self.found, self.forgotten = {}, self.forgotten + 1
-
-
-class _Outage(NamedTuple):
-    """`why` the service has no answer, and of when the one is that is shown."""
-
-    why: str
-    at_ms: int
-
-
 class ConsoleViews:
     """Any thread."""
 
@@ -137,9 +99,7 @@ class ConsoleViews:
         self.parts, self.access = parts, access
         self.checks = SettingsChecks(parts.config_path)
         self.changefeed = pb.Changefeed(namespace=parts.config.changefeed.namespace, id=parts.config.changefeed.id)
-        self._kept = _Kept()
-        self._known: dict[Any, tuple[int, Any]] = {}
-        self._outage: _Outage | None = None
+        self._kept = KeptAnswers()
         self._templates = templates("sidecar.console")
         self._templates.filters.update(tso_time=_tso_time, scope=scope_text, buttons=with_buttons)
         self._templates.globals.update(
@@ -165,7 +125,7 @@ class ConsoleViews:
             return self._rejected(name, rejected)
         if name not in WITH_STATUS:
             return found
-        outage = self._outage
+        outage = self._kept.outage
         html = "" if outage is None else self.render("outage.html", why=outage.why, at_ms=outage.at_ms, now_ms=wall_ms())
         return replace(found, sections={"outage": html, **found.sections}, status=found.status if outage is None else 503)
 
@@ -312,30 +272,16 @@ class ConsoleViews:
 
     def _status(self, dump_id: str) -> pb.DumpStatus:
         request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
-        return self._asked(("status", dump_id), "Query", request)  # type: ignore[no-any-return]
+        return self._kept.asked(("status", dump_id), FRESH_S, lambda: self.call("Query", request))  # type: ignore[no-any-return]
 
     def _operations(self) -> Sequence[pb.Operation]:
         """Newest first."""
         request = pb.ListRequest(namespace=self.changefeed.namespace, changefeed_id=self.changefeed.id)
-        return self._asked("history", "List", request).operations  # type: ignore[no-any-return]
-
-    def _asked(self, key: Any, method: str, request: Any) -> Any:
-        """The service's answer; while it has none for anybody, the last one, if there is one. Raises CallRejected."""
-        try:
-            found = self._kept.of(key, FRESH_S, lambda: self.call(method, request))
-        except CallRejected as rejected:
-            if not rejected.may_come_back or rejected.owner or key not in self._known:
-                raise
-            at_ms, found = self._known[key]
-            self._outage = _Outage(rejected.details, at_ms)
-            return found
-        self._outage = None
-        self._known = dict([*self._known.items()][-KNOWN_MAX:]) | {key: (wall_ms(), found)}
-        return found
+        return self._kept.asked("history", FRESH_S, lambda: self.call("List", request)).operations  # type: ignore[no-any-return]
 
     def _files(self, of: DumpFiles) -> frozenset[str]:
         """The dumps that have one. A storage that does not answer is tried again: the page lacks links meanwhile."""
-        return self._kept.of(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
+        return self._kept.fresh(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
 
     def _charts(self, chosen: str) -> str:
         samples = self.parts.samples()
@@ -345,7 +291,7 @@ class ConsoleViews:
             drawn = stream_charts(samples, chosen) if samples else []
             return self.render("charts.html", drawn=drawn, ranges=RANGES, chosen=chosen)
 
-        return self._kept.of(("charts", chosen, place, len(samples) > 1), FILES_FRESH_S, made)  # type: ignore[no-any-return]
+        return self._kept.fresh(("charts", chosen, place, len(samples) > 1), FILES_FRESH_S, made)  # type: ignore[no-any-return]
 
     def _interleaving(self, dump_id: str) -> str:
         chunks = last_chunks([one for one in self.parts.chunks() if one.dump_id == dump_id])

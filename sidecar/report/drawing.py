@@ -235,9 +235,7 @@ def _values(series: Sequence[Series], points: Sequence[Sequence[Point]], span: P
         anchor = ("start", "middle", "end")[place * 3 // COLUMNS]
         x = (span.left, (span.left + span.end) / 2, span.end)[place * 3 // COLUMNS]
         left = round(span.left + place * wide, 1)
-        parts.append(
-            drawn.format(left, between[0], round(wide, 1), round(between[1] - between[0]), x, round(between[1]) - 5, anchor, text)
-        )
+        parts.append(drawn.format(left, between[0], round(wide, 1), round(between[1] - between[0]), x, round(between[1]) - 5, anchor, text))
     return Markup("").join(parts)
 
 

@@ -1,7 +1,7 @@
 """Samples of the time before this process: what it, or another owner, has written beside the log for dumps that are not over.
 
-They are read once, in a thread of their own, so that no page waits for the storage. Until then, and where it does not answer, a chart begins
-with this process.
+They are read once, in a thread of their own, so that no page waits for the storage. Until then, and where it does not answer, a chart
+begins with this process.
 """
 
 from __future__ import annotations

@@ -81,8 +81,6 @@ OUTSIDE = """query => [...document.querySelectorAll(query)].filter((one) => {
 )
 def test_state_and_result_are_in_the_window(browser: Browser, shop: ServedConsole, path: str, query: str, least: int, width: int) -> None:
     """Long names, too: without scrolling to the side."""
-    if width == 1280 and path in ("/", "/dump"):
-        pytest.skip("names of 64 characters in two columns need a wider window: the table scrolls")
     with Window(browser, shop.address, width=width) as window:
         page = window.login().open(path)
         assert page.locator(query).count() >= least

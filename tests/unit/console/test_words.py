@@ -33,7 +33,9 @@ def test_every_command_that_is_a_button_has_its_name() -> None:
 
 def test_a_dump_is_named_by_its_tables() -> None:
     summaries = [pb.DumpSummary(dump_id=one, tables=tables) for one, tables in (("a", 3), ("b", 1), ("c", 2), ("d", 1))]
-    status = pb.DumpStatus(dump_id="c", dumps=summaries, tables=[pb.TableStatus(schema="s", table="t"), pb.TableStatus(schema="s", table="u")])
+    status = pb.DumpStatus(
+        dump_id="c", dumps=summaries, tables=[pb.TableStatus(schema="s", table="t"), pb.TableStatus(schema="s", table="u")]
+    )
     scope = pb.OperationScope(tables=["s.x", "s.y"], table_count=1_200)
     names = dump_names(status, {"a": pb.Operation(id="a", scope=scope), "other": pb.Operation(id="other")})
     assert names == {"a": "s.x and 1,199 more", "b": "1 table", "c": "s.t and 1 more", "d": "1 table"}

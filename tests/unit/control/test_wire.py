@@ -218,7 +218,7 @@ def test_statistics_are_of_whole_tables() -> None:
 
     def estimated(one: TableProgress) -> int:
         assert STATUS.progress is not None
-        return dump_status(replace(STATUS, dumps=(replace(STATUS.progress, tables=(one,)),))).tables[0].rows_estimated
+        return int(dump_status(replace(STATUS, dumps=(replace(STATUS.progress, tables=(one,)),))).tables[0].rows_estimated)
 
     assert estimated(table) == 40
     assert estimated(replace(table, keys=(("1",), ("2",)))) == 2

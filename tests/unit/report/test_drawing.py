@@ -141,7 +141,8 @@ def test_the_values_of_each_time_are_a_text_under_the_pointer() -> None:
     root = figure(chart("Lag", twice, SPAN, unit=" s"))
     shown = texts(root, ".//g[@class='at']/text")
     assert [text.split("  ")[1:] for text in shown] == [["rows/s 1 s"], ["rows/s 2 s", "p99 7 s"], ["rows/s 3 s"]]
-    assert len([text for text in texts(figure(interleaving("All", chunks(10), line(5, 6), SPAN)), ".//g[@class='at']/text")]) == 2
+    below = figure(interleaving("All", chunks(10), line(5, 6), SPAN))
+    assert len(texts(below, ".//g[@class='at']/text")) == 2
 
 
 def test_a_line_of_an_event_has_a_key_where_there_is_one() -> None:
