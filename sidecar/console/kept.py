@@ -15,7 +15,7 @@ LAST_MAX = 8
 """Answers that are kept for an outage."""
 
 
-class Outage(NamedTuple):
+class StaleAnswer(NamedTuple):
     """`why` there is no answer, and of when the one is that is shown, in milliseconds since 1970."""
 
     why: str
@@ -30,7 +30,7 @@ class KeptAnswers:
         self._found: dict[Any, tuple[float, Any]] = {}
         self._last: dict[Any, tuple[int, Any]] = {}
         self._forgotten = 0
-        self.outage: Outage | None = None
+        self.outage: StaleAnswer | None = None
 
     def fresh(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
         """One that is no older than `fresh_s`."""
@@ -55,7 +55,7 @@ class KeptAnswers:
             last = self._last.get(key)
             if not rejected.may_come_back or rejected.owner is not None or last is None:
                 raise
-            self.outage = Outage(rejected.details, last[0])
+            self.outage = StaleAnswer(rejected.details, last[0])
             return last[1]
         self.outage = None
         with self._lock:

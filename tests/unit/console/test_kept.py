@@ -64,7 +64,7 @@ def test_a_few_answers_are_kept_the_last_ones_that_were_asked_for() -> None:
     kept = KeptAnswers()
     for number in range(LAST_MAX + 1):
         kept.asked("history", 0.0, lambda: "all")
-        kept.asked(number, 0.0, lambda number=number: number)
+        kept.asked(number, 0.0, number.__int__)
     assert kept.asked("history", 0.0, rejects()) == "all"
     assert kept.asked(LAST_MAX, 0.0, rejects()) == LAST_MAX
     with pytest.raises(CallRejected):

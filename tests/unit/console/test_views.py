@@ -28,7 +28,7 @@ from tests.unit.control.serving import Owner, Serving, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
 DATA = re.compile(r'<data data-of="([^"]*)" value="([^"]*)">')
-PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/reading?table=shop.orders", "/history", "/verification", "/checks", "/settings"]
 PAGE_BYTES_MAX = 300_000
 
 
