@@ -5,6 +5,8 @@
     access        who asks: hosts, origins, sessions, what each may do
     web           the pages' addresses, and what is the same for all of them
     views         what each page shows;  numbers  a number as the status has it;  paging  parts of long lists
+    kept          answers that are used again, for a moment and in an outage
+    pictures      charts and the interleaving;  words  a button where the service names a command, a dump by its tables
     starting      the form of a new dump, and the request that it means
     commands      what the buttons do
     live          changes of an open page, as server-sent events

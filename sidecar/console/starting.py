@@ -75,7 +75,7 @@ def start_request(form: StartForm, changefeed: pb.Changefeed, dump_id: str, know
     if len(tables) > CHOSEN_MAX:
         raise RefusedRequest(f"{len(tables)} tables are chosen, expected {CHOSEN_MAX} at most", hint="write a rule such as shop.* for them")
     if form.where and (len(tables) != 1 or form.rules):
-        raise RefusedRequest("a predicate is for one table", hint="choose that table alone, or use dumpstart --where")
+        raise RefusedRequest("a predicate is for one table", hint="choose that table alone, without a rule")
     if form.brackets not in BRACKETS:
         raise RefusedRequest(f"brackets {form.brackets!r} are not known", hint=f"use {' or '.join(BRACKETS)}")
     request = pb.StartRequest(

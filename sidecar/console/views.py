@@ -1,31 +1,34 @@
 """What each page shows: sections of HTML by id, made of the answers of the control service.
 
 A section that changes while a page is open is sent again (live.py). Numbers are those of the status message (numbers.py). Lists are cut
-into pages here (paging.py).
+into pages here (paging.py). While the service has no answer, the last one is shown, with its age.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
-from time import monotonic
 from typing import Any
 
+from sidecar.adapters.clock import wall_ms
 from sidecar.config import Config
 from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.checking import SettingsChecks
 from sidecar.console.commands import OFFERED
+from sidecar.console.kept import KeptAnswers
 from sidecar.console.numbers import Numbers
 from sidecar.console.paging import part
-from sidecar.console.settings import shown_settings
+from sidecar.console.pictures import RANGES, chunks_picture, last_chunks, range_of, stream_charts
+from sidecar.console.settings import grouped_settings
 from sidecar.console.starting import NUMBERS, form_of, start_request
+from sidecar.console.words import dump_names, with_buttons
 from sidecar.control.answers import new_operation_id
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
+from sidecar.control.status import holds_stream
 from sidecar.control.wire import (
     BRACKETS_NAMES,
     CHECK_NAMES,
@@ -34,18 +37,17 @@ from sidecar.control.wire import (
     STATE_NAMES,
     rows_in_words,
     scope_text,
+    share_done,
     table_state,
     table_turn,
 )
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.model import CommitTs, TableName, physical_ms
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import RefusedRequest, TicdcDumpError
 from sidecar.log.certificate_parts import SampleLine
 from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
 from sidecar.log.storage import Folder
-from sidecar.report.build import changes, charts
 from sidecar.report.chunks import DumpedChunk
-from sidecar.report.drawing import Period, interleaving
 from sidecar.report.figures import asker_text, clock_time
 from sidecar.report.templates import templates
 from sidecar.ticdc.table_rules import exact_rule
@@ -57,10 +59,12 @@ FRESH_S = 0.5
 """An answer of the service that is no older is used again."""
 FILES_FRESH_S = 10.0
 CHARTS_EVERY_MS = 10_000
-CHUNKS_DRAWN = 60
 LISTED = 50
-SINK_CHARTS_MAX = 6
 RATE_OVER_MS = 60_000
+WITH_STATUS = frozenset({"stream", "dump", "history"})
+"""Pages that are shown as they were last, in an outage."""
+SEVERITIES = ("failed", "warning", "skipped", "ok")
+"""Of what checks find: what is to be done comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +92,6 @@ class ConsolePage:
     status: int = 200
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Answers that are used again for a moment: all open pages ask for the same."""
-
-    lock: Lock = field(default_factory=Lock)
-    found: dict[Any, tuple[float, Any]] = field(default_factory=dict)
-    forgotten: int = 0
-
-    def of(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
-        with self.lock:
-            at_s, value = self.found.get(key, (-fresh_s, None))
-            if monotonic() - at_s < fresh_s:
-                return value
-            forgotten = self.forgotten
-        value = made()
-        with self.lock:
-            if self.forgotten != forgotten:
-                return value
-            self.found = {name: kept for name, kept in self.found.items() if monotonic() - kept[0] < FILES_FRESH_S}
-            self.found[key] = monotonic(), value
-        return value
-
-    def forget(self) -> None:
-        """Also what is asked for at this moment."""
-        with self.lock:
-            self.found, self.forgotten = {}, self.forgotten + 1
-
-
 class ConsoleViews:
     """Any thread."""
 
@@ -123,9 +99,9 @@ class ConsoleViews:
         self.parts, self.access = parts, access
         self.checks = SettingsChecks(parts.config_path)
         self.changefeed = pb.Changefeed(namespace=parts.config.changefeed.namespace, id=parts.config.changefeed.id)
-        self._kept = _Kept()
+        self._kept = KeptAnswers()
         self._templates = templates("sidecar.console")
-        self._templates.filters.update(tso_time=_tso_time, scope=scope_text)
+        self._templates.filters.update(tso_time=_tso_time, scope=scope_text, buttons=with_buttons)
         self._templates.globals.update(
             states=STATE_NAMES, kinds=KIND_NAMES, check_states=CHECK_NAMES, repair_states=REPAIR_NAMES, brackets=BRACKETS_NAMES
         )
@@ -133,6 +109,7 @@ class ConsoleViews:
             "stream": self._stream,
             "dump": self._dump,
             "start": self._start,
+            "reading": self._reading,
             "history": self._history,
             "verification": self._verification,
             "checks": self._checks,
@@ -143,9 +120,14 @@ class ConsoleViews:
         """What cannot be answered becomes the page's one section. Raises KeyError for a page that there is not."""
         made = self.pages[name]
         try:
-            return made(params, visitor)
+            found = made(params, visitor)
         except CallRejected as rejected:
             return self._rejected(name, rejected)
+        if name not in WITH_STATUS:
+            return found
+        outage = self._kept.outage
+        html = "" if outage is None else self.render("outage.html", why=outage.why, at_ms=outage.at_ms, now_ms=wall_ms())
+        return replace(found, sections={"outage": html, **found.sections}, status=found.status if outage is None else 503)
 
     def render(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(**values)
@@ -176,9 +158,11 @@ class ConsoleViews:
             "ddls": [*reversed(self.parts.ddls())],
             "lanes": part(late, params, name="lanes", size=LISTED),
             "sinks": [(at, sink, sum(bool(one.complete_since_tso) for one in sink.tables)) for at, sink in enumerate(status.sinks)],
+            "is_held": holds_stream(status.waiting_for),
         }
-        sections = {name: self.render(f"stream_{name}.html", **values) for name in ("now", "sinks", "lanes", "ddls")}
-        return ConsolePage("Stream", sections | {"charts": self._charts()})
+        charts = {"charts": self._charts(range_of(dict(params).get("range", "")))}
+        now, *others = (self.render(f"stream_{name}.html", **values) for name in ("now", "sinks", "ddls", "lanes"))
+        return ConsolePage("Stream", {"now": now, "sinks": others[0], **charts, "ddls": others[1], "lanes": others[2]})
 
     def _dump(self, params: Params, visitor: Visitor) -> ConsolePage:
         given = dict(params)
@@ -186,7 +170,13 @@ class ConsoleViews:
         state = STATE_NAMES[status.state]
         found = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
         found.sort(key=lambda at: table_turn(status.tables[at]))
+        operations = {one.id: one for one in self._operations()}
         values = {
+            "share": share_done(status.tables),
+            "names": dump_names(status, operations),
+            "operation": operations.get(status.dump_id),
+            "operations": operations,
+            "sinks": [at for at, sink in enumerate(status.sinks) if not status.dump_sinks or sink.sink in status.dump_sinks],
             "status": status,
             "n": Numbers(status),
             "state": state,
@@ -229,13 +219,24 @@ class ConsoleViews:
             slow = [at for at in dumped if preview.tables[at].slow]
             values |= {"preview": preview, "n": Numbers(preview), "dump_id": request.dump_id, "slow": slow, "rows": _rows(preview)}
             values |= {"dumped": part(dumped, params, name="read"), "refused": [one for one in preview.tables if one.refused]}
+            values["names"] = dump_names(self._status(""), {one.id: one for one in self._operations()})
             sections = {"preview": self.render("start_preview.html", **values), **sections}
         return ConsolePage("New dump", sections)
 
+    def _reading(self, params: Params, visitor: Visitor) -> ConsolePage:
+        """How one table is read. It asks TiDB, and has no button."""
+        given, known = dict(params), self.tables()
+        rule = given.get("table", "")
+        if rule not in known:
+            raise RefusedRequest(f"the changefeed has no table {rule} now", hint="open it from the page of a dump")
+        request = pb.StartRequest(changefeed=self.changefeed, dump_id=new_operation_id(), table_rules=[rule])
+        preview = self.call("Preview", request, visitor)
+        values = {"preview": preview, "n": Numbers(preview), "dump_id": given.get("id", "")}
+        return ConsolePage(f"How {known[rule]} is read", {"reading": self.render("reading.html", **values)})
+
     def _history(self, params: Params, _: Visitor) -> ConsolePage:
         given = dict(params)
-        request = pb.ListRequest(namespace=self.changefeed.namespace, changefeed_id=self.changefeed.id)
-        found = self._kept.of("history", FRESH_S, lambda: self.call("List", request)).operations
+        found = self._operations()
         q, kind = given.get("q", "").lower(), given.get("kind", "")
         wanted = [one for one in found if kind in ("", KIND_NAMES[one.kind]) and q in _searched(one)]
         values = {"operations": part(wanted, params, size=LISTED), "q": given.get("q", ""), "kind": kind}
@@ -249,11 +250,14 @@ class ConsoleViews:
         return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
 
     def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:
-        values = {"checks": self.checks, "visitor": visitor, "access": self.access}
+        report = self.checks.last.report if self.checks.last else None
+        found = [(check.name, finding) for check in (report.checks if report else ()) for finding in check.findings]
+        found.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
+        values = {"checks": self.checks, "findings": found, "visitor": visitor, "access": self.access}
         return ConsolePage("Checks", {"result": self.render("checks.html", **values)})
 
     def _settings(self, _: Params, __: Visitor) -> ConsolePage:
-        values = {"settings": shown_settings(self.parts.config), "path": self.parts.config_path}
+        values = {"groups": grouped_settings(self.parts.config), "path": self.parts.config_path}
         return ConsolePage("Settings", {"settings": self.render("settings.html", **values)})
 
     # ---- what they have in common --------------------------------------------------------------------------------------
@@ -268,30 +272,30 @@ class ConsoleViews:
 
     def _status(self, dump_id: str) -> pb.DumpStatus:
         request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)
-        return self._kept.of(("status", dump_id), FRESH_S, lambda: self.call("Query", request))  # type: ignore[no-any-return]
+        return self._kept.asked(("status", dump_id), FRESH_S, lambda: self.call("Query", request))  # type: ignore[no-any-return]
+
+    def _operations(self) -> Sequence[pb.Operation]:
+        """Newest first."""
+        request = pb.ListRequest(namespace=self.changefeed.namespace, changefeed_id=self.changefeed.id)
+        return self._kept.asked("history", FRESH_S, lambda: self.call("List", request)).operations  # type: ignore[no-any-return]
 
     def _files(self, of: DumpFiles) -> frozenset[str]:
         """The dumps that have one. A storage that does not answer is tried again: the page lacks links meanwhile."""
-        return self._kept.of(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
+        return self._kept.fresh(of, FILES_FRESH_S, lambda: _ids(of, self.parts.log))  # type: ignore[no-any-return]
 
-    def _charts(self) -> str:
-        def made() -> str:
-            samples = self.parts.samples()
-            if len(samples) < 2:  # a line needs two points
-                return self.render("no_charts.html")
-            drawn = charts(samples, Period(samples[0].at_ms, samples[-1].at_ms), sinks_max=SINK_CHARTS_MAX)
-            return self.render("charts.html", drawn=drawn)
-
+    def _charts(self, chosen: str) -> str:
         samples = self.parts.samples()
         place = samples[-1].at_ms // CHARTS_EVERY_MS if samples else 0
-        return self._kept.of(("charts", place, len(samples) > 1), FILES_FRESH_S, made)  # type: ignore[no-any-return]
+
+        def made() -> str:
+            drawn = stream_charts(samples, chosen) if samples else []
+            return self.render("charts.html", drawn=drawn, ranges=RANGES, chosen=chosen)
+
+        return self._kept.fresh(("charts", chosen, place, len(samples) > 1), FILES_FRESH_S, made)  # type: ignore[no-any-return]
 
     def _interleaving(self, dump_id: str) -> str:
-        chunks = [one for one in self.parts.chunks() if one.dump_id == dump_id][-CHUNKS_DRAWN:]
-        if not chunks:
-            return self.render("interleaving.html", drawn="", count=0)
-        period = Period(min(physical_ms(one.low_ts) for one in chunks), max(physical_ms(one.high_ts) for one in chunks))
-        drawn = interleaving(f"The last {len(chunks)} chunks", chunks, changes(self.parts.samples()), period)
+        chunks = last_chunks([one for one in self.parts.chunks() if one.dump_id == dump_id])
+        drawn = chunks_picture(chunks, self.parts.samples()) if chunks else ""
         return self.render("interleaving.html", drawn=drawn, count=len(chunks))
 
 

@@ -1,6 +1,6 @@
 """The pages' addresses, and what is the same for all of them: who asks, what an answer forbids a browser, and what commands need.
 
-    GET  /  /dump  /start  /history  /verification  /checks  /settings      pages, which are whole without scripts
+    GET  /  /dump  /start  /reading  /history  /verification  /checks  /settings      pages, which are whole without scripts
     GET  /healthz                                                           that it answers, and for which changefeed
     GET  /live/{page}?…                                                     the changes of the page with the same parameters
     GET  /reports/{id}.html  /certificates/{id}.json                        of dumps that are over
@@ -31,6 +31,7 @@ from sidecar.console.access import ConsoleAccess, Visitor
 from sidecar.console.connections import CERTIFICATE
 from sidecar.console.live import LiveStreams
 from sidecar.console.views import ConsoleViews
+from sidecar.console.words import with_buttons
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.control.local_call import CallRejected
 from sidecar.errors import RefusedRequest, TicdcDumpError
@@ -44,9 +45,9 @@ THREADS = 8
 """Requests that are answered at the same time; the others wait."""
 WAITING_MAX = 4
 """Of these, those that wait for TiDB; one more is rejected."""
-PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "history", "verification", "checks", "settings")}
+PAGES = {"": "stream"} | {name: name for name in ("dump", "start", "reading", "history", "verification", "checks", "settings")}
 """By path."""
-LIVE = frozenset(PAGES.values()) - {"start", "settings"}
+LIVE = frozenset(PAGES.values()) - {"start", "reading", "settings"}
 """Pages that change while they are open."""
 FORBIDS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -148,7 +149,7 @@ class ConsoleWeb:
             return self._to_login(request)
         name = PAGES[request.url.path.strip("/")]
         try:
-            with self._reading_schemas() if "preview" in request.query_params else nullcontext():
+            with self._reading_schemas() if name == "reading" or "preview" in request.query_params else nullcontext():
                 page = self._views.page(name, request.query_params.multi_items(), visitor)
         except TicdcDumpError as error:
             return self._message(request, "This cannot be shown", str(error), 400)
@@ -273,9 +274,9 @@ class ConsoleWeb:
         try:
             return await run_in_threadpool(command, visitor, form)
         except CallRejected as rejected:
-            return self._message(request, f"The sidecar has rejected this ({name})", rejected.details, 409)
+            return self._message(request, f"The sidecar has rejected this ({name})", with_buttons(rejected.details), 409)
         except TicdcDumpError as error:
-            return self._message(request, f"This cannot be done ({name})", str(error), 400)
+            return self._message(request, f"This cannot be done ({name})", with_buttons(str(error)), 400)
         finally:
             self._views.forget()
 

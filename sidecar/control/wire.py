@@ -9,7 +9,7 @@ there, also where it is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -145,9 +145,16 @@ def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:
         chunks=table.chunks,
         rows=table.rows,
         bytes=table.bytes,
-        rows_estimated=status.estimates.get(table.table, 0),
+        rows_estimated=_rows_estimated(table, status),
         complete_at_tso=table.complete_at or 0,
     )
+
+
+def _rows_estimated(table: TableProgress, status: SidecarStatus) -> int:
+    """Statistics know a whole table: of rows with given keys there are no more than keys, of those of a predicate nobody knows."""
+    if table.keys:
+        return len(table.keys)
+    return 0 if table.where is not None else status.estimates.get(table.table, 0)
 
 
 def listed(request: pb.ListRequest, status: SidecarStatus, entries: Iterable[HistoryEntry], *, now_ms: int) -> pb.ListResponse:
@@ -251,6 +258,22 @@ def table_state(table: pb.TableStatus) -> str:
 def table_turn(table: pb.TableStatus) -> int:
     """To sort by."""
     return TABLE_STATES.index(table_state(table))
+
+
+ALMOST = 0.99
+"""The most of a dump that is not complete: an estimate may be too small."""
+
+
+def share_done(tables: Sequence[pb.TableStatus]) -> float:
+    """How much of a dump's tables is in the log, 0 to 1, by rows: a large table counts for more than many small ones. A table counts as
+    many rows as it has or is estimated to have; one without an estimate counts as the mean of the others."""
+    if all(one.complete_at_tso for one in tables):
+        return 1.0
+    weights = [one.rows if one.complete_at_tso else max(one.rows_estimated, one.rows) for one in tables]
+    known = [weight for one, weight in zip(tables, weights, strict=True) if one.complete_at_tso or one.rows_estimated]
+    usual = max(sum(known) / len(known), 1.0) if known else 1.0
+    unknown = sum(max(usual - one.rows, 0.0) for one in tables if not one.complete_at_tso and not one.rows_estimated)
+    return min(sum(one.rows for one in tables) / (sum(weights) + unknown or 1.0), ALMOST)
 
 
 def rows_in_words(rows: Iterable[int | None]) -> str:

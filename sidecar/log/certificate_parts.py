@@ -128,6 +128,26 @@ def read_parts(log: Folder, dump_id: str) -> Iterator[Line]:
             passed = last
 
 
+def read_samples(log: Folder, after_ms: int, *, parts_max: int) -> list[SampleLine]:
+    """Those of all dumps that have parts, of the newest parts, until one ends before `after_ms`. Oldest first, each once.
+    Raises as the log's storage."""
+    found: dict[tuple[int, int], SampleLine] = {}
+    for dump_id in collected(log):
+        for name, _, _ in _parts(log, dump_id)[: -parts_max - 1 : -1]:
+            there = list(_sample_lines(log, name))
+            found |= {(line.at_ms, line.epoch): line for line in there if line.at_ms > after_ms}
+            if there and there[-1].at_ms <= after_ms:
+                break
+    return [found[key] for key in sorted(found)]
+
+
+def _sample_lines(log: Folder, name: str) -> Iterator[SampleLine]:
+    try:
+        yield from (line for line in _lines(log, name) if isinstance(line, SampleLine))
+    except (FileNotFoundError, LogBroken):
+        return  # it was removed meanwhile, or is damaged, of which the dump's certificate says more
+
+
 def remove_parts(log: Folder, dump_id: str) -> None:
     with storage_errors(log):
         storage.remove(log, [name for name, _, _ in _parts(log, dump_id)])

@@ -84,6 +84,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
             "bytes": sum(table["bytes"] for table in rows),
             "tables": len(rows),
             "dropped": None if None in dropped else sum(dropped),
+            "delivered": None if None in dropped else sum(table["rows"] for table in rows) - sum(dropped),
         },
         events=events[:EVENTS_MAX],
         more_events=max(len(events) - EVENTS_MAX, 0),
@@ -108,8 +109,8 @@ def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEv
         chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
         chart("Live changes", [changes(samples)], span, unit="/s", events=events),
         chart("Lag", [
-            Series("of the log behind the source", "first", [(one.at_ms, one.resolved_lag_s) for one in samples]),
-            Series("of the slowest sink behind the log", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
+            Series("log behind the source", "first", [(one.at_ms, one.resolved_lag_s) for one in samples]),
+            Series("slowest sink behind the log", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
         ], span, unit=" s", events=events),
     ]  # fmt: skip
     for name, measured in islice(_by_sink(samples).items(), sinks_max):
@@ -181,11 +182,8 @@ def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEve
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
         if after.epoch != before.epoch:
-            found.append(
-                TimedEvent(
-                    after.at_ms, f"another term of ownership, epoch {after.epoch}: {passed_s:.0f} s after what is known of the one before"
-                )
-            )
+            what = f"a new owner takes over (epoch {after.epoch}), {duration(passed_s)} after the last sample of the owner before"
+            found.append(TimedEvent(after.at_ms, what))
         elif passed_s > GAP * usual_s:
             found.append(TimedEvent(after.at_ms, f"it runs again, after {duration(passed_s)}"))
     return found

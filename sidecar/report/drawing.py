@@ -3,6 +3,9 @@
     chart          values over time, one line each, with the bound as a dashed line
     interleaving   chunks as boxes between their low and high marks, the rows of each that live changes have replaced, the live rate below
 
+- A scale is that of most values. A few that are far above are cut at its top, where the greatest is written.
+- The values at a time are a text that shows while the pointer is over that time. No script is needed.
+
 Colours and fonts are classes of `pages/look.css`: no style is in an element, so a page may forbid styles of its own. Each picture has a
 text for those who do not see it. Pure.
 """
@@ -11,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
 from markupsafe import Markup
 
-from sidecar.core.model import physical_ms
+from sidecar.core.model import TableName, physical_ms
 from sidecar.report.chunks import DumpedChunk
 from sidecar.report.figures import axis_time, short
 
@@ -27,7 +30,7 @@ CHART_WIDTH, CHART_HEIGHT, TOP, BOTTOM = 480, 120, 8, 20
 """Two charts are side by side where there is room, and their texts are as large as those of an interleaving."""
 BOX_HEIGHT, BOX_GAP = 15, 2
 LANES_MAX = 24
-"""Boxes beyond are drawn over others."""
+"""Of all tables, where these are few; boxes beyond are drawn over others."""
 RATE_HEIGHT = 60
 TICKS = 5
 NEAR_MS = 5_000
@@ -36,8 +39,16 @@ POINTS_MAX = 480
 """Of a line: of more, the greatest of each part of the axis is drawn."""
 BOX_LEAST = 2.0
 TEXT_CHAR, TEXT_WIDE_CHAR, TEXT_AWAY = 6.2, 11.5, 3.0
-"""The widths of a character in a box's text, and how far it is from the box's edge."""
-NAME_CHARS_MAX = 20
+"""The widths of a character of a text, and how far it is from what it belongs to."""
+NAMES = 150
+"""Of the tables' names, at the newer end of an interleaving: a narrow window shows that end first."""
+TABLES_MAX = 8
+"""With lanes of their own; the others share theirs."""
+TABLE_LANES_LEAST = 3
+USUAL, FAR = 0.95, 3.0
+"""The scale has this part of the values, and those that are up to so many times as large."""
+COLUMNS = 60
+"""Times of which the values are a text."""
 
 Point = tuple[float, float]
 """Milliseconds since 1970, and a value."""
@@ -60,11 +71,13 @@ class TimedEvent(NamedTuple):
 
 
 class Period(NamedTuple):
-    """The time that a picture shows, in milliseconds since 1970, and the picture's width."""
+    """The time that a picture shows, in milliseconds since 1970, the picture's width, and what is free at its ends."""
 
     first_ms: float
     last_ms: float
     width: float = WIDTH
+    left: float = LEFT
+    right: float = RIGHT
 
     @property
     def length_ms(self) -> float:
@@ -72,7 +85,11 @@ class Period(NamedTuple):
 
     def x(self, at_ms: float) -> float:
         share = (min(max(at_ms, self.first_ms), self.last_ms) - self.first_ms) / self.length_ms
-        return round(LEFT + share * (self.width - LEFT - RIGHT), 1)
+        return round(self.left + share * (self.end - self.left), 1)
+
+    @property
+    def end(self) -> float:
+        return self.width - self.right
 
     def has(self, at_ms: float) -> bool:
         return self.first_ms <= at_ms <= self.last_ms
@@ -80,49 +97,55 @@ class Period(NamedTuple):
 
 def chart(title: str, series: Sequence[Series], span: Period, *, unit: str, events: Iterable[TimedEvent] = ()) -> Markup:
     """Lines over `span`. Values are not negative; `unit` is written behind them."""
-    span = span._replace(width=CHART_WIDTH)
+    span, known = span._replace(width=CHART_WIDTH), list(events)
     points = [[point for point in one.points if span.has(point[0])] for one in series]
-    top = _top(value for line in points for _, value in line)
+    top, peak = _top_of_most(points), max((point for line in points for point in line), key=lambda point: point[1], default=None)
     bottom = CHART_HEIGHT - BOTTOM
 
     def y(value: float) -> float:
-        return round(bottom - value / top * (bottom - TOP), 1)
+        return round(bottom - min(value / top, 1.0) * (bottom - TOP), 1)
 
-    drawn = [_grid(span, CHART_HEIGHT, bottom), _scale(top, span, y, unit), *(_line(event, span, bottom) for event in events)]
+    drawn = [_grid(span, CHART_HEIGHT, bottom), _scale(top, span, y, unit), *(_line(event, span, bottom) for event in known)]
     for one, line in zip(series, points, strict=True):
         drawn += [_path(part, one.kind, span, y) for part in _parts(_thinned(line, span))]
     last = (
         "; ".join(f"{one.name} {short(line[-1][1])}{unit}" for one, line in zip(series, points, strict=True) if line) or "nothing measured"
     )
-    legend = Markup("").join(Markup('<span class="key {}"></span>{} ').format(one.kind, one.name) for one in series)
     text = f"{title}: {last} at the end; at most {short(top)}{unit} is shown"
+    if peak is not None and peak[1] > top:
+        drawn.append(_peak(peak, span, unit))
+        text += f", the greatest was {short(peak[1])}{unit}"
+    drawn.append(_values(series, points, span, (0, CHART_HEIGHT), unit))
+    legend = Markup("").join(_key(one.kind, one.name) for one in series) + _event_keys(known, span)
     return _figure("chart", title, legend, text, (CHART_WIDTH, CHART_HEIGHT), drawn)
 
 
 def interleaving(title: str, chunks: Sequence[DumpedChunk], changes: Series, span: Period, *, events: Iterable[TimedEvent] = ()) -> Markup:
-    """`changes`: the rate of live changes."""
+    """`changes`: the rate of live changes. Each table has lanes of its own."""
+    span, known = span._replace(right=NAMES), list(events)
     shown = [one for one in chunks if physical_ms(one.high_ts) >= span.first_ms and physical_ms(one.low_ts) <= span.last_ms]
-    placed = _in_lanes(shown, span)
-    lanes = max((lane for _, lane in placed), default=0) + 1
-    boxes_end = TOP + lanes * (BOX_HEIGHT + BOX_GAP)
+    groups = _groups(shown, span)
+    boxes_end = TOP + sum(group.lanes for group in groups) * (BOX_HEIGHT + BOX_GAP)
     height = boxes_end + RATE_HEIGHT + BOTTOM
     bottom = height - BOTTOM
-    near = Period(span.first_ms - NEAR_MS, span.last_ms + NEAR_MS)
+    near = span._replace(first_ms=span.first_ms - NEAR_MS, last_ms=span.last_ms + NEAR_MS)
     points = _thinned([point for point in changes.points if near.has(point[0])], near)
-    top = _top(value for _, value in points)
+    top = _top_of_most([points])
 
     def y(value: float) -> float:
-        return round(bottom - value / top * (RATE_HEIGHT - 8), 1)
+        return round(bottom - min(value / top, 1.0) * (RATE_HEIGHT - 8), 1)
 
-    drawn = [_grid(span, height, bottom), _scale(top, span, y, "/s"), *(_line(event, span, bottom) for event in events)]
+    drawn = [_grid(span, height, bottom), _scale(top, span, y, "/s"), *(_line(event, span, bottom) for event in known)]
     drawn += [_area(part, span, y, bottom) for part in _parts(points)]
-    drawn += [_drawn(box, lane) for box, lane in placed]
+    drawn.append(_values([changes], [points], span, (boxes_end, height), "/s"))
+    lane = 0
+    for group in groups:
+        drawn += [_table_name(group, lane, span), *(_drawn(box, lane + at) for box, at in group.boxes)]
+        lane += group.lanes
     dropped = sum(one.dropped or 0 for one in shown)
     text = f"{title}: {len(shown)} chunks with {sum(one.rows for one in shown):,} rows, of which live changes have replaced {dropped:,}"
-    legend = Markup(
-        '<span class="key chunk"></span>chunk, from its low to its high mark <span class="key replaced"></span>'
-        'with rows that live changes have replaced <span class="key changes"></span>live changes/s'
-    )
+    legend = _key("chunk", "chunk, from its low to its high mark") + _key("replaced", "with rows that live changes have replaced (−)")
+    legend += _key("changes", "live changes/s") + _event_keys(known, span)
     return _figure("interleaving", title, legend, text, (WIDTH, height), drawn)
 
 
@@ -137,8 +160,18 @@ def _figure(kind: str, title: str, legend: Markup, text: str, size: tuple[float,
     ).format(kind, title, legend, title, size[0], round(size[1]), text, Markup("").join(drawn))
 
 
+def _key(kind: str, name: str) -> Markup:
+    return Markup('<span><span class="key {}"></span>{}</span> ').format(kind, name)
+
+
+def _event_keys(events: Iterable[TimedEvent], span: Period) -> Markup:
+    kinds = {event.asked for event in events if span.has(event.at_ms)}
+    words = {True: _key("asked", "a command"), False: _key("happened", "what happened")}
+    return Markup("").join(key for asked, key in words.items() if asked in kinds)
+
+
 def _grid(span: Period, height: float, bottom: float) -> Markup:
-    found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(LEFT, span.width - RIGHT, bottom, bottom)]
+    found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.end, bottom, bottom)]
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
         anchor = ("start", "middle", "end")[(tick > 0) + (tick == TICKS - 1)]
@@ -150,7 +183,7 @@ def _grid(span: Period, height: float, bottom: float) -> Markup:
 def _scale(top: float, span: Period, y: Callable[[float], float], unit: str) -> Markup:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="label" x="{}" y="{}" text-anchor="end">{}{}</text>')
     return Markup("").join(
-        line.format(LEFT, span.width - RIGHT, y(at), y(at), LEFT - 4, y(at) + 4, short(at), unit) for at in (top, top / 2)
+        line.format(span.left, span.end, y(at), y(at), span.left - 4, y(at) + 4, short(at), unit) for at in (top, top / 2)
     )
 
 
@@ -174,40 +207,113 @@ def _area(points: Sequence[Point], span: Period, y: Callable[[float], float], bo
     return Markup('<polygon class="changes" points="{}"/>').format(" ".join([ends[0], *places, ends[1]]))
 
 
+def _peak(peak: Point, span: Period, unit: str) -> Markup:
+    x = span.x(peak[0])
+    anchor = "end" if x > span.width / 2 else "start"
+    away = -TEXT_AWAY if anchor == "end" else TEXT_AWAY
+    return Markup('<text class="label away" x="{}" y="{}" text-anchor="{}">▲ {}{}</text>').format(
+        x + away, TOP + 10, anchor, short(peak[1]), unit
+    )
+
+
+def _values(series: Sequence[Series], points: Sequence[Sequence[Point]], span: Period, between: tuple[float, float], unit: str) -> Markup:
+    """The greatest values of each part of the axis, as texts that show under the pointer. `between`: where it has to be, from above."""
+    found: dict[int, dict[str, float]] = {}
+    for one, line in zip(series, points, strict=True):
+        for at_ms, value in line:
+            if span.has(at_ms):
+                column = found.setdefault(min(int((at_ms - span.first_ms) / span.length_ms * COLUMNS), COLUMNS - 1), {})
+                column[one.name] = max(value, column.get(one.name, 0.0))
+    wide = (span.end - span.left) / COLUMNS
+    drawn = Markup(
+        '<g class="at"><rect x="{}" y="{}" width="{}" height="{}"/><text class="label away" x="{}" y="{}" text-anchor="{}">{}</text></g>'
+    )
+    parts = []
+    for place, values in sorted(found.items()):
+        at_ms = span.first_ms + (place + 0.5) / COLUMNS * span.length_ms
+        text = "  ".join([axis_time(at_ms, span.length_ms), *(f"{name} {short(value)}{unit}" for name, value in values.items())])
+        anchor = ("start", "middle", "end")[place * 3 // COLUMNS]
+        x = (span.left, (span.left + span.end) / 2, span.end)[place * 3 // COLUMNS]
+        left = round(span.left + place * wide, 1)
+        parts.append(drawn.format(left, between[0], round(wide, 1), round(between[1] - between[0]), x, round(between[1]) - 5, anchor, text))
+    return Markup("").join(parts)
+
+
 class _Box(NamedTuple):
-    """A chunk between its marks. Its text is in the box, or behind it, or before it where the picture ends. `begins`, `ends`: of both."""
+    """A chunk between its marks."""
 
     chunk: DumpedChunk
     left: float
     right: float
-    text: str
-    text_x: float
-    anchor: str
-    begins: float
-    ends: float
-
-    def bare(self) -> _Box:
-        return self._replace(text="", begins=self.left, ends=self.right)
 
 
-def _box(chunk: DumpedChunk, span: Period) -> _Box:
-    left, name = span.x(physical_ms(chunk.low_ts)), chunk.table.table
-    right = max(span.x(physical_ms(chunk.high_ts)), left + BOX_LEAST)
-    name = name if len(name) <= NAME_CHARS_MAX else f"{name[: NAME_CHARS_MAX - 1]}…"
-    text = f"{name} {short(chunk.rows)}" + (f" −{short(chunk.dropped)}" if chunk.dropped else "")
-    length = sum(TEXT_WIDE_CHAR if east_asian_width(one) in "WF" else TEXT_CHAR for one in text) + TEXT_AWAY
-    if left + length + TEXT_AWAY <= right:
-        return _Box(chunk, left, right, text, left + TEXT_AWAY, "start", left, right)
-    if right + length <= span.width:
-        return _Box(chunk, left, right, text, right + TEXT_AWAY, "start", left, right + length)
-    return _Box(chunk, left, right, text, left - TEXT_AWAY, "end", left - length, right)
+class _Group(NamedTuple):
+    """The chunks of a table, or of the tables that share their lanes: each box with its lane in the group."""
+
+    name: str
+    whole_name: str
+    boxes: Sequence[tuple[_Box, int]]
+
+    @property
+    def lanes(self) -> int:
+        return max(lane for _, lane in self.boxes) + 1
+
+
+def _groups(chunks: Iterable[DumpedChunk], span: Period) -> list[_Group]:
+    """By their tables, the one that is first read on top."""
+    of: dict[TableName, list[_Box]] = {}
+    for chunk in sorted(chunks, key=lambda one: (one.low_ts, one.high_ts)):
+        left = span.x(physical_ms(chunk.low_ts))
+        of.setdefault(chunk.table, []).append(_Box(chunk, left, max(span.x(physical_ms(chunk.high_ts)), left + BOX_LEAST)))
+    named = list(of)
+    own = named if len(named) <= TABLES_MAX else named[: TABLES_MAX - 1]
+    lanes_max = max(LANES_MAX // max(len(own), 1), TABLE_LANES_LEAST)
+    is_unique = len({table.table for table in own}) == len(own)
+    found = [_Group(table.table if is_unique else str(table), str(table), _in_lanes(of[table], lanes_max)) for table in own]
+    if rest := named[len(own) :]:
+        boxes = sorted((box for table in rest for box in of[table]), key=lambda box: box.left)
+        found.append(_Group(f"{len(rest):,} more tables", ", ".join(map(str, rest[:TABLES_MAX])), _in_lanes(boxes, lanes_max)))
+    return found
+
+
+def _in_lanes(boxes: Iterable[_Box], lanes_max: int) -> list[tuple[_Box, int]]:
+    """Each in the first lane that has room, else over another one."""
+    ends: list[float] = [-inf] * lanes_max
+    placed = []
+    for box in boxes:
+        lane = next((number for number, end in enumerate(ends) if end < box.left), min(range(lanes_max), key=ends.__getitem__))
+        ends[lane] = max(ends[lane], box.right)
+        placed.append((box, lane))
+    return placed
+
+
+def _table_name(group: _Group, lane: int, span: Period) -> Markup:
+    top = TOP + lane * (BOX_HEIGHT + BOX_GAP)
+    text = '<g><title>{}</title><text class="name" x="{}" y="{}">{}</text></g>'
+    ruled = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.width, top - 1, top - 1) if lane else ""
+    return Markup("{}" + text).format(ruled, group.whole_name, span.end + 2 * TEXT_AWAY, top + 11, _cut(group.name, NAMES - 4 * TEXT_AWAY))
+
+
+def _cut(name: str, room: float) -> str:
+    if sum(map(_char_width, name)) <= room:
+        return name
+    shown, left = "", room - TEXT_WIDE_CHAR
+    for one in name:
+        if (left := left - _char_width(one)) < 0:
+            break
+        shown += one
+    return f"{shown}…"
+
+
+def _char_width(one: str) -> float:
+    return TEXT_WIDE_CHAR if east_asian_width(one) in "WF" else TEXT_CHAR
 
 
 def _drawn(box: _Box, lane: int) -> Markup:
     chunk, top = box.chunk, TOP + lane * (BOX_HEIGHT + BOX_GAP)
     replaced = f"; {chunk.dropped:,} rows of its batch replaced by live changes" if chunk.dropped else ""
-    away = "" if box.left <= box.text_x <= box.right else " away"
-    text = Markup('<text class="name{}" x="{}" y="{}" text-anchor="{}">{}</text>')
+    text = f"−{short(chunk.dropped)}" if chunk.dropped else ""
+    fits = text and TEXT_CHAR * len(text) + 2 * TEXT_AWAY <= box.right - box.left
     return Markup('<g><title>{}</title><rect class="chunk{}" x="{}" y="{}" width="{}" height="{}" rx="2"/>{}</g>').format(
         f"{chunk.table}: {chunk.rows:,} rows{replaced}; segment {chunk.seq:,}",
         " replaced" if chunk.dropped else "",
@@ -215,21 +321,16 @@ def _drawn(box: _Box, lane: int) -> Markup:
         top,
         round(box.right - box.left, 1),
         BOX_HEIGHT,
-        text.format(away, round(box.text_x, 1), top + 11, box.anchor, box.text) if box.text else "",
+        Markup('<text class="name" x="{}" y="{}">{}</text>').format(round(box.left + TEXT_AWAY, 1), top + 11, text) if fits else "",
     )
 
 
-def _in_lanes(chunks: Iterable[DumpedChunk], span: Period) -> list[tuple[_Box, int]]:
-    """Each in the first lane that has room for the box and its text, else without its text in one that has room for the box."""
-    ends = [-inf] * LANES_MAX
-    placed = []
-    for chunk in sorted(chunks, key=lambda one: (one.low_ts, one.high_ts)):
-        whole = _box(chunk, span)
-        free = ((number, box) for box in (whole, whole.bare()) for number, end in enumerate(ends) if end < box.begins)
-        lane, box = next(free, (min(range(LANES_MAX), key=ends.__getitem__), whole.bare()))
-        ends[lane] = max(ends[lane], box.ends)
-        placed.append((box, lane))
-    return placed
+def _top_of_most(lines: Sequence[Sequence[Point]]) -> float:
+    """A round number that few values are above, and only where they are far above the others."""
+    values = [sorted(value for _, value in line) for line in lines if line]
+    most = max((line[-1] for line in values), default=0.0)
+    usual = max((line[ceil(USUAL * (len(line) - 1))] for line in values), default=0.0)
+    return _top([FAR / 2 * usual if 0 < FAR * usual < most else most])
 
 
 def _top(values: Iterable[float]) -> float:

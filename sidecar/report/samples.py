@@ -31,17 +31,18 @@ class ThinnedSamples:
         self._row.append(sample)
         if len(self._row) < self._each:
             return
-        self._kept.append(_slowest(self._row))
+        self._kept.append(slowest(self._row))
         self._row = []
         if len(self._kept) >= self._kept_max:
-            self._kept = [_slowest(pair) for pair in zip(self._kept[::2], self._kept[1::2], strict=True)]
+            self._kept = [slowest(pair) for pair in zip(self._kept[::2], self._kept[1::2], strict=True)]
             self._each *= 2
 
     def found(self) -> list[SampleLine]:
         """Oldest first."""
-        last = [_slowest(self._row)] if self._row else []
+        last = [slowest(self._row)] if self._row else []
         return sorted([*self._kept, *last], key=lambda one: one.at_ms)
 
 
-def _slowest(samples: Iterable[SampleLine]) -> SampleLine:
+def slowest(samples: Iterable[SampleLine]) -> SampleLine:
+    """The one whose live delivery takes longest."""
     return max(samples, key=lambda one: max((sink.live_s for sink in one.sinks), default=0.0))

@@ -8,7 +8,8 @@
     verifying          verifications: asked of the merge worker, followed, kept in the history;  repairing  corrects what one found
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
     console            the web console of this process
-    samples            the status every few seconds;  ddls  the last ones;  reporting  reports of dumps that are over
+    samples            the status every few seconds;  past  those before this process;  ddls  the last ones
+    reporting          reports of dumps that are over
     continuous         slices of all tables, one after another;  cycle  which slice is next
     completing         the dump that brings a sink the rows that it lacks
     news               which log lines a person reads;  dump_news  of dumps;  news_line  one of them;  logs  how lines are written

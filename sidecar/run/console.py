@@ -13,6 +13,7 @@ from sidecar.control.service import ControlService
 from sidecar.log import storage
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
+from sidecar.run.past import PastSamples
 from sidecar.run.samples import MeasuredTerms
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ def begin_console(
         from sidecar.console.views import ConsoleParts, ConsoleViews
         from sidecar.console.web import ConsoleWeb
 
+        log = storage.log_folder(config.log.uri)
         parts = ConsoleParts(
             service=service,
             config=config,
             config_path=config_path,
-            log=storage.log_folder(config.log.uri),
+            log=log,
             product=sidecar.__version__,
-            samples=lambda: measured.samples.after(0),
+            samples=PastSamples(log, measured.samples).found,
             chunks=measured.chunks.found,
             ddls=measured.ddls.found,
             owner_console=owner_console,

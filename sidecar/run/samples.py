@@ -13,21 +13,25 @@ from sidecar.control.status import SidecarStatus
 from sidecar.core.progress import DumpState
 from sidecar.log.certificate_parts import SampleLine, SinkSample
 from sidecar.report.chunks import Chunks, DumpedChunk
+from sidecar.report.samples import slowest
 from sidecar.run.ddls import SeenDdl, SeenDdls
 from ticdc_dump.v1 import control_pb2 as pb
 
 EVERY_S = 2.0
 KEPT_S = 3600.0
+DAY_MS, MINUTE_MS = 24 * 3_600_000, 60_000
+"""After the hour, the slowest sample of each minute is kept for a day: a console shows that, too."""
 WAITING_CHARS_MAX = 200
 
 
 class Samples:
-    """Those of the last hour. One thread adds, any thread reads."""
+    """Those of the last hour, and fewer of a day. One thread adds, any thread reads."""
 
     def __init__(self, *, every_s: float = EVERY_S, kept_s: float = KEPT_S) -> None:
         self._every_ms, self._kept_ms = int(every_s * 1000), int(kept_s * 1000)
         self._lock = Lock()
         self._samples: deque[SampleLine] = deque()
+        self._minutes: deque[SampleLine] = deque()
         self._epoch = self._changes = 0
 
     def see(self, status: SidecarStatus, at_ms: int) -> None:
@@ -56,9 +60,24 @@ class Samples:
         with self._lock:
             if passed_ms < 0:
                 self._samples.clear()
+                self._minutes.clear()
             self._samples.append(found)
             while self._samples[0].at_ms <= at_ms - self._kept_ms:
-                self._samples.popleft()
+                self._thin(self._samples.popleft())
+
+    def _thin(self, sample: SampleLine) -> None:
+        last = self._minutes[-1] if self._minutes else None
+        if last is not None and last.at_ms // MINUTE_MS == sample.at_ms // MINUTE_MS and last.epoch == sample.epoch:
+            self._minutes[-1] = slowest((last, sample))
+        else:
+            self._minutes.append(sample)
+        while self._minutes[0].at_ms <= sample.at_ms - DAY_MS:
+            self._minutes.popleft()
+
+    def day(self) -> list[SampleLine]:
+        """Those of the last hour, and before them one of each minute. Oldest first."""
+        with self._lock:
+            return [*self._minutes, *self._samples]
 
     def after(self, at_ms: int) -> list[SampleLine]:
         """Those later than that, oldest first."""

@@ -130,7 +130,7 @@ def test_a_change_that_is_filled_in_is_kept_while_the_page_goes_on(window: Windo
 
 def test_a_text_that_is_selected_stays_selected(window: Window, console: ServedConsole, moving: Moving) -> None:
     page = window.open("/dump")
-    page.evaluate("getSelection().selectAllChildren(document.querySelector('#now strong'))")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#now code'))")
     other = browser_of(console, logged_in=True)
     other.command("/command/pause")
     page.wait_for_selector("button:text-is('Resume')")  # the sections behind it came
@@ -140,11 +140,11 @@ def test_a_text_that_is_selected_stays_selected(window: Window, console: ServedC
 
 
 def test_a_list_that_is_scrolled_stays_where_it_is(browser: Browser, console: ServedConsole, moving: Moving) -> None:
-    with Window(browser, console.address, width=400) as window:
+    with Window(browser, console.address, width=700) as window:
         page = window.login().open("/dump")
-        page.evaluate("document.querySelector('#tables .scrolls').scrollLeft = 120")
+        page.evaluate("document.querySelector('#tables .scrolls').scrollLeft = 60")
         await_updates(window, 5)
-        assert page.evaluate("document.querySelector('#tables .scrolls').scrollLeft") == 120
+        assert page.evaluate("document.querySelector('#tables .scrolls').scrollLeft") == 60
 
 
 # ---- by keyboard -----------------------------------------------------------------------------------------------------
@@ -216,6 +216,20 @@ def test_a_page_says_that_its_sidecar_is_gone_and_continues_when_it_is_back(wind
     window.until(f"document.querySelector('data[data-of=changes]').value > {last}")
     assert not page.evaluate("document.documentElement.classList.contains('stale')")
     assert page.url == f"{console.address}/"
+
+
+def test_an_outage_of_the_service_leaves_the_last_values_on_an_open_page(window: Window, console: ServedConsole, moving: Moving) -> None:
+    page, service = window.open("/"), console.views.parts.service
+    real = service._served
+    await_updates(window, 2)
+    service._served = replace(real, status=lambda: None, hindered=lambda: "etcd does not answer", owner_address=lambda: None)
+    page.wait_for_selector("#outage:has-text('etcd does not answer')")
+    last = shown(page, "changes")
+    assert last > 0
+    assert page.query_selector("#sinks tbody th") is not None
+    service._served = real
+    page.wait_for_selector("#outage:not(:has-text('etcd'))", state="attached")
+    window.until(f"document.querySelector('data[data-of=changes]').value > {last}")
 
 
 def test_a_session_that_is_over_leads_to_the_login_where_pages_need_one(window: Window, console: ServedConsole, moving: Moving) -> None:

@@ -20,7 +20,7 @@ from tests.unit.control.serving import standby
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/reading?table=shop.orders", "/history", "/verification", "/checks", "/settings"]
 LONG = "a_name_as_long_as_tidb_takes_one_for_a_table_or_for_a_column_64_"
 REPORT = {
     "ok": False,
@@ -58,6 +58,49 @@ def test_pages_fit_and_axe_has_no_objection(browser: Browser, shop: ServedConsol
         assert wide == {}
         assert wrong == {}
         assert [text for text in window.messages if "status of 4" not in text] == []
+
+
+OUTSIDE = """query => [...document.querySelectorAll(query)].filter((one) => {
+  const box = one.getBoundingClientRect();
+  return box.width === 0 || box.left < 0 || box.right > document.documentElement.clientWidth;
+}).length"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize(
+    ("path", "query", "least"),
+    [
+        ("/", "#sinks td.state", 3),
+        ("/", "#lanes td.state", 50),
+        ("/dump", "#tables td.state", 100),
+        ("/history", "td.state", 50),
+        ("/verification", "td.state", 7),
+        ("/checks", "td.state, td.text", 4),
+        ("/settings", "main section > .scrolls td", 8),
+    ],
+)
+def test_state_and_result_are_in_the_window(browser: Browser, shop: ServedConsole, path: str, query: str, least: int, width: int) -> None:
+    """Long names, too: without scrolling to the side."""
+    with Window(browser, shop.address, width=width) as window:
+        page = window.login().open(path)
+        assert page.locator(query).count() >= least
+        assert page.evaluate(OUTSIDE, query) == 0
+
+
+def test_a_narrow_window_shows_the_newest_chunks_and_their_tables(browser: Browser, console: ServedConsole) -> None:
+    with Window(browser, console.address, width=400) as window:
+        page = window.login().open("/dump")
+        assert page.evaluate(OUTSIDE, "#interleaving g:last-of-type > rect.chunk, #interleaving text.name:not(rect + text)") == 0
+
+
+def test_the_values_of_a_time_show_under_the_pointer(browser: Browser, console: ServedConsole) -> None:
+    with Window(browser, console.address) as window:
+        page = window.login().open("/")
+        part = page.locator("#charts .chart >> nth=3").locator("g.at >> nth=30")
+        assert not part.locator("text").is_visible()
+        part.locator("rect").hover()
+        part.locator("text").wait_for()
+        assert "p99" in part.locator("text").inner_html()
 
 
 @pytest.mark.parametrize("state", [DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED, DumpState.STOPPED])

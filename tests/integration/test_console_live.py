@@ -85,7 +85,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         assert sidecar.ask("dumpquery")["state"] == "paused"
         page.click("button:text-is('Resume')")
         await_text(page, "button:text-is('Pause')")
-        page.click("text=Change its pace")
+        page.click("summary:text-is('Change its pace')")
         page.fill("input[name=rows_per_second]", "0")
         page.click("button:text-is('Change')")
         await_text(page, "#now >> text=finished")

@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 ACCESS, WEB, LIVE = "sidecar/console/access.py", "sidecar/console/web.py", "sidecar/console/live.py"
 CONNECTIONS, LISTENING = "sidecar/console/connections.py", "sidecar/console/listening.py"
 VIEWS, STARTING, CHECKING = "sidecar/console/views.py", "sidecar/console/starting.py", "sidecar/console/checking.py"
+KEPT = "sidecar/console/kept.py"
 UNIT = "tests/unit/console"
 REJECTED = f"{UNIT}/test_web.py::test_a_command_that_is_not_from_a_page_of_a_session_is_not_carried_out"
 
@@ -259,6 +260,41 @@ CONSOLE = [
         "items[first : first + size]",
         "items[first:]",
         f"{UNIT}/test_views.py::test_no_page_grows_with_what_there_is[/dump]",
+    ),
+    Mutation(
+        "progress counts tables",
+        "sidecar/control/wire.py",
+        "    weights = [one.rows if one.complete_at_tso else max(one.rows_estimated, one.rows) for one in tables]\n",
+        "    return sum(bool(one.complete_at_tso) for one in tables) / len(tables)\n",
+        "tests/unit/control/test_wire.py::test_progress_weighs_rows",
+    ),
+    Mutation(
+        "what a dump waits for holds the stream",
+        "sidecar/control/status.py",
+        '    return bool(waiting) and waiting.partition(":")[0] not in _OF_DUMP and waiting not in (WINDOWS_FULL, SPARK_STARTING)\n',
+        "    return bool(waiting)\n",
+        f"{UNIT}/test_views.py::test_what_the_dump_waits_for_is_not_what_the_stream_waits_for",
+    ),
+    Mutation(
+        "an outage leaves nothing",
+        KEPT,
+        "            if not rejected.may_come_back or rejected.owner is not None or last is None:\n                raise\n",
+        "            raise\n",
+        f"{UNIT}/test_kept.py::test_in_an_outage_the_last_answer_stays_and_says_of_when_it_is",
+    ),
+    Mutation(
+        "a standby shows what it was as the owner",
+        KEPT,
+        "if not rejected.may_come_back or rejected.owner is not None or last is None:",
+        "if not rejected.may_come_back or last is None:",
+        f"{UNIT}/test_kept.py::test_of_another_owner_or_of_what_was_wrong_to_ask_nothing_stays[made1]",
+    ),
+    Mutation(
+        "how a table is read is not bounded as other questions to TiDB",
+        WEB,
+        'name == "reading" or "preview" in request.query_params',
+        '"preview" in request.query_params',
+        f"{UNIT}/test_web.py::test_what_waits_for_tidb_leaves_threads_to_the_rest",
     ),
     Mutation(
         "a decimal comma is omitted",

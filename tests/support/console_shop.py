@@ -161,7 +161,7 @@ class Shop:
             segments=5127, ddls=2, last_ddl_ts=self.ago(1900), last_ddl=mark(DDL), open_windows=3 if is_running else 0, readers=2,
             rows_per_s=18_420.0 if is_running else 0.0, bytes_per_s=1_731_480.0 if is_running else 0.0, eta_s=254.0 if is_running else None,
             estimates={table(mark(name)): rows for name, rows in ROWS.items()}, last_error=self.last_error and mark(self.last_error),
-            waiting_for=mark(f"live delivery of {SINKS[0]}: p99 0.41 s of 0.50 s") if is_running else "",
+            waiting_for="held back by delivery: 0.4 s, bound 0.5 s, " + mark(SINKS[0]) if is_running else "",
             skipped_rows=2 if self.last_error else 0,
         )  # fmt: skip
 

@@ -51,7 +51,7 @@ def test_the_page_behind_a_command_shows_what_it_did(browser: Browser, owner: Ow
     page = browser.get("/dump?id=" + browser.start(("rules", "shop.orders")))
     dump_id = page.text.partition('name="dump_id" value="')[2][:16]
     for command, shown in [("pause", "paused"), ("resume", "running")] * 3:
-        assert browser.get(browser.command(f"/command/{command}", ("dump_id", dump_id)).location).words.count(f": {shown} .") == 1
+        assert browser.get(browser.command(f"/command/{command}", ("dump_id", dump_id)).location).words.count(f": {shown} ") == 1
 
 
 def test_a_button_that_is_pressed_twice_starts_one_dump(browser: Browser, owner: Owner) -> None:

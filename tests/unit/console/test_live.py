@@ -160,7 +160,7 @@ def test_an_open_page_has_what_the_page_has_and_then_what_changes(browser: Brows
     assert stream.answer.headers["content-type"].startswith("text/event-stream")
     first = stream.sections()
     page = browser.get("/dump").text
-    assert set(first) == {"now", "commands", "interleaving", "tables"}
+    assert set(first) == {"outage", "now", "commands", "interleaving", "tables"}
     assert all(html in page for html in first.values())
     browser.start(("rules", "shop.orders"))
     changed = stream.sections()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sidecar.config import Config, ConsoleSection, KafkaSection
-from sidecar.console.settings import HIDDEN, shown_settings
+from sidecar.console.settings import HIDDEN, grouped_settings, shown_settings
 from tests.support.console import CONFIG
 
 SECRET = "Planted-5ecret"
@@ -41,11 +41,27 @@ def test_defaults_are_marked_and_what_must_be_given_is_none() -> None:
     assert not any(usual[name] for name in ("console.listen", "kafka.client.a", "changefeed.id", "sinks", "etcd.endpoints"))
     assert usual["console.advertise"]
     assert usual["metrics.listen"]
+    for name in ("changefeed.namespace", "etcd.lease_s", "source.port", "log.retain", "etcd.tls.ca_file"):
+        assert usual[name], "defaults of a section that must be given are defaults"
+    changed = structs.replace(CONFIG, source=structs.replace(CONFIG.source, port=4001))
+    assert not {name: is_default for name, _, is_default in shown_settings(changed)}["source.port"]
+
+
+def test_what_is_given_comes_first_and_feeds_that_are_not_used_last() -> None:
+    config = structs.replace(CONFIG, feed="tikv", kafka=KafkaSection(brokers="old:9092"))
+    given, *usual, unused = grouped_settings(config)
+    assert {"changefeed.id", "feed", "sinks", "kafka.brokers"} <= {name for name, _ in given.rows}
+    assert {name.split(".")[0] for name, _ in unused.rows} == {"kafka", "push", "binlog"}
+    assert [group.title for group in usual if any(name.startswith("tikv.") for name, _ in group.rows)] == ["tikv"]
+    assert [group.is_used for group in (given, *usual, unused)] == [True] * (1 + len(usual)) + [False]
+    shown = sorted(name for group in (given, *usual, unused) for name, _ in group.rows)
+    assert shown == sorted(name for name, _, _ in shown_settings(config))
 
 
 def test_values_are_those_of_a_settings_file() -> None:
     shown = rows(CONFIG)
     assert shown["log.retain"] == "true"
+    assert shown["log.held_bytes_max"] == "268435456 (256.0 MiB)"
     assert shown["etcd.endpoints"] == "127.0.0.1:2379"
     assert shown["sinks"] == "mysql://db:3306/, file:///output?format=jsonl"
     assert shown["source.password_file"] == "/run/secrets/source"

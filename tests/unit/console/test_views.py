@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from sidecar.log import storage
 from sidecar.log.dump_files import REPORTS
 from tests.support.console import CONFIG, HERE, Browser, ServedConsole, Shown, browser_of, console_of
 from tests.support.console_shop import DONE, DUMP, VERIFIED, Shop
+from tests.support.eventually import eventually
 from tests.unit.control.serving import Owner, Serving, standby
 from ticdc_dump.v1 import control_pb2 as pb
 
 DATA = re.compile(r'<data data-of="([^"]*)" value="([^"]*)">')
-PAGES = ["/", "/dump", "/start", "/start?preview=1", "/history", "/verification", "/checks", "/settings"]
+PAGES = ["/", "/dump", "/start", "/start?preview=1", "/reading?table=shop.orders", "/history", "/verification", "/checks", "/settings"]
 PAGE_BYTES_MAX = 300_000
 
 
@@ -55,7 +57,7 @@ def test_every_number_of_stream_and_dump_is_that_of_the_service(tmp_path: Path) 
         browser = browser_of(console)
         with ControlClient(serving.address, Access(patience_s=1.0)) as client:
             of_service = status_json(client.call("Query", pb.DumpRequest(changefeed=pb.Changefeed(id="cf"))))
-        for path, least in (("/", 40), ("/dump", 40)):
+        for path, least in (("/", 35), ("/dump", 40)):
             shown = numbers(browser.get(path).text)
             assert len(shown) >= least
             for place, value in shown.items():
@@ -66,10 +68,11 @@ def test_every_number_of_stream_and_dump_is_that_of_the_service(tmp_path: Path) 
 def test_figures_of_a_dump_are_sums_of_its_tables(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         words = browser.get("/dump").words
-        assert "Tables 4 of 7" in words
+        assert "Tables complete 4 of 7" in words
+        assert "Done 34%" in words, "by rows: the four are small"
         assert f"Rows {sum(one.rows for one in Shop().progress().tables):,}" in words
         assert "Time left 4 min 14 s" in words
-        assert "Waiting for live delivery of" in words
+        assert "Waiting for held back by delivery" in words
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ def test_a_preview_shows_what_a_start_would_do_and_starts_nothing(tmp_path: Path
         page = browser.get("/start?preview=1&table=shop.reviews&table=shop.payments")
         assert "It reads 2 tables, about 1,285,016 rows" in page.words
         assert "Slow: shop.payments: TiDB sorts the whole table" in page.words
-        assert "It would wait for dump" in page.words
+        assert f"It would wait for the dump of shop.customers and 6 more ( {DUMP} )" in page.words
         assert owner.carried_out == []
         found = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
         assert re.fullmatch("[0-9a-f]{16}", found["dump_id"])
@@ -142,8 +145,9 @@ def test_links_of_one_dump_are_of_that_one(tmp_path: Path) -> None:
         browser = browser_of(console, logged_in=True)
         other = browser.start(("rules", "shop.reviews"))
         page = browser.get(f"/dump?id={other}")
-        assert f"Dump {other} : queued" in page.words
-        assert f"behind {DUMP}" in page.words
+        assert "shop.reviews : queued" in page.words
+        assert f"Dump {other}" in page.words
+        assert "behind shop.customers and 6 more" in page.words
         assert f'name="dump_id" value="{other}"' in page.text
         assert browser.get("/dump?id=" + "f" * 16).status == 409
 
@@ -166,6 +170,95 @@ def test_a_sink_that_fails_and_an_error_are_shown(tmp_path: Path) -> None:
         assert "holds the dump" in words
         assert "3 of 7" in words
         assert "2 rows skipped by an operator" in words
+
+
+def test_what_the_dump_waits_for_is_not_what_the_stream_waits_for(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console)
+        assert "Nothing holds the stream. The dump : held back by delivery" in browser.get("/").words
+        usual = owner.changes
+        owner.changes = lambda status: replace(usual(status), waiting_for="paused: dumpresume continues")
+        owner.finish(DumpState.PAUSED)
+        eventually(lambda: "The dump : paused: “Resume” continues" in browser.get("/").words)
+        assert "Waiting for" not in browser.get("/").words
+        owner.changes = lambda status: replace(usual(status), waiting_for="sink: it is slow")
+        eventually(lambda: "Waiting for sink: it is slow" in browser.get("/").words)
+
+
+def test_a_dump_says_what_it_reads_since_when_and_who_asked(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        words = browser.get("/dump").words
+        assert "shop.customers and 6 more : running" in words
+        assert re.search(rf"Dump {DUMP} , started \d{{4}}-[-0-9]+ [:0-9]+ UTC by token 1f0c22ab at 10\.2\.0\.14:51822", words)
+        assert "shop.customers, shop.orders, shop.order_items and 4 more" in browser.get("/history").words
+
+
+def test_a_page_has_one_bound_of_each_sink(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        for path in ("/", "/dump"):
+            shown = numbers(browser.get(path).text)
+            assert [place for place in shown if "bound" in place or "limit" in place] == [f"sinks.{at}.bound_s" for at in range(3)]
+        assert browser.get("/dump").words.count("rows at once") == 1
+
+
+def test_how_a_table_is_read_is_a_page_without_a_button(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console, logged_in=True)
+        (link,) = re.findall(r'href="([^"]*)">How it is read<span class="hidden"> \(shop\.payments\)', browser.get("/dump").text)
+        page = browser.get(unescape(link))
+        assert "How shop.payments is read" in page.words
+        assert "Read by clustered primary key (id)" in page.words
+        assert "Slow: TiDB sorts the whole table for each chunk" in page.words
+        assert f'href="/dump?id={DUMP}"' in page.text
+        assert '<form method="post" action="/start"' not in page.text
+        assert "Nothing makes it slow." in browser.get("/reading?table=shop.orders").words
+        assert browser.get("/reading?table=shop.nothing").status == 400
+        assert owner.carried_out == []
+
+
+def test_the_range_of_charts_is_chosen(tmp_path: Path) -> None:
+    with opened(Shop(), tmp_path) as browser:
+        assert "The last hour" in browser.get("/").words
+        page = browser.get("/?range=10+min")
+        assert "The last 10 minutes" in page.words
+        assert 'data-live="/live/stream?range=10+min"' in page.text, "an open page keeps it"
+
+
+# ---- an outage -------------------------------------------------------------------------------------------------------
+
+
+def test_in_an_outage_the_last_values_stay_with_their_age(tmp_path: Path) -> None:
+    shop, state = Shop(), {"away": False}
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        service = console.views.parts.service
+        real = service._served
+        service._served = replace(
+            real,
+            status=lambda: None if state["away"] else real.status(),
+            hindered=lambda: "etcd does not answer: dumpresume later",
+            owner_address=lambda: None,
+        )
+        browser = browser_of(console, logged_in=True)
+        before = {path: numbers(browser.get(path).text) for path in ("/", "/dump")}
+        assert "Outage" not in browser.get("/").words
+        browser.get("/history")
+        state["away"] = True
+        console.views.forget()
+        for path in ("/", "/dump"):
+            page = browser.get(path)
+            assert page.status == 503
+            assert "Outage: this sidecar does not serve its changefeed now" in page.words
+            assert "etcd does not answer: “Resume” later" in page.words
+            assert re.search(r"What is shown is of [-0-9]+ [:0-9]+ UTC, \d+ s ago\.", page.words)
+            assert numbers(page.text).keys() == before[path].keys()
+        assert DONE in browser.get("/history").text
+        assert "etcd does not answer" in browser.get("/dump?id=" + "f" * 16).words, "of what was not shown, there is nothing"
+        state["away"] = False
+        console.views.forget()
+        page = browser.get("/")
+        assert (page.status, "Outage" in page.words) == (200, False)
 
 
 def test_without_measurements_a_page_says_so(console: ServedConsole, browser: Browser) -> None:

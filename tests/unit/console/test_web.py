@@ -356,6 +356,7 @@ def test_what_waits_for_tidb_leaves_threads_to_the_rest(console: ServedConsole, 
     rejected = browser.get("/start?preview=1")
     assert rejected.status == 400
     assert "ask again in a moment" in rejected.words
+    assert "ask again in a moment" in browser.get("/reading?table=shop.orders").words
     assert browser.get("/dump").status == 200
     console.web._waiting.release()
     assert [browser.get("/start?preview=1").status for _ in range(2)] == [200, 200], "a place that was taken is given back"

@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.control.wire import (
+    ALMOST,
     BRACKETS,
     BRACKETS_ASKED,
     BRACKETS_NAMES,
@@ -18,11 +19,12 @@ from sidecar.control.wire import (
     dump_status,
     list_json,
     listed,
+    share_done,
     status_json,
 )
 from sidecar.core.messages import Asker, Brackets, Pace
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
@@ -186,3 +188,40 @@ def test_the_words_for_people_and_what_a_request_means_are_of_the_same_tables() 
     assert {STATE_NAMES[wire] for wire in STATES.values()} == {state.value for state in DumpState}
     assert {BRACKETS_NAMES[wire]: BRACKETS_ASKED[wire] for wire in BRACKETS.values()} == {str(one): one for one in Brackets}
     assert BRACKETS_ASKED[pb.BRACKETS_UNSPECIFIED] is Brackets.WATERMARK
+
+
+def of_table(rows: int, estimated: int, *, complete: bool = False) -> pb.TableStatus:
+    return pb.TableStatus(schema="s", table="t", rows=rows, rows_estimated=estimated, complete_at_tso=TS if complete else 0)
+
+
+def test_progress_weighs_rows() -> None:
+    small = [of_table(100, 100, complete=True)] * 9
+    assert share_done([*small, of_table(0, 1_000_000)]) < 0.01, "nine of ten tables are next to nothing"
+    assert share_done([*small, of_table(500_000, 1_000_000)]) == pytest.approx(0.5, abs=0.001)
+    assert share_done([*small, of_table(990_000, 1_000_000, complete=True)]) == 1.0
+    assert share_done([]) == 1.0
+
+
+def test_progress_is_whole_only_where_every_table_is() -> None:
+    assert share_done([of_table(5_000, 1_000)]) == ALMOST, "an estimate was too small"
+    assert share_done([of_table(5_000, 0)]) == ALMOST
+    assert share_done([of_table(0, 0)]) == 0.0
+    assert share_done([of_table(0, 0), of_table(0, 0, complete=True)]) < 1.0
+
+
+def test_a_table_without_an_estimate_counts_as_the_others_do() -> None:
+    assert share_done([of_table(1_000, 1_000, complete=True), of_table(0, 0)]) == pytest.approx(0.5)
+    assert share_done([of_table(1_000, 1_000, complete=True), of_table(500, 0)]) == pytest.approx(0.75)
+
+
+def test_statistics_are_of_whole_tables() -> None:
+    assert STATUS.progress is not None
+    table = replace(STATUS.progress.tables[0], spans=(Span(),), complete_at=None)
+
+    def estimated(one: TableProgress) -> int:
+        assert STATUS.progress is not None
+        return int(dump_status(replace(STATUS, dumps=(replace(STATUS.progress, tables=(one,)),))).tables[0].rows_estimated)
+
+    assert estimated(table) == 40
+    assert estimated(replace(table, keys=(("1",), ("2",)))) == 2
+    assert estimated(replace(table, where="id < 5")) == 0

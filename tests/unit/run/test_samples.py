@@ -107,3 +107,19 @@ def test_on_the_wire_are_the_values_of_samples_and_chunks() -> None:
     table = TableName(wire.schema, wire.table)
     assert DumpedChunk(wire.dump_id, table, wire.low_tso, wire.high_tso, wire.rows, wire.seq) == chunk
     assert [one.HasField("dropped") for one in made.chunks] == [False, True], "nothing dropped is not the same as not known"
+
+
+def test_after_an_hour_the_slowest_sample_of_each_minute_is_kept_for_a_day() -> None:
+    made, minute_ms = Samples(every_s=20.0), 60_000
+    begin_ms = NOW_MS - NOW_MS % minute_ms
+    for number in range(3 * 60 * 26):
+        slow = 9.0 if number % 3 == 1 else 0.5
+        made.see(replace(STATUS, sinks=(SinkState("copy", slow, 0.5, 0.1, 7, False),)), begin_ms + 20_000 * number)
+    found = made.day()
+    assert [one.at_ms for one in found[-180:]] == [one.at_ms for one in made.after(0)], "the last hour is whole"
+    older = found[:-180]
+    assert {one.at_ms % minute_ms for one in older[:-1]} == {20_000}
+    assert len(older) in (24 * 60 - 1, 24 * 60, 24 * 60 + 1)
+    assert [one.at_ms for one in found] == sorted(one.at_ms for one in found)
+    made.see(STATUS, begin_ms)
+    assert len(made.day()) == 1, "of a clock that was set back, none of the times that come again"
