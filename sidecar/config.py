@@ -324,6 +324,8 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
     for setting, uri in (("log.uri", config.log.uri), *((f"sinks (number {number})", uri) for number, uri in enumerate(config.sinks, 1))):
         if not _is_uri(uri):
             yield f"{setting} is no URI", "in a password, and in a parameter's value, write '[' as %5B and ']' as %5D"
+        elif not urlsplit(uri).scheme and not uri.startswith("/"):
+            yield f"{setting} is neither a URI nor the whole path of a folder", "write /var/out, or a URI as deploy/SINKS.md has them"
     if config.feed == "binlog":
         yield from _of_binlog(config)
     served = {"control.listen": config.control.listen, "push.listen": config.push.listen}

@@ -131,6 +131,8 @@ def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tu
 
 def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
     parts = _parts(uri)
+    if not parts.scheme and not parts.path.startswith("/"):
+        raise SinkError("a sink is neither a URI nor the whole path of a folder", hint=f"begin it with one of {_schemes()}, or write /var/out")
     scheme = parts.scheme or "file"
     kind = _KINDS.get(scheme) or _optional(scheme) or _installed(scheme)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -230,8 +232,12 @@ def _installed(scheme: str) -> SinkKind:
                     f"{entry.value}, installed for {scheme}:, is no SinkKind", hint=f"mend or remove {entry.dist and entry.dist.name}"
                 )
             return kind
-    known = sorted({*_KINDS, *_OPTIONAL, *(entry.name for entry in found)})
-    raise SinkError(f"no sink is known for {scheme}:", hint=f"use one of {_listed(f'{name}:' for name in known)}")
+    raise SinkError(f"no sink is known for {scheme}:", hint=f"use one of {_schemes()}")
+
+
+def _schemes() -> str:
+    known = {*_KINDS, *_OPTIONAL, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}
+    return _listed(f"{name}:" for name in known)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -102,6 +102,16 @@ def test_a_uri_that_is_none_is_refused_without_being_shown(tmp_path: Path, given
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("given", "setting"), [("file:///var/out", "sinks (number 1)"), ("/var/log/orders", "log.uri")])
+@pytest.mark.parametrize("value", ["not a uri", "out", "kafka//broker/topic"])
+def test_a_place_that_would_depend_on_where_the_process_is_started_is_refused(
+    tmp_path: Path, given: str, setting: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config(tmp_path, LEAST.replace(given, value))
+    assert f"{setting} is neither a URI nor the whole path of a folder" in refused.value.message
+
+
 @pytest.mark.parametrize("value", ["Europe/Berlinn", "utc", "SYSTEM", "+08:00", "../../etc/passwd", "/etc/localtime", "Europe", ""])
 def test_a_zone_that_is_not_known_is_refused_before_the_first_timestamp(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match="server_tz"):

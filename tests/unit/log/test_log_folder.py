@@ -19,6 +19,7 @@ def test_a_durable_place_is_the_folder_of_its_uri(uri: str) -> None:
         ("file://tmp/x/y", "three slashes"),
         ("file://", "whole path"),
         ("file:x", "whole path"),
+        ("x/y", "whole path"),
         ("/var/log#a", "has a '#'"),
         ("file:///var/log#a", "has a '#'"),
         ("s3://bucket/log#a", "has a '#'"),
