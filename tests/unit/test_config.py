@@ -104,9 +104,7 @@ def test_a_uri_that_is_none_is_refused_without_being_shown(tmp_path: Path, given
 
 @pytest.mark.parametrize(("given", "setting"), [("file:///var/out", "sinks (number 1)"), ("/var/log/orders", "log.uri")])
 @pytest.mark.parametrize("value", ["not a uri", "out", "kafka//broker/topic"])
-def test_a_place_that_would_depend_on_where_the_process_is_started_is_refused(
-    tmp_path: Path, given: str, setting: str, value: str
-) -> None:
+def test_a_place_that_would_depend_on_where_the_process_is_started_is_refused(tmp_path: Path, given: str, setting: str, value: str) -> None:
     with pytest.raises(ConfigError) as refused:
         config(tmp_path, LEAST.replace(given, value))
     assert f"{setting} is neither a URI nor the whole path of a folder" in refused.value.message
