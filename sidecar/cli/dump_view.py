@@ -27,6 +27,7 @@ TABLES_SHOWN = 20
 HISTORY_WIDTH_MIN = 160
 """Columns below which an operation takes several lines."""
 DDL_CHARS_MAX = 120
+TIME_NOT_KNOWN = "the time is not known: no dump of whole tables with 10,000 rows or more has run yet"
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
@@ -265,7 +266,7 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     if len(dumped) > TABLES_SHOWN:
         lines.append(Text(f"… {len(dumped) - TABLES_SHOWN:,} more tables; --json shows all", style="dim"))
     rows = rows_in_words(table.rows if table.HasField("rows") else None for table in dumped)
-    takes = f"about {duration(preview.seconds)}" if preview.seconds else "time unknown before the first dump"
+    takes = f"about {duration(preview.seconds)}" if preview.seconds else TIME_NOT_KNOWN
     lines.append(Text(f"{len(dumped):,} tables, {rows}, {amount(sum(table.bytes for table in dumped))}, {takes}"))
     lines += [Text(f"excluded: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
     lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are excluded; --json shows all")] if len(refused) > TABLES_SHOWN else []

@@ -8,7 +8,7 @@ VIEW = "sidecar/cli/dump_view.py"
 FITTED = "sidecar/cli/fitted.py"
 TIMELINE = "sidecar/cli/timeline_view.py"
 WHERE = "sidecar/cli/terminal.py"
-COMMANDS = "sidecar/cli/dump_commands.py"
+QUERY = "sidecar/cli/query_command.py"
 OF_FITTED = "tests/unit/cli/test_fitted.py"
 OF_WIDTHS = "tests/unit/cli/test_widths.py"
 OF_TIMELINE = "tests/unit/cli/test_timeline_view.py"
@@ -136,7 +136,7 @@ TERMINAL = [
     ),
     Mutation(
         "logs ask for a timeline that nobody sees",
-        COMMANDS,
+        QUERY,
         "timeline=timeline or (call.console.is_terminal and not call.as_json)",
         "timeline=True",
         f"{OF_QUERY}::test_the_timeline_is_asked_for_with_the_status_where_it_is_shown[False-given1-False-]",

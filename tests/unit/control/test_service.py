@@ -19,7 +19,7 @@ from sidecar.control import service as service_module
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json
-from sidecar.core.messages import Brackets, PauseDump, StartDump
+from sidecar.core.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, SourceError
@@ -411,7 +411,8 @@ def test_losing_the_changefeed_while_a_request_waits_is_unavailable(owner: Owner
 
 
 def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
-    calls = Calls(owner.served(rows_per_s_before=lambda: 100.0))
+    calls = Calls(owner.served())
+    owner.history.record(former(rows=10_000, running_s=100.0))
     found = calls.ok("Preview", start())
     assert [(t.table, t.rows, t.bytes, t.read_by) for t in found.tables if not t.refused] == [
         ("orders", 1000, 50_000, "clustered primary key (id)"),
@@ -422,6 +423,36 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
     assert found.seconds == pytest.approx(20)
     assert not found.refusals
     assert not owner.carried_out
+
+
+KEYS, FILTERED = OperationScope(("shop.orders",), 1, by_keys=1), OperationScope(("shop.orders",), 1, filtered=1)
+
+
+def former(**given: Any) -> HistoryEntry:
+    """A dump that is over."""
+    known: dict[str, Any] = {"id": SECOND, "kind": OperationKind.DUMP, "scope": OperationScope(("shop.orders",), 1)}
+    known |= {"asked_by": NOT_RECORDED, "started_ms": 1, "state": DumpState.FINISHED}
+    return HistoryEntry(**known | given)
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"),
+    [
+        ([], 0),
+        ([former(rows=1, running_s=10.0)], 0),
+        ([former(rows=9_999, running_s=1.0)], 0),
+        ([former(rows=10_000, running_s=10.0, scope=KEYS)], 0),
+        ([former(rows=10_000, running_s=10.0, scope=FILTERED)], 0),
+        ([former(rows=10_000, running_s=10.0, kind=OperationKind.VERIFICATION)], 0),
+        ([former(rows=10_000, running_s=10.0, state=DumpState.STOPPED)], 2),
+        ([former(rows=1, running_s=10.0), former(rows=10_000, running_s=10.0), former(rows=10_000, running_s=1.0)], 2),
+    ],
+)
+def test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known(
+    owner: Owner, before: list[HistoryEntry], seconds: float
+) -> None:
+    found = Calls(owner.served(history=lambda: before)).ok("Preview", start())
+    assert found.seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
