@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
+from sidecar.control.dump_scope import Scope, is_dump_id, refused, unknown_sinks
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
@@ -69,7 +69,7 @@ def asked(
     legitimate = unjudged(scope, chosen, targets)
     refusals += not_repairable(legitimate) if request.repair else ()
     if refusals:
-        raise RefusedRequest("; ".join(refusals), hint="see dumpverify --dry-run for what would be compared")
+        raise refused(refusals, hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
         id=request.id,
         sinks=chosen,

@@ -150,7 +150,7 @@ def test_pausing_resuming_and_stopping_twice_is_as_once(owner: Owner, calls: Cal
 
 @pytest.mark.parametrize("method", ["Pause", "Resume", "Stop"])
 def test_moves_are_refused_without_a_dump_and_after_its_end(owner: Owner, calls: Calls, method: str) -> None:
-    assert "not started" in calls.refused(method, asks(method))
+    assert "no dump has been started" in calls.refused(method, asks(method))
     calls.ok("Start", start())
     owner.finish(DumpState.FINISHED)
     assert "the dump is finished" in calls.refused(method, asks(method))
@@ -173,7 +173,7 @@ def test_a_dump_is_set_while_it_runs_or_is_paused_and_twice_is_as_once(owner: Ow
 
 
 def test_a_set_is_refused_without_a_dump_after_its_end_and_for_what_cannot_be(owner: Owner, calls: Calls) -> None:
-    assert "not started" in calls.refused("Set", settings(readers=2))
+    assert "no dump has been started" in calls.refused("Set", settings(readers=2))
     calls.ok("Start", start(readers=2))
     assert "65 readers" in calls.refused("Set", settings(readers=65))
     assert "a delivery bound of nan s" in calls.refused("Set", settings(delivery_bound_seconds=float("nan")))
@@ -192,7 +192,7 @@ def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, c
 def test_a_dump_for_a_sink_that_is_not_there_is_refused_with_the_names_of_those_that_are(owner: Owner) -> None:
     calls = Calls(owner.served(sinks={"lake": "", "search": ""}))
     told = calls.refused("Start", start(sinks=["lake", "laek"]))
-    assert "no sink is called laek: the sinks are lake, search" in told
+    assert "no sink is called laek, did you mean lake? the sinks are lake, search" in told
     preview = calls.ok("Preview", start(sinks=["laek"]))
     assert [*preview.sinks] == ["laek"]
     assert any("laek" in refusal for refusal in preview.refusals)
@@ -563,7 +563,7 @@ def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(ow
     for method in ("Preview", "Start"):
         assert calls(method, start())[1] is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert calls.ok("Query", ASK).owner == "here:1"
-    assert "not started" in calls.refused("Stop", ASK)
+    assert "no dump has been started" in calls.refused("Stop", ASK)
     standing.answers.set()
     assert [rpc.termination()[2] for rpc in waiting] == [grpc.StatusCode.OK] * ASKING_MAX
     assert calls.ok("Preview", start()).tables
