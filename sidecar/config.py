@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec import Meta, Struct
 
+from sidecar.config_errors import in_words
 from sidecar.core.messages import READERS_MAX
 from sidecar.errors import ConfigError
 
@@ -35,7 +36,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 50)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(min_length=1)]
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound=Struct)
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -291,7 +292,7 @@ def read_settings(
     try:
         return msgspec.convert(completed(found), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}", hint=f"see {documented} for every setting and its unit") from error
+        raise ConfigError(f"{path}: {in_words(error, kind)}", hint=f"see {documented} for every setting and its unit") from error
 
 
 def _completed(found: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -87,4 +89,4 @@ def summary(report: PreflightReport) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="check")(check)
+    app.command(name="check", rich_help_panel=Use.PREPARE)(check)

@@ -23,6 +23,7 @@ from sidecar.cli.dump_call import Call, DumpCommand, DumpId, call_of
 from sidecar.cli.dump_options import DeleteAtMost, Rules, check_bound, parse_keys, parse_where, table_rules
 from sidecar.cli.query_command import EXIT_CODES as QUERY_EXIT_CODES
 from sidecar.cli.query_command import dumpquery
+from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
@@ -70,14 +71,13 @@ StrictBound = Annotated[
 def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
     """Add the commands to `app`. `owner_address` finds a sidecar, for --pd; None: in etcd."""
     for body in (dumpstart, dumpset, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist, dumpverify):
-        settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
         epilog = {dumpverify: VERIFY_EXIT_CODES, dumpquery: QUERY_EXIT_CODES}.get(body, EXIT_CODES)
-        app.command(cls=DumpCommand, epilog=epilog, context_settings=settings)(body)
+        app.command(cls=DumpCommand, rich_help_panel=Use.DUMP, epilog=epilog, context_settings=CONTEXT | {"obj": owner_address})(body)
 
 
 def run(arguments: list[str], *, program: str) -> NoReturn:
     """The commands as a program of their own, which its help calls `program`. Ends the process."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     register(app)
     app(arguments, prog_name=program)
     raise AssertionError("typer ends the process")

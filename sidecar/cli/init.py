@@ -21,6 +21,7 @@ import typer
 
 from sidecar.cli.init_view import InitResult, result_lines
 from sidecar.cli.remove import pd_endpoints
+from sidecar.cli.usage import Use
 
 if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
@@ -349,4 +350,4 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="init")(init)
+    app.command(name="init", rich_help_panel=Use.PREPARE)(init)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 if TYPE_CHECKING:
     from sidecar.run.leaving import KeptBehind, Reach
 
@@ -120,4 +122,4 @@ def staying(kept: KeptBehind) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="remove")(remove)
+    app.command(name="remove", rich_help_panel=Use.RARE)(remove)

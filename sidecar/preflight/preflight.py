@@ -185,7 +185,7 @@ def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], objec
     try:
         config = read_config(path)
     except ConfigError as error:
-        first = Result("settings", CheckStatus.FAILED, (of_error(error, setting=f"{path}"),))
+        first = Result("settings", CheckStatus.FAILED, (of_error(error, setting="--config"),))
         shown(first)
         why = (CheckFinding(CheckStatus.SKIPPED, "needs 'settings'"),)
         return PreflightReport(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, nearest
 from sidecar.process.kept_secrets import keep
 
 S3_PARAMETERS = {
@@ -78,7 +78,7 @@ def log_folder(uri: str) -> Folder:
     if parts.scheme not in known:
         what, hint = f"is of a scheme {parts.scheme}:, which keeps no log", "name a folder, or s3://bucket/prefix"
     elif unknown := sorted(parse_qs(parts.query, keep_blank_values=True).keys() - known[parts.scheme]):
-        what = f"has no parameter {', '.join(unknown)}"
+        what = f"has no parameter {', '.join(unknown)}{nearest(unknown[0], known[parts.scheme]) if len(unknown) == 1 else ''}"
         hint = f"known parameters: {', '.join(sorted(known[parts.scheme])) or 'none'}"
     elif problem := place_problem(parts):
         what, hint = problem

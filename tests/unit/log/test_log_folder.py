@@ -24,7 +24,7 @@ def test_a_durable_place_is_the_folder_of_its_uri(uri: str) -> None:
         ("file:///var/log#a", "has a '#'"),
         ("s3://bucket/log#a", "has a '#'"),
         ("s3:///log", "needs a bucket"),
-        ("s3://b/p?acces-key=hush", "no parameter acces-key.*known parameters: access-key, endpoint"),
+        ("s3://b/p?acces-key=hush", "no parameter acces-key, did you mean access-key\\?.*known parameters: access-key, endpoint"),
         ("file:///x?format=jsonl", "no parameter format"),
         ("memory://log", "scheme memory:"),
         ("gs://bucket/log", "scheme gs:"),
