@@ -1,7 +1,7 @@
 """What is wrong with a settings file, in the words of the settings: msgspec says it in those of Python and JSON.
 
-msgspec gives its errors as texts only. Each form of them is translated here; a text of another form is shown as it is. Nothing is decided by
-a text.
+msgspec gives its errors as texts only. Each form of them is translated here; a text of another form is shown as it is. A text decides
+nothing.
 """
 
 from __future__ import annotations

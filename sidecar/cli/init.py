@@ -103,7 +103,7 @@ def init(
 
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient
     from sidecar.cli.terminal import console_for
     from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
@@ -119,7 +119,7 @@ def init(
     if "https://" in addresses and not ca:
         raise typer.BadParameter("https:// needs the CA's certificate", param_hint="--ca")
     try:
-        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls))) as client:
+        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
             name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
             found = found_changefeed(client, name, key_values=tikv)
     except CoordinationLost as error:

@@ -59,6 +59,7 @@ def carried_out(
                 try:
                     return action()
                 except pymysql.err.MySQLError as error:
+                    error.add_note(f"{session.server}: {doing}")
                     if ends_connection(error, session.role):
                         session.close()
                     raise
