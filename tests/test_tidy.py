@@ -45,7 +45,7 @@ _BELOW = {
     "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog core config process errors",
     "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog core config process errors",
     "pump_client": "binlog core config process errors",
-    "control": "adapters history ports log.verification ticdc pace core config process errors",
+    "control": "report.figures adapters history ports log.verification ticdc pace core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters pipeline report history ports mysql log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",

@@ -211,7 +211,7 @@ def dumplist(
     kind: Annotated[OperationKind | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
 ) -> None:
     """List the last dumps and verifications: scope, who asked, when, result, rows and time. The newest is first."""
-    from sidecar.cli.dump_view import history_view
+    from sidecar.cli.history_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     call = call_of(context)

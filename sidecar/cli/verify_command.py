@@ -197,7 +197,7 @@ def _print_differences(call: Call, known: pb.VerificationRequest) -> int:
 
 
 def _list(call: Call) -> int:
-    from sidecar.cli.dump_view import history_view
+    from sidecar.cli.history_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     kind = KINDS[OperationKind.VERIFICATION]

@@ -281,7 +281,7 @@ def test_query_of_a_changefeed_without_a_dump_tells_the_stream(calls: Calls) -> 
 def test_query_tells_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     owner.finish(DumpState.FAILED, reason="SELECT of shop.orders: denied")
-    owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", eta_s=5.0)
+    owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", stream_waiting_for="source: x", eta_s=5.0)
     calls.ok("Query", ASK)
     while not (status := calls.ok("Query", ASK)).last_error:
         pass
