@@ -84,12 +84,16 @@ class TerminalLook:
 
 
 class View:
-    def __init__(self, console: Console, now_s: Callable[[], float] = monotonic) -> None:
+    """`every_s`: between two lines of one kind. `transient`: what a terminal showed goes with the view, where a report follows."""
+
+    def __init__(
+        self, console: Console, now_s: Callable[[], float] = monotonic, *, every_s: float = PLAIN_LINE_EVERY_S, transient: bool = False
+    ) -> None:
         from rich.live import Live
 
         in_terminal = console.is_terminal and not console.is_dumb_terminal and not console.quiet
-        self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND) if in_terminal else None
-        self._console, self._now_s = console, now_s
+        self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND, transient=transient) if in_terminal else None
+        self._console, self._now_s, self._every_s = console, now_s, every_s
         self._kind: object = None
         self._shown_s = 0.0
 
@@ -105,7 +109,7 @@ class View:
     def show(self, look: TerminalLook) -> None:
         if self._live is not None:
             self._live.update(look.picture())
-        elif look.kind != self._kind or self._now_s() - self._shown_s >= PLAIN_LINE_EVERY_S:
+        elif look.kind != self._kind or self._now_s() - self._shown_s >= self._every_s:
             self._kind, self._shown_s = look.kind, self._now_s()
             self._console.print(look.line(), highlight=False, markup=False, soft_wrap=True)
 
