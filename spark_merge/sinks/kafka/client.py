@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sidecar.errors import ConfigError, SinkError
 from sidecar.process.kept_secrets import keep, kept
 from sidecar.process.librdkafka import REPAIRED, DebugLog
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 
 OUTAGE_MAX_S = 25.0
@@ -142,11 +143,11 @@ _WAIT = "start the brokers, or correct their names in the URI; what was not acce
 
 def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], what: str) -> _T:
     """`call(timeout_s)` of `client` until it succeeds or fails for good. Raises Fenced, SinkError."""
-    deadline_s = time.monotonic() + OUTAGE_MAX_S
+    deadline_s, call_s = time.monotonic() + patience_s(OUTAGE_MAX_S), patience_s(REQUEST_TIMEOUT_S)
     while True:
         try:
-            with may_take(REQUEST_TIMEOUT_S):
-                return call(REQUEST_TIMEOUT_S)
+            with may_take(call_s):
+                return call(call_s)
         except KafkaException as error:
             found: KafkaError = error.args[0]
             with suppress(KafkaException):  # of a producer that has failed for good, which the call has told

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.errors import SinkError
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, SinkCluster, passing, patiently
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, current_control, slots_of
@@ -124,7 +125,7 @@ class PositionReader:
             message = self._consumer.poll(0.1)
             now_s = time.monotonic()
             if message is None:
-                silent_s = silent_s or now_s + OUTAGE_MAX_S
+                silent_s = silent_s or now_s + patience_s(OUTAGE_MAX_S)
                 if now_s > silent_s:
                     raise SinkError(
                         f"Kafka at {self._cluster.brokers} does not answer for {self.name}/{min(left)}", hint="start the brokers"
