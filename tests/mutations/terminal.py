@@ -158,7 +158,7 @@ TERMINAL = [
         QUERY,
         "        if table.complete_at_tso > status.delivered_tso or (sink.began_seq and not sink.tables_known):\n",
         "        if False:\n",
-        f"{OF_QUERY}::test_a_wait_ends_when_the_rows_are_in_the_sinks_or_never_will_be[--json-statuses0-given0-0]",
+        f"{OF_QUERY}::test_a_wait_ends_when_the_rows_are_in_the_sinks_or_never_will_be[--statuses0-given0-0]",
     ),
     Mutation(
         "the time of a dump is estimated by one of a few rows",
