@@ -1,6 +1,7 @@
 """The sidecar: it reads changes from a feed and rows from TiDB, writes the durable log, and serves those who operate it.
 
-    pipeline.py   THE DATA PLANE: read it first. ports.py: what it needs from outside. errors.py, config.py; __main__.py starts cli/
+    pipeline.py   THE DATA PLANE: read it first. ports.py: what it needs from outside. errors.py, config.py;
+                  config_errors.py: what is wrong with a file of settings; __main__.py starts cli/
     core/         the algorithm: order, marks, windows, dump. Pure         pace/      how fast a dump can go. Pure
     codecs/       protocols: message bytes to envelopes. Pure              rowcodec/  TiDB's bytes of rows and keys. Pure
     schema/       TiDB's tables over time. Pure                            partition/ in which partition a row is

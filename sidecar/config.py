@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec import Meta, Struct
 
+from sidecar.config_errors import in_words
 from sidecar.core.messages import READERS_MAX
 from sidecar.errors import ConfigError
 
@@ -35,7 +36,7 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 50)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Name = Annotated[str, Meta(min_length=1)]
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound=Struct)
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -291,7 +292,7 @@ def read_settings(
     try:
         return msgspec.convert(completed(found), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}", hint=f"see {documented} for every setting and its unit") from error
+        raise ConfigError(f"{path}: {in_words(error, kind)}", hint=f"see {documented} for every setting and its unit") from error
 
 
 def _completed(found: dict[str, Any]) -> dict[str, Any]:
@@ -324,6 +325,8 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
     for setting, uri in (("log.uri", config.log.uri), *((f"sinks (number {number})", uri) for number, uri in enumerate(config.sinks, 1))):
         if not _is_uri(uri):
             yield f"{setting} is no URI", "in a password, and in a parameter's value, write '[' as %5B and ']' as %5D"
+        elif not urlsplit(uri).scheme and not uri.startswith("/"):
+            yield f"{setting} is neither a URI nor the whole path of a folder", "write /var/out, or a URI as deploy/SINKS.md has them"
     if config.feed == "binlog":
         yield from _of_binlog(config)
     served = {"control.listen": config.control.listen, "push.listen": config.push.listen}

@@ -36,6 +36,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _WAY_OUT = "\n  what to do: "
 
 
@@ -48,6 +50,15 @@ def parted(text: str) -> tuple[str, str]:
     """Message and hint of such a text; the hint is empty where there is none."""
     message, found, hint = text.rpartition(_WAY_OUT)
     return (message, hint) if found else (text, "")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """For the end of a message about a `word` that is not among `known`: `, did you mean file?`; empty where none is like it."""
+    from difflib import get_close_matches  # most processes make no such message
+
+    names = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower(), names, n=1, cutoff=0.7)
+    return f", did you mean {names[found[0]]}?" if found else ""
 
 
 class TicdcDumpError(Exception):

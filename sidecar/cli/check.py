@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -49,7 +51,9 @@ def check(
             console.print(line, soft_wrap=True)
 
     try:
-        report = preflight(config, CheckOptions(write=not no_write, spark=spark, wait_s=wait), shown)
+        with console.status("") as under_way:  # in a terminal only, and gone at the end
+            options = CheckOptions(write=not no_write, spark=spark, wait_s=wait)
+            report = preflight(config, options, shown, lambda name: under_way.update(f"checking: {name}"))
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
@@ -87,4 +91,4 @@ def summary(report: PreflightReport) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="check")(check)
+    app.command(name="check", rich_help_panel=Use.PREPARE)(check)

@@ -27,11 +27,16 @@ if TYPE_CHECKING:
 
     from sidecar.control.client import ControlClient, OwnerLookup
 
+EXIT_DUMP_FAILED = 1
 EXIT_INTERRUPTED = 130
 TOKEN_VARIABLE = "TICDC_DUMP_TOKEN"
 
 Ignored = Annotated[str, typer.Option(hidden=True)]
 """A flag of TiCDC's that means nothing here."""
+
+DumpId = Annotated[
+    str, typer.Option("--id", help="Which dump, by its id; default: the one that is not over, or else the last one.", show_default=False)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +95,22 @@ class Call:
     def dump_request(self, dump_id: str = "", *, timeline: bool = False) -> pb.DumpRequest:
         return pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id, timeline_after_ms=0 if timeline else None)
 
-    def show(self, status: pb.DumpStatus, *, done: str = "") -> None:
-        """`done`: what the command did, in words for people."""
+    def show(self, status: pb.DumpStatus, *, done: str = "") -> int:
+        """Every command that shows a dump ends with this exit code: a dump that has failed is a failure of each. `done`: what the command
+        did, in words for people."""
         from sidecar.cli.dump_view import status_view
         from sidecar.control.wire import status_json
 
         if self.as_json:
             typer.echo(json.dumps(status_json(status)))
-            return
-        if done:
+        elif done and status.state != pb.DUMP_STATE_FAILED:
             self.console.print(done, highlight=False, markup=False, soft_wrap=True)
         self.console.print(status_view(status))
+        return exit_code_of(status)
+
+
+def exit_code_of(status: pb.DumpStatus) -> int:
+    return EXIT_DUMP_FAILED if status.state == pb.DUMP_STATE_FAILED else 0
 
 
 def call_of(context: typer.Context) -> Call:

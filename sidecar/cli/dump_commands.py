@@ -4,9 +4,9 @@ A command makes one request of the control service and shows its answer: text fo
 (for `--watch` one a line; an error is an object too: ok, exit_reason, error). Logic about dumps lives in the service.
 
     exit code  0 done                                   4 no such changefeed here
-               1 the dump failed, sinks differ          5 the sidecar is not reachable
+               1 the dump has failed, sinks differ      5 the sidecar is not reachable
                2 wrong usage                            6 not allowed: the token
-               3 refused in this state, or an error   130 interrupted
+               3 refused in this state, or an error   130 interrupted; of one command alone: query_command, verify_command
 
 TiCDC's flags are taken as `cdc` takes them; those that mean nothing here (--server, --user, --password, --log-level) are
 taken too, so that scripts need not tell the commands apart. TiCDC's server does not know where the sidecar is: --pd finds it.
@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sidecar.cli.dump_call import Call, DumpCommand, call_of
+from sidecar.cli.dump_call import Call, DumpCommand, DumpId, call_of
 from sidecar.cli.dump_options import DeleteAtMost, Rules, check_bound, parse_keys, parse_where, table_rules
+from sidecar.cli.query_command import EXIT_CODES as QUERY_EXIT_CODES
+from sidecar.cli.query_command import dumpquery
+from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.cli.verify_command import EXIT_CODES as VERIFY_EXIT_CODES
 from sidecar.cli.verify_command import dumpverify
 from sidecar.control.answers import EXIT_REFUSED, new_operation_id
 from sidecar.core.messages import READERS_MAX, Brackets
 from sidecar.core.model import TableName
-from sidecar.core.progress import OVER
 from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
@@ -34,9 +36,8 @@ from ticdc_dump.v1 import control_pb2 as pb
 if TYPE_CHECKING:
     from sidecar.control.client import OwnerLookup
 
-EXIT_DUMP_FAILED = 1
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 the dump failed (dumpquery), 2 wrong usage, 3 refused in this state or an error, 4 no such changefeed,"
+    "Exit codes: 0 done, 1 the dump has failed, 2 wrong usage, 3 refused in this state or an error, 4 no such changefeed,"
     " 5 sidecar not reachable, 6 not allowed, 130 interrupted."
 )
 
@@ -46,9 +47,6 @@ SinkNames = Annotated[
 Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
-]
-DumpId = Annotated[
-    str, typer.Option("--id", help="Which dump, by its id; default: the one that is not over, or else the last one.", show_default=False)
 ]
 ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
 Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
@@ -73,14 +71,13 @@ StrictBound = Annotated[
 def register(app: typer.Typer, *, owner_address: OwnerLookup | None = None) -> None:
     """Add the commands to `app`. `owner_address` finds a sidecar, for --pd; None: in etcd."""
     for body in (dumpstart, dumpset, dumppause, dumpresume, dumprestart, dumpstop, dumpquery, dumplist, dumpverify):
-        settings = {"help_option_names": ["-h", "--help"], "obj": owner_address}
-        epilog = VERIFY_EXIT_CODES if body is dumpverify else EXIT_CODES
-        app.command(cls=DumpCommand, epilog=epilog, context_settings=settings)(body)
+        epilog = {dumpverify: VERIFY_EXIT_CODES, dumpquery: QUERY_EXIT_CODES}.get(body, EXIT_CODES)
+        app.command(cls=DumpCommand, rich_help_panel=Use.DUMP, epilog=epilog, context_settings=CONTEXT | {"obj": owner_address})(body)
 
 
 def run(arguments: list[str], *, program: str) -> NoReturn:
     """The commands as a program of their own, which its help calls `program`. Ends the process."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=Commands, context_settings=CONTEXT, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     register(app)
     app(arguments, prog_name=program)
     raise AssertionError("typer ends the process")
@@ -144,8 +141,7 @@ def dumpstart(
     request.table_rules.extend(table_rules(tables) or _named(request))
     if dry_run:
         return _previewed(call, call.client.call("Preview", request))
-    _show_started(call, call.client.call("Start", request), request.dump_id)
-    return None
+    return _show_started(call, call.client.call("Start", request), request.dump_id)
 
 
 def dumpset(
@@ -157,20 +153,20 @@ def dumpset(
     bytes_per_second: BytesPerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     strict_bound: StrictBound = None,
-) -> None:
+) -> int:
     """Change how a dump reads, from its next chunk on. What is not given stays as it is."""
     call = call_of(context)
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
     if not settings.ListFields():
         raise typer.BadParameter("give what is to be changed: --chunk-rows, --readers, a pace or a bound; see --help")
     request = pb.SetRequest(changefeed=call.changefeed, settings=settings, dump_id=dump_id)
-    call.show(call.client.call("Set", request), done="the dump is changed")
+    return call.show(call.client.call("Set", request), done="the dump is changed")
 
 
-def dumppause(context: typer.Context, dump_id: DumpId = "") -> None:
+def dumppause(context: typer.Context, dump_id: DumpId = "") -> int:
     """Pause the dump at the next chunk boundary. Live changes continue."""
     call = call_of(context)
-    call.show(call.client.call("Pause", call.dump_request(dump_id)), done="the dump is paused")
+    return call.show(call.client.call("Pause", call.dump_request(dump_id)), done="the dump is paused")
 
 
 def dumpresume(
@@ -182,63 +178,25 @@ def dumpresume(
     bytes_per_second: BytesPerSecond = None,
     delivery_bound_seconds: DeliveryBound = None,
     strict_bound: StrictBound = None,
-) -> None:
+) -> int:
     """Resume a dump that was paused or has failed, after the last chunk in the log. Options change its settings."""
     call = call_of(context)
     settings = _settings(chunk_rows, readers, rows_per_second, bytes_per_second, delivery_bound_seconds, strict_bound)
     request = pb.ResumeRequest(changefeed=call.changefeed, settings=settings, dump_id=dump_id)
-    call.show(call.client.call("Resume", request), done="the dump is resumed")
+    return call.show(call.client.call("Resume", request), done="the dump is resumed")
 
 
-def dumprestart(context: typer.Context, dump_id: DumpId = "") -> None:
+def dumprestart(context: typer.Context, dump_id: DumpId = "") -> int:
     """Stop the dump and start the same one from the beginning, under a new dump id."""
     call = call_of(context)
     request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=new_operation_id(), dump_id=dump_id)
-    _show_started(call, call.client.call("Restart", request), request.new_dump_id)
+    return _show_started(call, call.client.call("Restart", request), request.new_dump_id)
 
 
-def dumpstop(context: typer.Context, dump_id: DumpId = "") -> None:
+def dumpstop(context: typer.Context, dump_id: DumpId = "") -> int:
     """End the dump. It cannot be resumed; what it has delivered stays."""
     call = call_of(context)
-    call.show(call.client.call("Stop", call.dump_request(dump_id)), done="the dump is stopped")
-
-
-def dumpquery(
-    context: typer.Context,
-    dump_id: DumpId = "",
-    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until the dump is over.")] = False,
-    timeline: Annotated[
-        bool,
-        typer.Option(
-            "--timeline", help="With --json: add what was measured in the last hour, and the last chunks; with --watch the new ones."
-        ),
-    ] = False,
-) -> int | None:
-    """Show the dump: progress of each table, rates, lags, what it is waiting for, and the other dumps that are there."""
-    from sidecar.cli.dump_view import look
-    from sidecar.cli.terminal import View
-    from sidecar.cli.timeline_view import WatchedTimeline
-    from sidecar.control.wire import STATE_NAMES, status_json
-
-    call = call_of(context)
-    if timeline and not call.as_json:
-        raise typer.BadParameter("--timeline is for --json; a terminal shows it without")
-    request = call.dump_request(dump_id, timeline=timeline or (call.console.is_terminal and not call.as_json))
-    if not watch:
-        status = call.client.call("Query", request)
-        call.show(status)
-        return _exit_code(status)
-    watched = WatchedTimeline()
-    with View(call.console) as view:
-        for status in call.client.watch(request):
-            if status.HasField("timeline"):
-                status.timeline.CopyFrom((watched.new if call.as_json else watched.recent)(status.timeline))
-            if call.as_json:
-                typer.echo(json.dumps(status_json(status)))
-            view.show(look(status))
-            if STATE_NAMES[status.state] in OVER or not status.dump_id:
-                return _exit_code(status)
-    return None
+    return call.show(call.client.call("Stop", call.dump_request(dump_id)), done="the dump is stopped")
 
 
 def dumplist(
@@ -253,7 +211,7 @@ def dumplist(
     kind: Annotated[OperationKind | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
 ) -> None:
     """List the last dumps and verifications: scope, who asked, when, result, rows and time. The newest is first."""
-    from sidecar.cli.dump_view import history_view
+    from sidecar.cli.history_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     call = call_of(context)
@@ -267,9 +225,9 @@ def dumplist(
     call.console.print(history_view(found.operations))
 
 
-def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> None:
+def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> int:
     is_queued = status.dump_id == dump_id and status.state == pb.DUMP_STATE_QUEUED
-    call.show(status, done=f"dump {dump_id} is {'queued' if is_queued else 'started'}")
+    return call.show(status, done=f"dump {dump_id} is {'queued' if is_queued else 'started'}")
 
 
 def _previewed(call: Call, found: pb.DumpPreview) -> int | None:
@@ -280,10 +238,6 @@ def _previewed(call: Call, found: pb.DumpPreview) -> int | None:
         typer.echo(json.dumps(preview_json(found)))
     call.console.print(preview_view(found))
     return EXIT_REFUSED if found.refusals else None
-
-
-def _exit_code(status: pb.DumpStatus) -> int | None:
-    return EXIT_DUMP_FAILED if status.state == pb.DUMP_STATE_FAILED else None
 
 
 # ---- what the options say ------------------------------------------------------------------------------------------------

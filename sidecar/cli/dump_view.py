@@ -1,4 +1,4 @@
-"""A dump's status for people, as a picture and as a line; what a dump would read; and the history of operations.
+"""A dump's status for people, as a picture and as a line; and what a dump would read.
 
 Made of the service's messages alone, so that what is shown is what the service says. Texts of the server are shown as they are, never
 as markup. Long lists are cut: the tables that move, then a line that says how many there are of the rest; `--json` has all.
@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
 from rich.text import Text
 
-from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, facts_table
+from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
-from sidecar.control.wire import BRACKETS_NAMES, KIND_NAMES, STATE_NAMES, rows_in_words, scope_text, table_state, table_turn
+from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, table_state, table_turn
 from sidecar.core.model import CommitTs, complete_since
-from sidecar.report.figures import amount, asker_text, clock_time, duration, time_left
+from sidecar.report.figures import amount, counted, duration, time_left
 from ticdc_dump.v1 import control_pb2 as pb
 
 TABLES_SHOWN = 20
-HISTORY_WIDTH_MIN = 160
-"""Columns below which an operation takes several lines."""
 DDL_CHARS_MAX = 120
+TIME_NOT_KNOWN = "the time is not known: no dump of whole tables with 10,000 rows or more has run yet"
 LANE_LAG_SHOWN_S = 2.0
 """Lanes closer to the foremost one than this are fine, and only counted."""
 LANES_SHOWN = 5
@@ -45,16 +43,6 @@ PREVIEW_COLUMNS = (
     FittedColumn("bytes (about)", number=True, drop_order=1),
     FittedColumn("read by", folds=True),
 )
-HISTORY_COLUMNS = (
-    FittedColumn("started (UTC)"),
-    FittedColumn("kind"),
-    FittedColumn("id"),
-    FittedColumn("result", folds=True),
-    FittedColumn("rows", number=True),
-    FittedColumn("time", number=True),
-    FittedColumn("scope", folds=True),
-    FittedColumn("asked by", folds=True),
-)
 STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
@@ -66,11 +54,13 @@ def look(status: pb.DumpStatus) -> TerminalLook:
 
 def plain_line(status: pb.DumpStatus) -> str:
     done = sum(table.complete_at_tso > 0 for table in status.tables)
-    rows = sum(table.rows for table in status.tables)
+    rows = counted(sum(table.rows for table in status.tables), "row")
     parts = [
         f"{status.changefeed.namespace}/{status.changefeed.id}  dump {status.dump_id or '-'} {STATE_NAMES[status.state]}",
-        f"{done}/{len(status.tables)} tables  {rows:,} rows  {status.rows_per_second:,.0f} rows/s  eta {time_left(status.eta_s)}",
-        f"resolved lag {status.resolved_lag_s:.1f} s  delivery lag {status.delivery_lag_s:.1f} s  {status.open_windows} windows open",
+        *([f"{percent} %"] if (percent := percent_done(status)) is not None else []),
+        f"{done}/{len(status.tables)} tables  {rows}  {status.rows_per_second:,.0f} rows/s  eta {time_left(status.eta_s)}",
+        f"resolved lag {status.resolved_lag_s:.1f} s  delivery lag {status.delivery_lag_s:.1f} s",
+        counted(status.open_windows, "window") + " open",
     ]
     parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
     parts += [f"reason: {status.reason}"] if status.reason else []
@@ -106,7 +96,7 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     if status.reason:
         yield "reason", status.reason
     if status.tables:
-        yield "progress", _progress(status)
+        yield "progress", Group(*_overall(status), Text(_progress(status)))
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
     if status.last_error:
         yield "last error", status.last_error
@@ -119,7 +109,7 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
             yield name, line
     for sink in status.sinks:
         line = live_times(status, sink)
-        yield "live delivery", Group(_sink(sink, line), *([line] if line is not None else []))
+        yield "live delivery", Group(_sink(sink, line, dump_runs=_dump_runs(status)), *([line] if line is not None else []))
     yield from _more_facts(status)
 
 
@@ -134,9 +124,8 @@ def _more_facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableTy
     yield "delivered", f"{moment(status.delivered_tso)}  lag {status.delivery_lag_s:.1f} s"
     if status.HasField("settings"):
         yield "settings", _settings(status.settings)
-    for sink in status.sinks:
-        if sink.tables_known:
-            yield "tables", _sink_tables(sink)
+    for text in _tables_of_sinks(status.sinks):
+        yield "tables", text
     for subscriber in status.subscribers:
         yield "subscriber", _subscriber(subscriber)
     yield "live changes", f"{status.changes:,} logged, {status.repeats:,} repeats dropped, {status.segments:,} segments"
@@ -156,50 +145,85 @@ def _more_facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableTy
 
 def _other_dump(dump: pb.DumpSummary) -> Text:
     state = STATE_NAMES[dump.state]
-    text = f"{dump.dump_id} {state}, {dump.tables_complete:,} of {dump.tables:,} tables, {dump.rows:,} rows"
+    text = f"{dump.dump_id} {state}, {dump.tables_complete:,} of {counted(dump.tables, 'table')}, {counted(dump.rows, 'row')}"
     text += f", behind {', '.join(dump.waits_for)}" if dump.waits_for else ""
     return Text(text + (f": {dump.reason}" if dump.reason else ""), style=STATE_STYLES.get(state, ""))
+
+
+def percent_done(status: pb.DumpStatus) -> int | None:
+    """Of all rows, by the estimates; None where a table that is not complete has none. 100 only when each table is complete."""
+    left = [table for table in status.tables if not table.complete_at_tso]
+    if not status.tables or any(not table.rows_estimated for table in left):
+        return None
+    if not left:
+        return 100
+    rows = sum(table.rows for table in status.tables)
+    total = sum(table.rows if table.complete_at_tso else max(table.rows_estimated, table.rows) for table in status.tables)
+    return min(int(100 * rows / max(total, 1)), 99)
+
+
+def _overall(status: pb.DumpStatus) -> Iterable[RenderableType]:
+    """The whole dump as a bar, where it is known how much that is."""
+    if (percent := percent_done(status)) is not None:
+        yield OverallBar(percent)
 
 
 def _progress(status: pb.DumpStatus) -> str:
     done = sum(table.complete_at_tso > 0 for table in status.tables)
     rows, size = sum(table.rows for table in status.tables), sum(table.bytes for table in status.tables)
-    text = f"{done:,} of {len(status.tables):,} tables, {rows:,} rows, {amount(size)}, {status.open_windows} windows open"
+    text = f"{done:,} of {counted(len(status.tables), 'table')}, {counted(rows, 'row')}, {amount(size)}"
+    text += f", {counted(status.open_windows, 'window')} open"
     if status.state == pb.DUMP_STATE_RUNNING:
         text += f", {status.rows_per_second:,.0f} rows/s, {amount(status.bytes_per_second)}/s, eta {time_left(status.eta_s)}"
     return text
 
 
 def _settings(settings: pb.DumpSettings) -> str:
-    text = f"chunks of {settings.chunk_rows:,} rows, {settings.readers} readers"
+    text = f"chunks of {counted(settings.chunk_rows, 'row')}"
+    text += f", {counted(settings.readers, 'reader')}" if settings.readers else ""
     text += f", {settings.rows_per_second:,} rows/s at most" if settings.rows_per_second else ""
     text += ", a strict bound of live delivery" if settings.strict_bound else ""
     return text + (f", {amount(settings.bytes_per_second)}/s at most" if settings.bytes_per_second else "")
 
 
-def _sink(sink: pb.SinkStatus, line: Sparkline | None) -> Text:
-    """How long it takes of what it may, and what that leaves to the dump."""
+def _sink(sink: pb.SinkStatus, line: Sparkline | None, *, dump_runs: bool) -> Text:
+    """How long it takes of what it may, and what that leaves to the dump that runs."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
-    if sink.limit_s > sink.bound_s:
+    if sink.limit_s > sink.bound_s and dump_runs:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"
     above = f", {line.above}" if line is not None and line.above else ""
     late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""
+    leaves = f", room for {counted(sink.rows_allowed, 'row')} of the dump" if dump_runs else ""
     median = f"p50 {sink.median_s:.2f} s, " if sink.median_s else ""
-    took = f"{median}p99 {sink.live_s:.2f} s, {bound}{without}{above}, {sink.rows_allowed:,} dump rows at once{late}"
+    took = f"{median}p99 {sink.live_s:.2f} s, {bound}{without}{above}{leaves}{late}"
     if sink.error:
         return Text(f"{sink.sink}: fails, {sink.lag_s:.0f} s behind: {sink.error}", style="red")
-    return Text(f"{sink.sink}: holds the dump, {took}", style="yellow") if sink.holds else Text(f"{sink.sink}: {took}")
+    return Text(f"{sink.sink}: holds the dump, {took}", style="yellow") if sink.holds and dump_runs else Text(f"{sink.sink}: {took}")
 
 
-def _sink_tables(sink: pb.SinkStatus) -> Text:
-    """From where on it has which of them whole, those that it has not first."""
+def _dump_runs(status: pb.DumpStatus) -> bool:
+    """Any dump: the bound of live delivery is for the time in which one reads."""
+    return pb.DUMP_STATE_RUNNING in (status.state, *(dump.state for dump in status.dumps))
+
+
+def _tables_of_sinks(sinks: Iterable[pb.SinkStatus]) -> Iterable[Text]:
+    """From where on which sinks have which tables whole, those that they lack first; sinks that have the same are one line."""
+    same: dict[str, list[str]] = {}
+    for sink in sinks:
+        if sink.tables_known:
+            same.setdefault(_sink_tables(sink), []).append(sink.sink)
+    for text, names in same.items():
+        yield Text(f"{', '.join(names)}: {text}")
+
+
+def _sink_tables(sink: pb.SinkStatus) -> str:
     lacking = [table for table in sink.tables if not table.complete_since_tso]
     ordered = [*lacking, *(table for table in sink.tables if table.complete_since_tso)]
     shown = [_sink_table(table) for table in ordered[:SINK_TABLES_SHOWN]]
     rest = len(ordered) - len(shown)
-    text = f"{sink.sink}: {len(ordered) - len(lacking):,} of {len(ordered):,} complete; " + ", ".join(shown)
-    return Text(text + (f" … {rest:,} more; --json shows all" if rest else ""), style="yellow" if lacking else "")
+    text = f"{len(ordered) - len(lacking):,} of {len(ordered):,} complete; " + ", ".join(shown)
+    return text + (f" … {rest:,} more; --json shows all" if rest else "")
 
 
 def _sink_table(table: pb.SinkTableStatus) -> str:
@@ -265,8 +289,8 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
     if len(dumped) > TABLES_SHOWN:
         lines.append(Text(f"… {len(dumped) - TABLES_SHOWN:,} more tables; --json shows all", style="dim"))
     rows = rows_in_words(table.rows if table.HasField("rows") else None for table in dumped)
-    takes = f"about {duration(preview.seconds)}" if preview.seconds else "time unknown before the first dump"
-    lines.append(Text(f"{len(dumped):,} tables, {rows}, {amount(sum(table.bytes for table in dumped))}, {takes}"))
+    takes = f"about {duration(preview.seconds)}" if preview.seconds else TIME_NOT_KNOWN
+    lines.append(Text(f"{counted(len(dumped), 'table')}, {rows}, {amount(sum(table.bytes for table in dumped))}, {takes}"))
     lines += [Text(f"excluded: {table.schema}.{table.table}: {table.refused}") for table in refused[:TABLES_SHOWN]]
     lines += [Text(f"… {len(refused) - TABLES_SHOWN:,} more are excluded; --json shows all")] if len(refused) > TABLES_SHOWN else []
     lines += [Text(f"{preview.outside:,} more tables do not match the changefeed's table rules")] if preview.outside else []
@@ -283,51 +307,3 @@ def preview_view(preview: pb.DumpPreview) -> RenderableType:
 def _previewed(table: pb.TablePreview) -> Sequence[RenderableType]:
     rows, size = (f"{table.rows:,}" if table.HasField("rows") else "?"), (amount(table.bytes) if table.bytes else "?")
     return f"{table.schema}.{table.table}", rows, size, table.read_by
-
-
-def history_view(operations: Iterable[pb.Operation]) -> RenderableType:
-    """Each with its later commands below it: a line for each, or, in a narrow terminal, a line and what it is about below that."""
-    return _HistoryView(list(operations))
-
-
-@dataclass(frozen=True, slots=True)
-class _HistoryView:
-    operations: Sequence[pb.Operation]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width >= HISTORY_WIDTH_MIN:
-            yield FittedTable(HISTORY_COLUMNS, [row for one in self.operations for row in _operation_rows(one)])
-            return
-        for one in self.operations:
-            started, kind, found_id, result, rows, took, *about = _operation(one)
-            yield Text(f"{started}  {kind}  {found_id}  {rows} rows  {took}")
-            for detail in (result, *about, *_later(one)):
-                yield Padding(detail, (0, 0, 0, 4))
-
-
-def _operation_rows(one: pb.Operation) -> Iterable[Sequence[RenderableType]]:
-    yield _operation(one)
-    yield from (("", "", "", later, "", "", "", "") for later in _later(one))
-
-
-def _operation(one: pb.Operation) -> tuple[str, str, Text, Text, str, str, Text, Text]:
-    """What history_view shows of one, in the order of its columns."""
-    state = STATE_NAMES[one.state]
-    return (
-        clock_time(one.started_ms),
-        KIND_NAMES[one.kind],
-        Text(one.id),
-        Text(f"{state}: {one.result}" if one.result else state, style=STATE_STYLES.get(state, ""), overflow="fold"),
-        f"{one.rows:,}",
-        duration(one.seconds),
-        Text(scope_text(one.scope), overflow="fold"),
-        Text(asker_text(one.asked_by), overflow="fold"),
-    )
-
-
-def _later(one: pb.Operation) -> Iterable[Text]:
-    """The commands that changed it, if there are any."""
-    if one.commands:
-        earlier = f"… {one.commands_before:,} earlier commands, " if one.commands_before else ""
-        later = ", ".join(f"{command.command} {clock_time(command.at_ms)} by {asker_text(command.asked_by)}" for command in one.commands)
-        yield Text(earlier + later, style="dim", overflow="fold")

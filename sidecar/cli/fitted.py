@@ -17,6 +17,7 @@ from rich.text import Text
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
 PADDING = 2
 """Characters between two columns."""
+PERCENT_WIDTH = 5
 WIDTH_UNBOUND = 10_000
 """Characters. It is wider than any table, to measure what a table needs."""
 
@@ -43,6 +44,22 @@ class Bar:
         """Of a table's dump. The estimate may be 0 or too small; a complete table is full all the same."""
         total = max(estimated, rows, 1)
         return cls(total, total if complete else rows)
+
+
+@dataclass(frozen=True, slots=True)
+class OverallBar:
+    """A percentage, and where there is room a bar beside it."""
+
+    percent: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text, room = f"{self.percent} %", options.max_width - PERCENT_WIDTH - PADDING
+        if room < BAR_WIDTH_MIN:
+            yield Text(text)
+            return
+        line = Table.grid(padding=(0, PADDING, 0, 0))
+        line.add_row(Text(f"{text:>{PERCENT_WIDTH}}"), ProgressBar(total=100, completed=self.percent, width=min(room, BAR_WIDTH_MAX)))
+        yield line
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import typer
 
 from sidecar.cli.init_view import InitResult, result_lines
 from sidecar.cli.remove import pd_endpoints
+from sidecar.cli.usage import Use
 
 if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
@@ -102,7 +103,7 @@ def init(
 
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient
     from sidecar.cli.terminal import console_for
     from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
@@ -118,7 +119,7 @@ def init(
     if "https://" in addresses and not ca:
         raise typer.BadParameter("https:// needs the CA's certificate", param_hint="--ca")
     try:
-        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls))) as client:
+        with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
             name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
             found = found_changefeed(client, name, key_values=tikv)
     except CoordinationLost as error:
@@ -349,4 +350,4 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="init")(init)
+    app.command(name="init", rich_help_panel=Use.PREPARE)(init)

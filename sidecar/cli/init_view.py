@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from sidecar.setup.settings import ChosenSetting
 
 
+NOT_CONFIGURED = frozenset({"state", "target-ts", "upstream-id"})
+"""What a problem of a changefeed is about where its configuration file does not help."""
+UPDATE_NOTE = (
+    "`update` replaces the whole configuration: changefeed.toml is the file that the changefeed was created with, corrected as said above."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class InitResult:
     """What was written, and of what it was made."""
@@ -32,9 +39,21 @@ class InitResult:
         sql = shlex.quote(str(self.sql_file)) if self.sql_file else "SQL-FILE"
         return [
             f"mysql -h {host} -P {port} -u root -p < {sql}",
+            *self._update_commands(),
             f"ticdc-dump check --config {config}",
             f"ticdc-dump run --config {config}",
         ]
+
+    def _update_commands(self) -> list[str]:
+        """Where the changefeed's configuration is to change."""
+        name = self.found.changefeed.name
+        which = shlex.join(["-c", name.id, *(["-n", name.namespace] if name.namespace != "default" else [])])
+        steps = ("pause", "update", "resume") if self.updates() else ()
+        return [f"cdc cli changefeed {step} {which}{' --config changefeed.toml' if step == 'update' else ''}" for step in steps]
+
+    def updates(self) -> bool:
+        """Whether a problem of the changefeed is one of its configuration."""
+        return any(one.setting not in NOT_CONFIGURED for one in self.found.problems)
 
     def to_json(self) -> dict[str, Any]:
         from sidecar.setup.found import shown_uri
@@ -75,7 +94,8 @@ def result_lines(result: InitResult) -> list[Any]:
         shown += ["", f"The SQL for TiDB is in {result.sql_file}. Replace the password in it."]
     else:
         shown += ["", "The SQL for TiDB (--sql FILE writes it). Replace the password in it:", "", result.sql]
-    return [*shown, "Next:", *(f"  {command}" for command in result.next_commands())]
+    note = ["", UPDATE_NOTE] if result.updates() else []
+    return [*shown, *note, "", "Next:", *(f"  {command}" for command in result.next_commands())]
 
 
 def _shown(one: ChosenSetting) -> ChosenSetting:

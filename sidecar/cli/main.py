@@ -16,13 +16,13 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 import sidecar.cli.environment  # first: before gRPC is loaded
 from sidecar.cli import check, dump_commands, init, pump, remove, skip
+from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
@@ -41,20 +41,10 @@ class ReplayBrackets(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-class _Commands(TyperGroup):
-    """Its own `--help`, where it is not given, is False and not None: for None typer asks pydantic for a boolean, which takes as long to
-    load as everything else that a command's help needs."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
-
-
 app = typer.Typer(
     name="ticdc-dump",
-    cls=_Commands,
+    cls=Commands,
+    context_settings=CONTEXT,
     help="Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes.",
     no_args_is_help=True,
     add_completion=False,
@@ -76,7 +66,7 @@ def _root(
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
 
 
-@app.command()
+@app.command(rich_help_panel=Use.RARE)
 def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
     feed: Annotated[
@@ -166,7 +156,7 @@ def source_server(source: SourceSection) -> SqlServer:
     return server
 
 
-@app.command()
+@app.command(rich_help_panel=Use.RUN)
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
     from sidecar.log.storage import log_folder
@@ -199,7 +189,7 @@ def run(config: ConfigPath) -> None:
             sidecar.close()
 
 
-@app.command()
+@app.command(rich_help_panel=Use.RUN)
 def merge(
     config: ConfigPath,
     log_id: Annotated[str, typer.Option(help="The changefeed that owns the log, as the sidecar passes it; default: read from etcd.")] = "",

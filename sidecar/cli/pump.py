@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 
 def pump(config: Annotated[Path, typer.Option("--config", help="The pump's settings (TOML); see deploy/PUMP.md.")]) -> None:
     """Run a pump of TiDB-Binlog: TiDB writes its binlogs to it, drainers pull them in the order of their commits."""
@@ -30,4 +32,4 @@ def pump(config: Annotated[Path, typer.Option("--config", help="The pump's setti
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="pump")(pump)
+    app.command(name="pump", rich_help_panel=Use.RUN)(pump)

@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 if TYPE_CHECKING:
     from sidecar.run.leaving import KeptBehind, Reach
 
 EXIT_WRONG_USAGE, EXIT_INTERRUPTED = 2, 130
+
+
+LOGIN = "--pd has no login for etcd: give --config, whose settings have one"
 
 
 def remove(
@@ -43,7 +49,7 @@ def remove(
 
     from stamina import instrumentation
 
-    from sidecar.adapters.etcd.client import EtcdClient
+    from sidecar.adapters.etcd.client import BY_OPTIONS, BY_SETTINGS, EtcdClient
     from sidecar.run import leaving
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking; the answer alone is for the user
@@ -52,7 +58,7 @@ def remove(
     named = (cluster_id, namespace, changefeed_id)
     reach = _by_config(config, named) if config else _by_options(named, pd, (ca, cert, key))
     try:
-        with closing(EtcdClient(reach.etcd)) as client:
+        with closing(EtcdClient(reach.etcd, named=BY_SETTINGS if config else replace(BY_OPTIONS, login=LOGIN))) as client:
             kept = leaving.look(client, reach)
             if not as_json:
                 typer.echo("\n".join(to_be_removed(kept)))
@@ -120,4 +126,4 @@ def staying(kept: KeptBehind) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="remove")(remove)
+    app.command(name="remove", rich_help_panel=Use.RARE)(remove)

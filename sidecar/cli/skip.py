@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sidecar.cli.usage import Use
+
 if TYPE_CHECKING:
     from sidecar.log.skips import Skip
     from sidecar.log.storage import Folder
@@ -97,4 +99,4 @@ def _tell(skips: list[Skip], what: str, *, as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="skip")(skip)
+    app.command(name="skip", rich_help_panel=Use.RARE)(skip)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from time import monotonic
-from typing import Literal
+from typing import IO, Any, Literal, cast
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -29,6 +30,7 @@ PLAIN_LINE_EVERY_S = 2.0
 PLAIN_WIDTH = 200
 """Columns where there is no terminal: lines are not folded."""
 REDRAWN_A_SECOND = 8
+_BLANKS_AT_END = re.compile(r" +(?=\n)")
 
 
 class _Printing(Console):
@@ -39,11 +41,26 @@ class _Printing(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
+class _Trimmed:
+    """A file whose lines end where their text does: tables fill theirs with blanks, which pipes and logs would keep."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(_BLANKS_AT_END.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def console_for(*, as_json: bool) -> Console:
     """With `as_json` it says nothing: the one JSON object is printed beside it. NO_COLOR, where it is not empty: no colours, and nothing
     that stands for them. Characters that the terminal's encoding lacks become question marks."""
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    found = _Printing(quiet=as_json, width=None if sys.stdout.isatty() else PLAIN_WIDTH, color_system=colors)
+    in_terminal = sys.stdout.isatty()
+    file = None if in_terminal else cast("IO[str]", _Trimmed(sys.stdout))
+    found = _Printing(quiet=as_json, width=None if in_terminal else PLAIN_WIDTH, color_system=colors, file=file)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     return found
@@ -67,12 +84,16 @@ class TerminalLook:
 
 
 class View:
-    def __init__(self, console: Console, now_s: Callable[[], float] = monotonic) -> None:
+    """`every_s`: between two lines of one kind. `transient`: what a terminal showed goes with the view, where a report follows."""
+
+    def __init__(
+        self, console: Console, now_s: Callable[[], float] = monotonic, *, every_s: float = PLAIN_LINE_EVERY_S, transient: bool = False
+    ) -> None:
         from rich.live import Live
 
         in_terminal = console.is_terminal and not console.is_dumb_terminal and not console.quiet
-        self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND) if in_terminal else None
-        self._console, self._now_s = console, now_s
+        self._live = Live(console=console, refresh_per_second=REDRAWN_A_SECOND, transient=transient) if in_terminal else None
+        self._console, self._now_s, self._every_s = console, now_s, every_s
         self._kind: object = None
         self._shown_s = 0.0
 
@@ -88,7 +109,7 @@ class View:
     def show(self, look: TerminalLook) -> None:
         if self._live is not None:
             self._live.update(look.picture())
-        elif look.kind != self._kind or self._now_s() - self._shown_s >= PLAIN_LINE_EVERY_S:
+        elif look.kind != self._kind or self._now_s() - self._shown_s >= self._every_s:
             self._kind, self._shown_s = look.kind, self._now_s()
             self._console.print(look.line(), highlight=False, markup=False, soft_wrap=True)
 

@@ -4,7 +4,9 @@
 - A line covers the last `SPAN_MS`. Each column is the same time and shows the greatest value in it; one in which nothing was measured is
   a space. The newest column is on the right.
 - A value with a bound is drawn against it: the lower half of the blocks is within the bound, the upper half above it. So the line says
-  the same without colours.
+  the same without colours. The bound of live delivery is for the time in which a dump runs: what was measured in another time is in the
+  lower half.
+- The scale is that of the greatest value, but not where a few values are far above all others: they are full blocks, and named beside.
 """
 
 from __future__ import annotations
@@ -28,21 +30,24 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 BLOCKS_ASCII = ".:-=+*#@"
 HALF = len(BLOCKS) // 2
 ABOVE_STYLE = "red"
+USUAL_PART, SPIKE_TIMES, SPIKE_AMONG = 0.95, 4, 20
+"""A spike is so many times what this part of the values is within; of fewer values nobody can say what is usual."""
 ABOVE_FULL = 2.0
 """Bounds that the highest block is at least, so that what is hardly above does not look like the worst."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedValue:
-    """`bound` 0: there is none."""
+    """`bound` 0: there is none. `judged`: it was in force then."""
 
     at_ms: int
     value: float
     bound: float = 0.0
+    judged: bool = True
 
     @property
     def is_above(self) -> bool:
-        return 0 < self.bound < self.value
+        return self.judged and 0 < self.bound < self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,14 @@ class Sparkline:
         return f"above the bound in {count:,} of {len(self.values):,} samples" if count else ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        greatest = max(one.value for one in self.values)
-        most = max((one.value / one.bound for one in self.values if one.is_above), default=ABOVE_FULL)
+        greatest, scale = max(one.value for one in self.values), _scale([one.value for one in self.values])
+        most = _scale([one.value / one.bound for one in self.values if one.is_above] or [ABOVE_FULL])
         line = Text()
         room = options.max_width - TEXT_WIDTH - 2
         if room >= COLUMNS_MIN:
             blocks = BLOCKS_ASCII if options.ascii_only else BLOCKS
             for column in self._columns(room):
-                level = self._level(column, greatest, max(most, ABOVE_FULL)) if column else 0
+                level = self._level(column, scale, max(most, ABOVE_FULL)) if column else 0
                 line.append(blocks[level] if column else " ", style=ABOVE_STYLE if column and column.is_above else "")
             line.append("  ")
         line.append(f"now {self.shown(self.now)}, max {self.shown(max(self.now, greatest))} in {SPAN_MS // 60_000} min")
@@ -86,13 +91,20 @@ class Sparkline:
         last = self.end_ms // column_ms
         yield from (worst.get(at) for at in range(last - SPAN_MS // column_ms + 1, last + 1))
 
-    def _level(self, one: TimedValue, greatest: float, most: float) -> int:
-        """`most`: of the highest block, in bounds."""
+    def _level(self, one: TimedValue, scale: float, most: float) -> int:
+        """`scale`: the value of the highest block; `most`: the same, in bounds."""
         if not self.is_bounded:
-            return round((len(BLOCKS) - 1) * one.value / (greatest or 1))
+            return round((len(BLOCKS) - 1) * min(one.value / (scale or 1), 1))
         if not one.is_above:
-            return round((HALF - 1) * one.value / (one.bound or greatest or 1))
-        return HALF + round((HALF - 1) * (one.value / one.bound - 1) / (most - 1))
+            return round((HALF - 1) * min(one.value / (one.bound or scale or 1), 1))
+        return HALF + round((HALF - 1) * min((one.value / one.bound - 1) / (most - 1), 1))
+
+
+def _scale(values: Sequence[float]) -> float:
+    """Of at least one value: the greatest, or, where that is a spike beside many, what nearly all are within."""
+    ordered = sorted(values)
+    usual = ordered[int(USUAL_PART * (len(ordered) - 1))]
+    return usual if len(ordered) >= SPIKE_AMONG and ordered[-1] > SPIKE_TIMES * usual > 0 else ordered[-1]
 
 
 def dump_rates(status: pb.DumpStatus) -> Sparkline | None:
@@ -107,7 +119,12 @@ def change_rates(status: pb.DumpStatus) -> Sparkline | None:
 
 def live_times(status: pb.DumpStatus, sink: pb.SinkStatus) -> Sparkline | None:
     """The p99 of one sink, against its bound."""
-    found = [TimedValue(at.at_ms, one.live_s, one.bound_s) for at in _recent(status) for one in at.sinks if one.sink == sink.sink]
+    found = [
+        TimedValue(at.at_ms, one.live_s, one.bound_s, judged=at.rows_per_second > 0 or at.open_windows > 0)
+        for at in _recent(status)
+        for one in at.sinks
+        if one.sink == sink.sink
+    ]
     return Sparkline(found, sink.live_s, _end_ms(status), lambda seconds: f"{seconds:.2f} s", is_bounded=True) if found else None
 
 

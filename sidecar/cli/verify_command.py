@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import nullcontext
 from time import sleep
 from typing import Annotated, Any
 
@@ -30,6 +29,8 @@ EXIT_CODES = (
     " goes on."
 )
 ASK_EVERY_S = 1.0
+PROGRESS_EVERY_S = 10.0
+"""Between two lines of progress in a log or pipe, without --watch."""
 
 
 Sinks = Annotated[
@@ -67,7 +68,9 @@ def dumpverify(
     ] = False,
     delete_at_most: DeleteAtMost = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be compared, and start nothing.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the progress until it is over.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show the progress more often; with --json an object for each look at it.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Start it, and do not wait for its end.")] = False,
     operation_id: OperationId = "",
     differences: All = False,
@@ -99,7 +102,7 @@ def dumpverify(
         dry_run=dry_run,
     )
     if dry_run:
-        _show(call, call.client.call("Verify", request))
+        _show(call, call.client.call("Verify", request), done="nothing was started; this would be compared:")
         return None
     return _exit_code(_verified(call, request, watch, detach), call)
 
@@ -130,7 +133,7 @@ def _answered(call: Call, known: pb.VerificationRequest, delete_at_most: int | N
 
 def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
     """When it is over, and its repair: then that one which the repair has started. Raises CallFailed for a repair that has failed."""
-    from sidecar.cli.terminal import View
+    from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
     from sidecar.cli.verify_view import is_over, look
     from sidecar.control.wire import verification_json
 
@@ -138,16 +141,14 @@ def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> p
         return found
     request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
     told = False
-    with View(call.console) if watch else nullcontext() as view:
+    with View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(found):
             told = told or _told_deletes(call, found)
-            if view is not None:
-                view.show(look(found))
+            view.show(look(found))
+            if watch:
                 _print_json(call, verification_json(found))
             sleep(ASK_EVERY_S)
             found = call.client.call("VerifyQuery", request)
-        if view is not None:
-            view.show(look(found))
     return _followed(call, found, watch) if found.HasField("repair") else found
 
 
@@ -198,7 +199,7 @@ def _print_differences(call: Call, known: pb.VerificationRequest) -> int:
 
 
 def _list(call: Call) -> int:
-    from sidecar.cli.dump_view import history_view
+    from sidecar.cli.history_view import history_view
     from sidecar.control.wire import KINDS, list_json
 
     kind = KINDS[OperationKind.VERIFICATION]

@@ -80,13 +80,13 @@ def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
 
 def _tables(found: pb.Verification) -> Iterable[RenderableType]:
     if found.tables:
-        yield FittedTable(TABLE_COLUMNS, [_table_cells(table) for table in _worst_first(found.tables)[:TABLES_SHOWN]])
+        yield FittedTable(TABLE_COLUMNS, [_table_cells(table, bool(found.id)) for table in _worst_first(found.tables)[:TABLES_SHOWN]])
     if len(found.tables) > TABLES_SHOWN:
         yield Text(f"… {len(found.tables) - TABLES_SHOWN:,} more tables; --json shows all", style="dim")
 
 
-def _table_cells(table: pb.CheckedTable) -> Sequence[RenderableType]:
-    state = CHECK_NAMES[table.state]
+def _table_cells(table: pb.CheckedTable, started: bool) -> Sequence[RenderableType]:
+    state = CHECK_NAMES[table.state] if started else "not started"
     return (
         table.sink,
         f"{table.schema}.{table.table}",

@@ -57,7 +57,7 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
     """`OwnerLookup`. Raises CoordinationLost where etcd is not reachable, ConfigError where it does not let us in, CallFailed for a
     changefeed that is not there, or a name that none can have."""
     from sidecar.adapters.etcd.changefeed import read_changefeed_info
-    from sidecar.adapters.etcd.client import EtcdClient, changefeed_root, check_name
+    from sidecar.adapters.etcd.client import BY_OPTIONS, EtcdClient, changefeed_root, check_name
     from sidecar.adapters.etcd.owner import owner
     from sidecar.ticdc.changefeed_info import BINLOG, changefeed  # what most calls do not need is not loaded for them
 
@@ -65,7 +65,9 @@ def owner_in_etcd(endpoints: Sequence[str], tls: Tls, name: ChangefeedName) -> s
         check_name(name)
     except ConfigError as error:
         raise _not_found(error.message, hint=_SEE_NAME) from error
-    client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls))
+    if (tls.cert_file or tls.key_file) and not (tls.cert_file and tls.key_file and tls.ca_file):
+        raise ConfigError("--cert and --key are not all that --pd needs", hint="give --ca, --cert and --key for mutual TLS to PD")
+    client = EtcdClient(EtcdSection(endpoints=tuple(endpoints), tls=tls), named=BY_OPTIONS)
     try:
         try:
             root = changefeed_root(name, changefeed(name, read_changefeed_info(client, name)).incarnation)

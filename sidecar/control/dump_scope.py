@@ -22,7 +22,7 @@ from sidecar.core.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
-from sidecar.errors import RefusedRequest
+from sidecar.errors import RefusedRequest, nearest, parted
 from sidecar.ports import SchemaSource, TableEstimate
 from sidecar.ticdc.hidden_changes import Explanation
 from sidecar.ticdc.table_rules import asked, check_bounds
@@ -114,7 +114,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
     """`chunk_rows`: where the request says nothing. Raises RefusedRequest with everything that is against it."""
     refusals = [*scope.refusals, *_malformed(request)]
     if refusals:
-        raise RefusedRequest("; ".join(refusals), hint="see dumpstart --dry-run for what would be dumped")
+        raise refused(refusals, hint="see dumpstart --dry-run for what would be dumped")
     return StartDump(
         dump_id=request.dump_id,
         tables=tuple(scope.tables),
@@ -127,6 +127,14 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         narrowed=scope.narrowed,
         sinks=tuple(dict.fromkeys(request.sinks)),
     )
+
+
+def refused(refusals: Sequence[str], *, hint: str) -> RefusedRequest:
+    """At least one. `hint`: the way out where none of them has its own."""
+    found = [parted(text) for text in refusals]
+    if len(found) == 1:
+        return RefusedRequest(found[0][0], hint=found[0][1] or hint)
+    return RefusedRequest("; ".join(message for message, _ in found), hint="; ".join(dict.fromkeys(own for _, own in found if own)) or hint)
 
 
 def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
@@ -149,7 +157,8 @@ def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
 def unknown_sinks(asked: Iterable[str], known: Collection[str]) -> Iterator[str]:
     """Why a dump for these sinks is refused. `known`: the names of those that are configured."""
     if unknown := sorted(set(asked) - set(known)):
-        yield f"no sink is called {_listed(unknown)}: the sinks are {_listed(known)}"
+        meant = nearest(unknown[0], known) if len(unknown) == 1 else ""
+        yield f"no sink is called {_listed(unknown)}{meant or ':'} the sinks are {_listed(known)}"
 
 
 def is_dump_id(text: str) -> bool:

@@ -11,11 +11,13 @@ import re
 
 from sidecar.core.keyset import ALIAS, qualified, quoted
 from sidecar.core.model import TableSchema
-from sidecar.errors import RefusedRequest
-from sidecar.ticdc.expression import FilterExpression, NotAnExpression
+from sidecar.errors import RefusedRequest, nearest
+from sidecar.ticdc.expression import FilterExpression, NotAnExpression, unquoted
 
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
+NAMED_MAX = 20
+"""Columns that a message names."""
 DEEP_MAX = 100
 """Parentheses within parentheses: servers parse them on a stack."""
 
@@ -61,8 +63,14 @@ def predicate(text: str, schema: TableSchema) -> str:
     except NotAnExpression as error:
         raise RefusedRequest(
             f"the predicate of {schema.name} {error}",
-            hint="give one expression over the table's columns, such as amount > 5 AND created_at < '2026-01-01'",
+            hint="give one expression over the table's columns, such as amount > 5 AND created_at < '2026-01-01'; its columns are"
+            f" {_listed(schema)}",
         ) from error
+
+
+def _listed(schema: TableSchema) -> str:
+    names = [column.name for column in schema.columns]
+    return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else "")
 
 
 def _check(found: FilterExpression) -> None:
@@ -70,12 +78,15 @@ def _check(found: FilterExpression) -> None:
     for at, token in enumerate(found.tokens):
         deep += {"(": 1, ")": -1}.get(token.text, 0)
         if deep > DEEP_MAX:
-            raise NotAnExpression(f"has more than {DEEP_MAX} parentheses within each other at column {token.at + 1}")
+            raise NotAnExpression(f"has more than {DEEP_MAX} parentheses within each other at character {token.at + 1}")
         if token.kind not in ("word", "quoted") or at in columns or found.qualified(at) in columns:
             continue
         if not _may_stand(found, at):
-            place = f"has {token.text} at column {token.at + 1}"
-            raise NotAnExpression(f"{place}: neither a column of the table as the feed carries it nor what a predicate may use")
+            meant = nearest(unquoted(token.text), [column.name for column in found.schema.columns])
+            raise NotAnExpression(
+                f"has {token.text} at character {token.at + 1}, which is neither a column of the table as the feed carries it nor what a"
+                f" predicate may use{meant}"
+            )
 
 
 def _may_stand(found: FilterExpression, at: int) -> bool:

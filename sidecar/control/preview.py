@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sidecar.control.dump_scope import Scope
 from sidecar.core.progress import Progress, holding
+from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.ports import SlowReads
 from ticdc_dump.v1 import control_pb2 as pb
 
+TELLING_ROWS = 10_000
+"""Of a dump whose pace says something of the next one: it has had time to become as fast as it gets."""
+
 
 def preview(
-    scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float, slow: SlowReads, dumps: Sequence[Progress] = ()
+    scope: Scope, request: pb.StartRequest, *, history: Iterable[HistoryEntry] = (), slow: SlowReads, dumps: Sequence[Progress] = ()
 ) -> pb.DumpPreview:
-    """`rows_per_s_before`: what earlier dumps reached, 0 if unknown. `dumps`: those that are there."""
+    """`history`: earlier operations, newest first. `dumps`: those that are there."""
     found = [
         pb.TablePreview(
             schema=estimate.table.schema,
@@ -30,7 +34,7 @@ def preview(
     return pb.DumpPreview(
         tables=found + left_out,
         refusals=scope.refusals,
-        seconds=_seconds(scope, request, rows_per_s_before=rows_per_s_before),
+        seconds=_seconds(scope, request, rows_per_s=rows_per_s_before(history)),
         outside=scope.outside,
         unasked=slow.unasked,
         sinks=request.sinks,
@@ -38,9 +42,19 @@ def preview(
     )
 
 
-def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s_before: float) -> float:
-    """The slowest of what earlier dumps reached and the bounds of this one; 0: nothing is known."""
+def rows_per_s_before(history: Iterable[HistoryEntry]) -> float:
+    """Of the last dump that tells how fast one reads tables, 0 if there is none. The time of a small dump is that of its marks and of one
+    batch; the time of a dump of keys or of a predicate's rows is that of finding them."""
+    for entry in history:
+        scope = entry.scope
+        if entry.kind is OperationKind.DUMP and entry.rows >= TELLING_ROWS and not scope.by_keys and not scope.filtered and entry.running_s:
+            return entry.rows / entry.running_s
+    return 0.0
+
+
+def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s: float) -> float:
+    """The slowest of what an earlier dump reached and the bounds of this one; 0: nothing is known."""
     rows = sum(estimate.rows or 0 for estimate in scope.estimates)
     size = sum(estimate.bytes or 0 for estimate in scope.estimates)
-    paces = ((rows, rows_per_s_before), (rows, request.rows_per_second), (size, request.bytes_per_second))
+    paces = ((rows, rows_per_s), (rows, request.rows_per_second), (size, request.bytes_per_second))
     return max((amount / pace for amount, pace in paces if pace), default=0.0)

@@ -24,7 +24,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 @dataclass(frozen=True, slots=True)
 class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` is what keeps it from
-    that, or, of a standby, `owner_address` who does, if that is known. `rows_per_s_before`: of earlier dumps, 0 if there were none.
+    that, or, of a standby, `owner_address` who does, if that is known.
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
     name, why its rows cannot be read back; empty where they can. `targets`: as of judging.
     `verifications`: of this term, None without one.
@@ -42,7 +42,6 @@ class Served:
     case_sensitive: bool = False
     sinks: Mapping[str, str] = field(default_factory=dict)
     targets: Targets = field(default_factory=dict)
-    rows_per_s_before: Callable[[], float] = lambda: 0.0
     hindered: Callable[[], str] = lambda: ""
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
     verifications: Callable[[], VerificationPort | None] = lambda: None

@@ -176,7 +176,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 if request.exact and not scope.refusals:
                     after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
-                return preview(scope, request, rows_per_s_before=self._served.rows_per_s_before(), slow=slow, dumps=dumps)
+                return preview(scope, request, history=self._served.history(), slow=slow, dumps=dumps)
 
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_told(context):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, leading
+from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -27,6 +27,7 @@ SEQUENCE_LAG_MAX_S = 15.0
 and one slow write to a remote log passes unnamed."""
 DELIVERY_LAG_MAX_S = 5.0
 """Above a batch that took long; beside a slow sink above the bound of its live delivery (`sidecar.pace.controller`)."""
+PAUSED = "paused: dumpresume continues"
 SOURCE_STILL_MAX_S = 5.0
 """A chunk is sized to be read in about a second."""
 
@@ -63,6 +64,7 @@ class SidecarStatus:
     have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
     worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
     newest of them; `rewrites`: those beside which rows may be wrong, `rewritten` the tables of the newest of these.
+    `waiting_for`: as the function of that name has it, of the dump `progress`; `stream_waiting_for`: of the stream alone.
     `segments` is the log's length. `owner`: host:pid. `merge_worker`: running, starting, stopped or external. Texts are empty for
     nothing. `readers`, `strict_bound`: in force, `sinks`: those that the merge worker reports. `merged_rows`: of all sinks since the merge
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).
@@ -81,6 +83,7 @@ class SidecarStatus:
     delivery_lag_s: float = 0.0
     lanes: tuple[LaneStatus, ...] = ()
     waiting_for: str = ""
+    stream_waiting_for: str = ""
     rows_per_s: float = 0.0
     bytes_per_s: float = 0.0
     eta_s: float | None = None
@@ -112,6 +115,15 @@ class SidecarStatus:
     def progress(self) -> Progress | None:
         """Of the dump that is shown where one is asked for; None if there is none."""
         return leading(self.dumps)
+
+    def dump_waiting_for(self, dump: Progress | None) -> str:
+        """What one dump waits for, or the stream: what holds the dump that runs holds no other one."""
+        if self.stream_waiting_for or dump is None or dump.state is DumpState.RUNNING:
+            return self.waiting_for
+        if dump.state is DumpState.QUEUED:
+            before = ", ".join(other.dump_id for other in blocking(dump, self.dumps)) or "others, as no more may run at once"
+            return f"queued: it begins after {before}"
+        return PAUSED if dump.state is DumpState.PAUSED else ""
 
     def is_idle(self) -> bool:
         """Whether no dump is there that is not over."""
@@ -164,6 +176,11 @@ class Measured:
     spark_starting: bool = False
 
 
+def stream_waiting_for(measured: Measured) -> str:
+    """What holds the stream up, in the same words; empty: nothing."""
+    return _stream(measured)
+
+
 def waiting_for(measured: Measured) -> str:
     """What holds the stream, or else the dump, up: `cause: a few words`; empty: nothing. The causes are lane, TiCDC,
     sequencing, Spark, sink, paused, source, throttled and held back by delivery."""
@@ -201,7 +218,7 @@ def _delivery(m: Measured) -> str:
 
 def _dump(m: Measured) -> str:
     if m.dump is DumpState.PAUSED:
-        return "paused: dumpresume continues"
+        return PAUSED
     if m.dump is not DumpState.RUNNING:
         return ""
     if m.source_away_s:

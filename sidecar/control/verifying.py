@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from sidecar.control.dump_scope import Scope, is_dump_id, unknown_sinks
+from sidecar.control.dump_scope import Scope, is_dump_id, refused, unknown_sinks
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
@@ -70,7 +70,7 @@ def asked(
     legitimate = unjudged(scope, chosen, targets)
     refusals += not_repairable(legitimate) if request.repair else ()
     if refusals:
-        raise RefusedRequest("; ".join(refusals), hint="see dumpverify --dry-run for what would be compared")
+        raise refused(refusals, hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
         id=request.id,
         sinks=chosen,
@@ -107,9 +107,11 @@ def after_dump(
 
 
 def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.Verification:
-    """Of a request that is not to be carried out."""
+    """Of a request that is not to be carried out: it has no id, and waits for nothing."""
     rows = {one.table: one.rows or 0 for one in estimates}
     found = verification(request, None)
+    for name in ("id", "asked_ms", "state", "waiting_for"):
+        found.ClearField(name)
     for sink in request.sinks:
         for table in request.tables:
             found.tables.append(

@@ -19,6 +19,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress, blocking
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced
 from sidecar.log.verification import CheckState, RepairState
 from sidecar.pace.controller import SinkState
+from sidecar.report.figures import counted
 from ticdc_dump.v1 import control_pb2 as pb
 
 STATES = {
@@ -80,6 +81,7 @@ def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
     )
     if (progress := status.dump(dump_id)) is not None:
         found.dump_id = progress.dump_id
+        found.waiting_for = status.dump_waiting_for(progress)
         found.state = STATES[progress.state]
         found.reason = progress.reason or ""
         found.brackets = BRACKETS[progress.brackets]
@@ -279,10 +281,10 @@ def share_done(tables: Sequence[pb.TableStatus]) -> float:
 def rows_in_words(rows: Iterable[int | None]) -> str:
     """Of tables together, by the source's statistics; None: it has none of that table."""
     each = list(rows)
-    known, unknown = f"about {sum(filter(None, each)):,} rows", each.count(None)
-    return (
-        known if not unknown else f"{known} and those of {unknown:,} tables of which TiDB has no statistics yet (ANALYZE TABLE makes them)"
-    )
+    known, unknown = f"about {counted(sum(filter(None, each)), 'row')}", each.count(None)
+    if unknown:
+        known += f" and those of {counted(unknown, 'table')} of which TiDB has no statistics yet (ANALYZE TABLE makes them)"
+    return known
 
 
 def scope_text(scope: pb.OperationScope) -> str:

@@ -58,6 +58,17 @@ NEXT: Mapping[type[ChangeOfOne | Begin | Complete | Failure], Mapping[DumpState,
 }
 """What follows when this happens in this state; what is not here is illegal."""
 
+POSSIBLE: Mapping[DumpState | None, str] = {
+    None: "start one with dumpstart",
+    DumpState.QUEUED: "it begins when the dumps before it are over; dumpset changes it, dumpstop ends it",
+    DumpState.RUNNING: "dumpset changes it, dumppause pauses it, dumpstop ends it",
+    DumpState.PAUSED: "dumpresume continues it, dumpset changes it, dumpstop ends it",
+    DumpState.FINISHED: "start another one with dumpstart, or the same one again with dumprestart",
+    DumpState.FAILED: "dumpresume continues it, dumprestart begins it again; dumpquery says why it has failed",
+    DumpState.STOPPED: "start another one with dumpstart, or the same one again with dumprestart",
+}
+"""For an operator whose request is refused in this state: the commands that are not. None: there is no dump."""
+
 _ACTIVE = frozenset({DumpState.RUNNING, DumpState.PAUSED})
 _IN_STEP = frozenset({DumpState.QUEUED, DumpState.FAILED})
 
@@ -86,7 +97,7 @@ class Dump:
         """Carry it out. Raises RefusedRequest, naming the state, and changes nothing."""
         progress = self.progress
         if progress.state not in NEXT[type(request)]:
-            raise RefusedRequest(f"dump {progress.dump_id} is {progress.state}", hint="see dumpquery for what it is doing")
+            raise RefusedRequest(f"dump {progress.dump_id} is {progress.state}", hint=POSSIBLE[progress.state])
         if isinstance(request, ResumeDump) and progress.state is DumpState.FAILED:
             self._take(resumed(progress, request.settings, ground=self._ground))
             return

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump import NEXT, ChangeOfOne, Dump
+from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, started, with_receivers
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
@@ -169,8 +169,8 @@ class Dumps:
     def _refusal(self, request: ChangeOfOne | RestartDump) -> RefusedRequest:
         if isinstance(request, RestartDump):
             return RefusedRequest("there is no dump to restart", hint="use dumpstart")
-        last = self.progress
-        return RefusedRequest(f"the dump is {last.state if last else 'not started'}", hint="see dumpquery for what it is doing")
+        last = self.progress.state if self.progress is not None else None
+        return RefusedRequest(f"the dump is {last}" if last is not None else "no dump has been started", hint=POSSIBLE[last])
 
     # ---- beginning -------------------------------------------------------------------------------------------------
 

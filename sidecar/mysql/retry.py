@@ -14,6 +14,7 @@ import stamina
 
 from sidecar.mysql.errors import Warned, ends_connection, failure, passes
 from sidecar.mysql.session import MysqlSession
+from sidecar.process.patience import patience_s
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def carried_out(
         for attempt in stamina.retry_context(
             again,
             attempts=None,
-            timeout=session.server.retry_s,
+            timeout=patience_s(session.server.retry_s),
             wait_initial=RETRY_FIRST_S,
             wait_jitter=RETRY_JITTER_S,
             wait_max=RETRY_WAIT_MAX_S,
@@ -59,6 +60,7 @@ def carried_out(
                 try:
                     return action()
                 except pymysql.err.MySQLError as error:
+                    error.add_note(f"{session.server}: {doing}")
                     if ends_connection(error, session.role):
                         session.close()
                     raise

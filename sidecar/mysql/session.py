@@ -26,6 +26,7 @@ from sidecar.mysql.errors import NamedServer, Warned, is_clients
 from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.mysql.roles import Role
 from sidecar.mysql.setup import set_up
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 from sidecar.resultset.packets import pieces, sent
 
@@ -248,7 +249,7 @@ def _connection(login: Login, role: Role) -> pymysql.Connection[Any]:
         charset="utf8mb4",
         autocommit=True,
         client_flag=0 if role.at_source else CLIENT.FOUND_ROWS,
-        connect_timeout=max(math.floor(login.connect_s), 1),
+        connect_timeout=max(math.floor(patience_s(login.connect_s)), 1),
         read_timeout=login.read_s,
         write_timeout=login.write_s,
         max_allowed_packet=_PACKET_BYTES_MAX,

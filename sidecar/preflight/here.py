@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,7 @@ from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, AddressHolder, address
 from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
+from sidecar.process.patience import patience
 from sidecar.run.beginning import check_beginning
 from sidecar.run.completing import completing_dump, named
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -58,6 +59,8 @@ ANSWER_BYTES_MAX = 1024
 JAVA_MIN = 17
 """Spark 4's own."""
 JAVA_ANSWER_S = 20.0
+SINK_PATIENCE_S = 5.0
+"""For a sink that does not answer: a person waits."""
 FREE_TIGHT = 10
 """Times what may be written at once: less than that is a warning."""
 _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -218,29 +221,29 @@ def _bytes(size: int) -> str:
 # ---- sinks and Spark --------------------------------------------------------------------------------------------------
 
 
-def sinks(config: Config, log_id: str) -> Told[None]:
-    """Whether each output can go on with this log: it is this log's, or new."""
+def sinks(config: Config, log_id: str) -> Told[frozenset[int]]:
+    """Whether each output can go on with this log: it is this log's, or new. The numbers of those that can."""
     try:
         check_apart(config.log.uri, config.sinks)
         with suppress(SinkError):  # of one sink, which says so itself below
             outputs_of(config.sinks)
     except ConfigError as error:
         yield of_error(error, setting="log.uri, sinks")
-        return
+        return frozenset()
     folder = storage.log_folder(config.log.uri)
     name = name_of(log_id, known_id(folder))
-    fit = 0
+    fit = set[int]()
     for number, uri in enumerate(config.sinks, 1):
         setting = f"sinks (number {number})"
         try:
-            with closing(open_sink(uri, log_id=name)) as sink:
+            with patience(SINK_PATIENCE_S), closing(open_sink(uri, log_id=name)) as sink:
                 accepted = sink.look()
             if accepted is not None:
                 check_has(folder, accepted)
         except (SinkError, ConfigError) as error:
             yield of_error(error, setting=setting)
             continue
-        fit += 1
+        fit.add(number)
         told = f"sink {number} ({shown(uri)})"
         if accepted is None:
             yield _begins(folder, told, shown(uri), setting)
@@ -250,11 +253,12 @@ def sinks(config: Config, log_id: str) -> Told[None]:
             yield _tables_of(folder, told, shown(uri), config.changefeed, setting)
         except SinkError as error:
             yield of_error(error, setting="log.uri")
-    if fit == len(config.sinks) and last_manifest(folder) is None:
+    if len(fit) == len(config.sinks) and last_manifest(folder) is None:
         try:
             check_beginning(config, log_id, lambda uri, log_id: holds_rows(uri, log_id=log_id))
         except TicdcDumpError as error:
             yield of_error(error, setting="kafka.begin, push.begin")
+    return frozenset(fit)
 
 
 def _tables_of(log: Folder, told: str, sink: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
@@ -285,12 +289,16 @@ def _begins(log: Folder, told: str, sink: str, setting: str) -> CheckFinding:
     )
 
 
-def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]) -> Told[None]:
-    """Whether each sink's target can take rows of the changefeed's tables."""
+def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema], fit: Collection[int]) -> Told[None]:
+    """Whether each sink's target can take rows of the changefeed's tables. `fit`: the numbers of the sinks that answer."""
     name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
-    for number, uri in enumerate(config.sinks, 1):
+    asked = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
+    if not asked:
+        raise CheckSkipped("no sink can be asked: see 'sinks'")
+    for number, uri in asked:
         try:
-            found = misfits(uri, list(tables.values()), log_id=name)
+            with patience(SINK_PATIENCE_S):
+                found = misfits(uri, list(tables.values()), log_id=name)
         except SinkError as error:
             yield of_error(error, setting=f"sinks (number {number})")
             continue

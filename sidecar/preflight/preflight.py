@@ -40,12 +40,13 @@ from sidecar.process.checks import (
 )
 
 MARK_TABLE: Key[None] = Key("watermark table")
+SINKS: Key[frozenset[int]] = Key("sinks")
 SPARK: Key[None] = Key("spark")
 
 SPARK_S = 180.0
 RIGHTS_S = 2 * source.RIGHTS_MAX_S
 SINKS_S = 300.0
-"""Of several that are not reachable each is waited for as long as its client tries: a minute at most."""
+"""Of several that are not reachable each is waited for: here.SINK_PATIENCE_S, and what its client takes for the last try."""
 MANY_S = 60.0
 """Of a check that asks for many tables, or for many files."""
 
@@ -104,8 +105,8 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
         Check(LOG, lambda it: here.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S),
         Check(Key("dump on record"), _dump_on_record, "log.uri", (ETCD, CHANGEFEED, LOG)),
         Check(Key("disk space"), lambda it: here.space(it.config), "log.uri, log.spill_folder"),
-        Check(Key("sinks"), lambda it: here.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
-        Check(Key("targets"), lambda it: here.targets(it.config, it[CHANGEFEED].log_id, it[TABLES]), "sinks", (LOG, TABLES), SINKS_S),
+        Check(SINKS, lambda it: here.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
+        Check(Key("targets"), _targets, "sinks", (LOG, TABLES), SINKS_S),
         Check(SPARK, lambda it: here.spark(it.config.spark), "JAVA_HOME"),
         Check(Key("spark session"), _spark_session, "spark.master, spark.memory", (SPARK, LOG), SPARK_S),
     )
@@ -132,6 +133,11 @@ def _ranges(it: CheckResult) -> Told[None]:
 
 def _rights(it: CheckResult) -> Told[bool]:
     return source.rights(it.config.source, it[TABLES], it[SCHEMAS], it[CHANGEFEED].filter.rules)
+
+
+def _targets(it: CheckResult) -> Told[None]:
+    fit: frozenset[int] = it.get(SINKS, frozenset[int]())
+    return here.targets(it.config, it[CHANGEFEED].log_id, it[TABLES], fit)
 
 
 def _spark_session(it: CheckResult) -> Told[None]:
@@ -180,12 +186,18 @@ class PreflightReport:
         return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": found}
 
 
-def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], object] = lambda _: None) -> PreflightReport:
-    """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there. Raises nothing of ours."""
+def preflight(
+    path: Path,
+    options: CheckOptions,
+    shown: Callable[[Result], object] = lambda _: None,
+    begins: Callable[[str], object] = lambda _: None,
+) -> PreflightReport:
+    """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there, `begins` each check's name
+    before that. Raises nothing of ours."""
     try:
         config = read_config(path)
     except ConfigError as error:
-        first = Result("settings", CheckStatus.FAILED, (of_error(error, setting=f"{path}"),))
+        first = Result("settings", CheckStatus.FAILED, (of_error(error, setting="--config"),))
         shown(first)
         why = (CheckFinding(CheckStatus.SKIPPED, "needs 'settings'"),)
         return PreflightReport(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))
@@ -194,7 +206,7 @@ def preflight(path: Path, options: CheckOptions, shown: Callable[[Result], objec
     found = CheckResult(config, options)
     umask = os.umask(int(config.files.umask, 8))  # what is probed by writing is as the sidecar would write it
     try:
-        return PreflightReport(path, (first, *carried_out(checks(config.way, options), found, shown)))
+        return PreflightReport(path, (first, *carried_out(checks(config.way, options), found, shown, begins)))
     finally:
         os.umask(umask)
         found.close()

@@ -179,6 +179,8 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
         yield failed(f"no table can be dumped by the rules {rules}", setting="filter.rules (changefeed), GRANT SELECT", hint=hint)
         return carried
     yield ok(f"{len(dumped)} of {len(existing)} tables can be dumped")
+    if outside := sorted(name for name in existing if name not in carried and name != MARK_TABLE):
+        yield ok(f"{len(outside)} are not of the changefeed's rules: {listed(outside)}")
     if keyless := sorted(name for name, schema in carried.items() if not schema.key):
         what = f"TiCDC does not replicate {listed(keyless)}: no primary key and no NOT NULL unique key"
         yield warning(what, setting="ALTER TABLE … ADD PRIMARY KEY", hint="give them a key, or exclude them by filter.rules")

@@ -1,7 +1,7 @@
 """What several packages need of a process, and nothing of data.
 
     background   work beside the thread that owns it: what breaks there is raised where the owner asks
-    progress     work reports that it proceeds, to a watch for hangs
+    progress     work reports that it proceeds, to a watch for hangs;  patience  how long what fails is tried again
     addresses, listening   which addresses can be listened on, and who may reach a gRPC server of ours
     tls          certificates and keys, for servers and clients;  librdkafka  what both edges to it share
     descriptors  how many files and connections there can be;  signals  the signals that end a process

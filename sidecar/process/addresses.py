@@ -27,7 +27,7 @@ class AddressHolder(Enum):
 
 def address(setting: str, listen: str, ask: Callable[[], AddressHolder], *, tls: bool = False, hint: str = "") -> CheckFinding:
     """`hint`: what else than another address would do."""
-    error = _bind_error(listen)
+    error = bind_error(listen)
     if error is None:
         return ok(f"{listen} can be listened on")
     what = f"{listen}: {getattr(error, 'strerror', None) or error}"
@@ -42,7 +42,7 @@ def address(setting: str, listen: str, ask: Callable[[], AddressHolder], *, tls:
     return failed(what, setting=setting, hint=f"give a port that is free, and one of this machine's addresses{hint}")
 
 
-def _bind_error(listen: str) -> Exception | None:
+def bind_error(listen: str) -> Exception | None:
     """Why nobody could listen there now."""
     host, _, port = listen.rpartition(":")
     try:

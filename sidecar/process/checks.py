@@ -151,8 +151,13 @@ class Result:
     defect: bool = False
 
 
-def carried_out(checks: Sequence[Check[Any]], found: CheckResult, shown: Callable[[Result], object] = lambda _: None) -> list[Result]:
-    """One result for each check, in order; `shown` hears each as soon as it is there."""
+def carried_out(
+    checks: Sequence[Check[Any]],
+    found: CheckResult,
+    shown: Callable[[Result], object] = lambda _: None,
+    begins: Callable[[str], object] = lambda _: None,
+) -> list[Result]:
+    """One result for each check, in order; `shown` hears each as soon as it is there, `begins` the name of one that begins."""
     results: dict[str, Result] = {}
     for check in checks:
         missing = [need.name for need in check.needs if results[need.name].status in (CheckStatus.FAILED, CheckStatus.SKIPPED)]
@@ -160,6 +165,7 @@ def carried_out(checks: Sequence[Check[Any]], found: CheckResult, shown: Callabl
             skipped = CheckFinding(CheckStatus.SKIPPED, f"needs {' and '.join(map(repr, missing))}")
             result = Result(check.name, CheckStatus.SKIPPED, (skipped,))
         else:
+            begins(check.name)
             result = _within_bound(check, found)
         results[check.name] = result
         shown(result)

@@ -24,6 +24,7 @@ import grpc
 
 from sidecar.config import ConsoleSection, ControlSection, PushSection, Tls, read_secret
 from sidecar.errors import ConfigError, with_hint
+from sidecar.process.addresses import bind_error
 from sidecar.process.descriptors import connections_max
 from sidecar.process.tls import server_credentials
 
@@ -88,10 +89,16 @@ def bind(section: SectionName, server: grpc.Server, settings: Settings) -> int:
             return int(server.add_insecure_port(settings.listen))
         return int(server.add_secure_port(settings.listen, server_credentials(tls)))
     except RuntimeError as error:  # grpc's only sign of a port that is taken or a certificate that it cannot use
-        raise ConfigError(
-            f"{section}.listen {settings.listen} cannot be listened on: {error}",
-            hint="see whether another process has the port, whether the address is this machine's, and whether the PEM files fit",
-        ) from error
+        raise not_listening(section, settings.listen) from error
+
+
+def not_listening(section: str, listen: str) -> ConfigError:
+    """What to raise where gRPC cannot listen there, whose own text is for its developers."""
+    what = f"{section}.listen {listen} cannot be listened on"
+    if (taken := bind_error(listen)) is not None:
+        hint = f"see which process has the port (ss -ltnp), or set {section}.listen to a free port on an address of this machine"
+        return ConfigError(f"{what}: {getattr(taken, 'strerror', None) or taken}", hint=hint)
+    return ConfigError(f"{what} with the files of {section}.tls", hint="see whether certificate and key are PEM files that belong together")
 
 
 def read_token(section: SectionName, settings: Settings) -> str:

@@ -89,6 +89,7 @@ class Replay:
         self.feed = PlayedFeed(self.recording, settings.feed)
         self.schemas = self.recording.schemas
         self.tables = self._scope()
+        open_sinks(settings.sinks, log_id="")  # what cannot be opened is told before anything is made
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
         _make_empty(self.out)
         if settings.report is not None:

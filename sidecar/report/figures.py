@@ -21,6 +21,11 @@ def asker_text(asker: NamedAsker) -> str:
     return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 row`, `1,234 rows`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 NOT_KNOWN_YET = "not known yet"
 
 

@@ -106,7 +106,6 @@ class Sidecar:
         self.status: SidecarStatus | None = None
         self.last_error = ""
         self.hindered = ""
-        self._rows_per_s = 0.0
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
@@ -196,7 +195,6 @@ class Sidecar:
             defaults=self.config.dump,
             asker=partial(asker_of, token=token_name(read_token("control", self.config.control))),
             history=lambda: read_history(self.client, self.root, note),
-            rows_per_s_before=lambda: self._rows_per_s,
             hindered=lambda: self.hindered,
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
@@ -309,7 +307,6 @@ class Sidecar:
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
                 self.measured.see(self.status, wall_ms())
-                self._rows_per_s = self.status.rows_per_s or self._rows_per_s
                 say(*news.heard(self.status, self.deliveries.report, now_s))
 
         seen(term.pipeline, self.clock.now_s())

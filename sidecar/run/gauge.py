@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Event
 
-from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, waiting_for
+from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, stream_waiting_for, waiting_for
 from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
@@ -113,6 +113,7 @@ class Gauge:
             delivery_lag_s=measured.delivery_lag_s,
             lanes=lanes,
             waiting_for=waiting_for(measured),
+            stream_waiting_for=stream_waiting_for(measured),
             rows_per_s=rows_s,
             bytes_per_s=bytes_s,
             eta_s=self._eta_s(dumps, rows_s),

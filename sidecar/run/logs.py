@@ -1,5 +1,7 @@
 """How the processes log: one line a decision, for people or as JSON. Set up once by the command, before anything speaks.
 
+What is tried again is told when it fails first, and then every RETRY_TOLD_EVERY_S: what failed at which server, and what to look at.
+
 Our own lines go through structlog; what libraries say through the standard library's logging (librdkafka, grpc, py4j) takes the
 same way, from warnings on. Traces are plain: local variables could show passwords.
 """
@@ -8,11 +10,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import structlog
+from stamina.instrumentation import PrometheusOnRetryHook, RetryDetails, set_on_retry_hooks
 
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
@@ -20,6 +24,7 @@ from sidecar.process.printable import printable
 from sidecar.run.news_line import NewsLine
 
 EXIT_DEFECT = 1
+RETRY_TOLD_EVERY_S = 30.0
 
 log = structlog.get_logger("ticdc-dump")
 
@@ -42,6 +47,25 @@ def set_up(section: LoggingSection) -> None:
     logging.captureWarnings(True)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("ticdc-dump").setLevel(level)
+    set_on_retry_hooks([PrometheusOnRetryHook, RetriesTold()])
+
+
+class RetriesTold:
+    """A hook of stamina's, which knows a block of code by no name. What failed is named by a note of the exception."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        self._told_s: dict[str, float] = {}
+
+    def __call__(self, details: RetryDetails) -> None:
+        error, now_s = details.caused_by, self._now_s()
+        text, hint = error.message if isinstance(error, TicdcDumpError) else str(error), getattr(error, "hint", "")
+        what = ": ".join([*getattr(error, "__notes__", ())[:1], text or type(error).__name__])
+        self._told_s = {told: at_s for told, at_s in self._told_s.items() if now_s - at_s < RETRY_TOLD_EVERY_S}
+        if what not in self._told_s:
+            self._told_s[what] = now_s
+            hint = hint or "see that it runs and can be reached from this machine"
+            say(NewsLine("tried again", {"error": what, "tried_s": round(details.waited_so_far, 1), "hint": hint}, "warning"))
 
 
 def _text() -> structlog.typing.Processor:

@@ -55,13 +55,13 @@ class FilterExpression:
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                raise NotAnExpression(f"has {text[at]!r} at column {at + 1}")
+                raise NotAnExpression(f"has {text[at]!r} at character {at + 1}, which begins nothing that an expression may have")
             token = ExpressionToken(str(found.lastgroup), found[0], at)
             if token.kind == "comment" or token.text.lower() in _OF_OTHER_ROWS:
-                raise NotAnExpression(f"has {token.text!r} at column {at + 1}")
+                raise NotAnExpression(f"has {token.text!r} at character {at + 1}, which an expression may not use")
             deep += {"(": 1, ")": -1}.get(token.text, 0)
             if deep < 0:
-                raise NotAnExpression(f"closes a parenthesis at column {at + 1} that it did not open")
+                raise NotAnExpression(f"closes a parenthesis at character {at + 1} that it did not open")
             tokens.append(token)
             at = found.end()
         if deep or not any(token.kind != "blank" for token in tokens):

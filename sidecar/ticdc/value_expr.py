@@ -108,7 +108,7 @@ class _Parser:
         while at < end:
             found = _TOKEN.match(text, at)
             if found is None:
-                raise self._failed(f"has {text[at:].strip()[:10]!r} at column {at + 1}")
+                raise self._failed(f"has {text[at:].strip()[:10]!r} at character {at + 1}, which is no part of a value expression")
             kind, said = str(found.lastgroup), found[str(found.lastgroup)]
             start, at = found.start(str(found.lastgroup)), found.end()
             if kind == "name" and said.startswith("`"):
@@ -135,7 +135,7 @@ class _Parser:
     def _refused(self, expected: str) -> FeedUnsuitable:
         if self._next < len(self._tokens):
             token = self._tokens[self._next]
-            return self._failed(f"goes on with {token.text!r} at column {token.at + 1}, where {expected} was expected")
+            return self._failed(f"goes on with {token.text!r} at character {token.at + 1}, where {expected} was expected")
         return self._failed(f"ends where {expected} was expected")
 
     def _failed(self, what: str) -> FeedUnsuitable:

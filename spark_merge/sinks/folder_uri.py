@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
@@ -13,8 +11,8 @@ from spark_merge.sinks.kind import SinkUri
 
 
 def folder_of(uri: SinkUri) -> Folder:
-    """The folder, whose place nobody has checked. A relative path becomes absolute: tasks have a working directory of their own."""
-    return open_folder(uri.text if uri.parts.scheme else os.path.abspath(uri.parts.path))
+    """The folder, whose place nobody has checked."""
+    return open_folder(uri.text)
 
 
 def checked_folder(uri: SinkUri) -> Folder:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from sidecar.core.model import TableName, TableSchema
-from sidecar.errors import ConfigError, SinkError, TicdcDumpError
+from sidecar.errors import ConfigError, SinkError, TicdcDumpError, nearest
 from sidecar.process.kept_secrets import without_secrets
 from spark_merge.contract import Sink
 from spark_merge.ddl.routes import routes_of
@@ -131,6 +131,10 @@ def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tu
 
 def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
     parts = _parts(uri)
+    if not parts.scheme and not parts.path.startswith("/"):
+        raise SinkError(
+            "a sink is neither a URI nor the whole path of a folder", hint=f"begin it with one of {_listed(_schemes())}, or write /var/out"
+        )
     scheme = parts.scheme or "file"
     kind = _KINDS.get(scheme) or _optional(scheme) or _installed(scheme)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -138,7 +142,8 @@ def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
         raise SinkError(f"a {scheme}: sink has {odd} parameters without a name of one behind its '?'", hint=_ENCODE)
     if unknown := sorted(parameters.keys() - kind.parameters - COMMON_PARAMETERS):
         known = _listed(kind.parameters | COMMON_PARAMETERS)
-        raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}", hint=f"known parameters: {known}")
+        meant = nearest(unknown[0], kind.parameters | COMMON_PARAMETERS) if len(unknown) == 1 else ""
+        raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}{meant}", hint=f"known parameters: {known}")
     if parts.fragment:
         raise SinkError(f"a {scheme}: sink's URI has a '#'", hint=f"name a folder without '#'; {_ENCODE}")
     read(CommonOptions, parameters)
@@ -230,8 +235,11 @@ def _installed(scheme: str) -> SinkKind:
                     f"{entry.value}, installed for {scheme}:, is no SinkKind", hint=f"mend or remove {entry.dist and entry.dist.name}"
                 )
             return kind
-    known = sorted({*_KINDS, *_OPTIONAL, *(entry.name for entry in found)})
-    raise SinkError(f"no sink is known for {scheme}:", hint=f"use one of {_listed(f'{name}:' for name in known)}")
+    raise SinkError(f"no sink is known for {scheme}:{nearest(scheme, _schemes())}", hint=f"use one of {_listed(_schemes())}")
+
+
+def _schemes() -> list[str]:
+    return [f"{name}:" for name in {*_KINDS, *_OPTIONAL, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -569,7 +569,7 @@ def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("dumppause", "-c", "cf"), 3, "the dump is not started"),
+        (("dumppause", "-c", "cf"), 3, "no dump has been started"),
         (("dumpstart", "-c", "cf", "--tables", "nope.*"), 3, "no table of the changefeed matches nope.*"),
         (("dumpquery", "-c", "other"), 4, "default/cf is"),
         (("dumpquery", "-c", "cf", "-n", "other"), 4, "other/cf is not served here"),

@@ -332,7 +332,7 @@ def test_a_sink_in_the_logs_folder_is_refused(stage: Stage, tmp_path: Path) -> N
 def test_a_target_that_lacks_the_tables_is_named_with_the_sink(stage: Stage, tmp_path: Path) -> None:
     db = stage.rig.db
     uri = uri_of(db, "not_there", routes=quote(f"{SCHEMA}.*=>nowhere.*"))
-    found = stage.check("targets", sinks=(uri,), log=f"file://{tmp_path}/log")
+    found = stage.check("sinks", "targets", sinks=(uri,), log=f"file://{tmp_path}/log")
     assert "is not at the target" in failure(found["targets"])
     assert "sinks (number 1)" in failure(found["targets"])
     making = stage.check("sinks", "targets", sinks=(f"{uri}&create-tables=true",), log=f"file://{tmp_path}/log")

@@ -282,7 +282,18 @@ def test_a_dry_run_starts_nothing(service: Service) -> None:
     assert [(table["sink"], table["table"], table["rows_estimated"]) for table in found["tables"]] == [
         ("copy", "orders", 1000), ("copy", "item", 1000),
     ]  # fmt: skip
+    assert (found["id"], found["waiting_for"], found["state"]) == ("", "", "none")
+    text = service.run("--dry-run", "--sink", "copy").output
+    assert "nothing was started" in text
+    assert "not started" in text
+    assert "waiting" not in text
     assert request_ids(service.log) == []
+
+
+def test_it_shows_how_far_it_is_also_without_being_watched(service: Service) -> None:
+    done = service.run()
+    assert f"verification {service.made.last_id()} waiting" in done.output
+    assert service.run("--json").stdout.count("\n") == 1, "programs get the report alone"
 
 
 @pytest.mark.parametrize(

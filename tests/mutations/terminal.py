@@ -5,14 +5,19 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 VIEW = "sidecar/cli/dump_view.py"
+HISTORY = "sidecar/cli/history_view.py"
+CALL = "sidecar/cli/dump_call.py"
+STATUS = "sidecar/control/status.py"
+PREVIEW = "sidecar/control/preview.py"
 FITTED = "sidecar/cli/fitted.py"
 TIMELINE = "sidecar/cli/timeline_view.py"
 WHERE = "sidecar/cli/terminal.py"
-COMMANDS = "sidecar/cli/dump_commands.py"
+QUERY = "sidecar/cli/query_command.py"
 OF_FITTED = "tests/unit/cli/test_fitted.py"
 OF_WIDTHS = "tests/unit/cli/test_widths.py"
 OF_TIMELINE = "tests/unit/cli/test_timeline_view.py"
 OF_QUERY = "tests/unit/cli/test_dumpquery.py"
+OF_SERVICE = "tests/unit/control/test_service.py"
 
 TERMINAL = [
     Mutation(
@@ -59,7 +64,7 @@ TERMINAL = [
     ),
     Mutation(
         "a history is squeezed into columns of a narrow terminal",
-        VIEW,
+        HISTORY,
         "        if options.max_width >= HISTORY_WIDTH_MIN:\n",
         "        if True:\n",
         f"{OF_WIDTHS}::test_the_history_is_whole_in_every_terminal[80]",
@@ -136,9 +141,37 @@ TERMINAL = [
     ),
     Mutation(
         "logs ask for a timeline that nobody sees",
-        COMMANDS,
+        QUERY,
         "timeline=timeline or (call.console.is_terminal and not call.as_json)",
         "timeline=True",
         f"{OF_QUERY}::test_the_timeline_is_asked_for_with_the_status_where_it_is_shown[False-given1-False-]",
+    ),
+    Mutation(
+        "a command that shows a failed dump ends well",
+        CALL,
+        "    return EXIT_DUMP_FAILED if status.state == pb.DUMP_STATE_FAILED else 0\n",
+        "    return 0\n",
+        f"{OF_QUERY}::test_a_command_that_shows_a_failed_dump_fails[dumpstart-]",
+    ),
+    Mutation(
+        "a wait ends when the dump is in the log",
+        QUERY,
+        "        if table.complete_at_tso > status.delivered_tso or (sink.began_seq and not sink.tables_known):\n",
+        "        if False:\n",
+        f"{OF_QUERY}::test_a_wait_ends_when_the_rows_are_in_the_sinks_or_never_will_be[--statuses0-given0-0]",
+    ),
+    Mutation(
+        "the time of a dump is estimated by one of a few rows",
+        PREVIEW,
+        "entry.rows >= TELLING_ROWS",
+        "entry.rows",
+        f"{OF_SERVICE}::test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known[before1-0]",
+    ),
+    Mutation(
+        "what holds the dump that runs is said of every dump",
+        STATUS,
+        "        if self.stream_waiting_for or dump is None or dump.state is DumpState.RUNNING:\n",
+        "        if True:\n",
+        "tests/unit/control/test_status.py::test_what_holds_the_dump_that_runs_holds_no_other_one",
     ),
 ]

@@ -232,7 +232,6 @@ class Shop:
             "slow_reads": lambda _: slow,
             "verifications": lambda: verifications,
             "sinks": {self.mark(name): "" for name in SINKS},
-            "rows_per_s_before": lambda: 17_800.0,
         }
 
     def owner(self) -> Owner:

@@ -145,10 +145,12 @@ def test_an_address_that_is_none_is_refused_with_one_that_is(section: SectionNam
 def test_a_port_that_is_taken_is_refused(section: SectionName) -> None:
     with (
         serving(section, SETTINGS[section](listen=LOOPBACK)) as address,
-        pytest.raises(ConfigError, match=rf"^{section}\.listen {address} cannot be listened on"),
+        pytest.raises(ConfigError, match=rf"^{section}\.listen {address} cannot be listened on: Address already in use") as refused,
         serving(section, SETTINGS[section](listen=address)),
     ):
         pass
+    assert f"set {section}.listen to a free port" in refused.value.hint
+    assert "GRPC" not in str(refused.value)
 
 
 def test_certificates_that_cannot_be_read_or_used_are_refused(section: SectionName, tmp_path: Path, signed: Signed) -> None:
@@ -156,7 +158,7 @@ def test_certificates_that_cannot_be_read_or_used_are_refused(section: SectionNa
     junk.write_text("no certificate")
     for cert_file, wrong in (
         (tmp_path / "absent.pem", "absent.pem cannot be read"),
-        (junk, rf"{section}\.listen .* cannot be listened on"),
+        (junk, rf"{section}\.listen .* cannot be listened on with the files of {section}.tls"),
     ):
         tls = Tls(cert_file=str(cert_file), key_file=str(signed.key_file))
         with pytest.raises(ConfigError, match=wrong), serving(section, SETTINGS[section](listen=LOOPBACK, tls=tls)):

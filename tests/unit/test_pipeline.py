@@ -896,7 +896,7 @@ def test_a_refused_request_is_answered_and_nothing_is_saved() -> None:
     assert stage.notes.calls == ["answer"]
     (refused,) = stage.requests.answers
     assert refused is not None
-    assert "not started" in str(refused)
+    assert "no dump has been started" in str(refused)
     assert stage.stored.load() == ()
 
 

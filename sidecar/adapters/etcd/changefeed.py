@@ -40,7 +40,7 @@ def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
     names = "; ".join(map(str, there)) if there else "none at all"
     raise ConfigError(
         f"changefeed {name} (cluster/namespace/id) does not exist; etcd at {', '.join(client.section.endpoints)} has: {names}",
-        hint="set changefeed.id, .namespace and .cluster, or etcd.endpoints to the PD of the changefeed's own cluster",
+        hint=f"set {client.named.changefeed}, or {client.named.endpoints} to the PD of the changefeed's own cluster",
     )
 
 

@@ -118,6 +118,25 @@ def check_name(name: ChangefeedName) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class EtcdNamed:
+    """By what an operator has named this etcd, for what is said of it. `login`: the way out where it asks for one."""
+
+    endpoints: str = "etcd.endpoints"
+    tls: str = "etcd.tls"
+    login: str = "set etcd.user and etcd.password_file"
+    changefeed: str = "changefeed.id, .namespace and .cluster"
+
+
+BY_SETTINGS = EtcdNamed()
+BY_OPTIONS = EtcdNamed(
+    endpoints="--pd",
+    tls="--ca, --cert and --key",
+    login="--pd has no login for etcd: name the sidecar with --sidecar HOST:PORT",
+    changefeed="--changefeed-id, --namespace and --cluster-id",
+)
+
+
 class EtcdClient:
     """Safe to share between threads. Opens its connections when they are needed; `close` ends them.
 
@@ -125,17 +144,17 @@ class EtcdClient:
     StorageFull, or CoordinationError for anything else that etcd says.
     """
 
-    def __init__(self, section: EtcdSection, *, root: str = ROOT) -> None:
+    def __init__(self, section: EtcdSection, *, root: str = ROOT, named: EtcdNamed = BY_SETTINGS) -> None:
         """`root`: what may be written: all below it where it ends in a slash, else this key alone. Raises ConfigError for endpoints or
         files that cannot be used; does not connect."""
-        self.section = section
+        self.section, self.named = section, named
         self._root = root
         self._rpc = etcd_messages()
         self._lock = threading.Lock()
         self._password = read_secret(section.password_file)
         self._token = ""
         credentials = section_credentials("etcd.tls", section.tls)
-        self._channels = [(endpoint, _channel(endpoint, credentials)) for endpoint in section.endpoints]
+        self._channels = [(endpoint, _channel(endpoint, credentials, named)) for endpoint in section.endpoints]
         self._first = 0
         self._closed = False
 
@@ -239,7 +258,7 @@ class EtcdClient:
                 return answer
         raise CoordinationLost(
             f"etcd does not answer ({method}): {'; '.join(lost)}",
-            hint="see that PD runs, and check etcd.endpoints and etcd.tls in the sidecar's settings; it is tried again",
+            hint=f"see that PD runs, and check {self.named.endpoints} and {self.named.tls}",
         )
 
     def _ask(self, channel: grpc.Channel, service: str, method: str, request: Any, until: float) -> Any:
@@ -266,7 +285,7 @@ class EtcdClient:
                 if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                     raise ConfigError(
                         f"etcd does not know user {self.section.user!r} with this password: {error.details()}",
-                        hint="check etcd.user and etcd.password_file in the sidecar's settings",
+                        hint="check etcd.user and etcd.password_file",
                     ) from error
                 if error.code() != grpc.StatusCode.FAILED_PRECONDITION:
                     raise
@@ -291,11 +310,9 @@ class EtcdClient:
                     hint=f"grant the user of etcd.user read on {reads} and readwrite on {self._root} (by prefix)",
                 )
             case grpc.StatusCode.UNAUTHENTICATED:
-                return ConfigError(f"{said}; it was asked as {user}", hint="set etcd.user and etcd.password_file")
+                return ConfigError(f"{said}; it was asked as {user}", hint=self.named.login)
             case grpc.StatusCode.INVALID_ARGUMENT if not self.section.user:
-                return ConfigError(
-                    f"{said}; it was asked as {user}", hint="if etcd has authentication on, set etcd.user and etcd.password_file"
-                )
+                return ConfigError(f"{said}; it was asked as {user}", hint=f"if etcd has authentication on: {self.named.login}")
             case grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return StorageFull(said, hint="if etcd's space is used up: compact and defragment it, then disarm its NOSPACE alarm")
             case grpc.StatusCode.OUT_OF_RANGE:
@@ -319,10 +336,10 @@ def _after(prefix: str) -> bytes:
     return data[:-1] + bytes([data[-1] + 1])
 
 
-def _channel(endpoint: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+def _channel(endpoint: str, credentials: grpc.ChannelCredentials | None, named: EtcdNamed) -> grpc.Channel:
     if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\s/:]+):\d{1,5}", endpoint):
         raise ConfigError(
-            f"etcd endpoint {endpoint!r} is not host:port", hint="set etcd.endpoints to PD's client addresses, without a scheme"
+            f"etcd endpoint {endpoint!r} is not host:port", hint=f"set {named.endpoints} to PD's client addresses, without a scheme"
         )
     first_ms, most_ms = RECONNECT_MS
     options = [

@@ -14,8 +14,7 @@ from typing import Any
 import grpc
 
 from sidecar.config import Tls
-from sidecar.errors import ConfigError
-from sidecar.process.listening import server_options
+from sidecar.process.listening import not_listening, server_options
 from sidecar.process.tls import server_credentials
 from ticdc_dump.binlog import cistern_pb2, cistern_pb2_grpc
 
@@ -39,10 +38,7 @@ class NotifyServer:
             else:
                 self.port = int(self._server.add_insecure_port(listen))
         except RuntimeError as error:  # grpc's only sign of a port that is taken or a certificate that it cannot use
-            raise ConfigError(
-                f"binlog.listen {listen} cannot be listened on: {error}",
-                hint="see whether another process has the port, whether the address is this machine's, and whether the PEM files fit",
-            ) from error
+            raise not_listening("binlog", listen) from error
         self._server.start()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class PdClient:
         self.endpoints = section.pd
         self._one_cluster = f"set {named}.pd to members of the one cluster that the changefeed reads"
         self._see_pd = f"see that PD runs, that {named}.pd names its client endpoints, and that {named}.{tls} fits"
-        self._connect: Connect = connector(section.tls, named=f"{named}.{tls}")
+        self._connect: Connect = connector(section.tls, named=f"{named}.{tls}", idle_pings=False)
         self._channels: dict[str, Any] = {}
         self._leader: str | None = None
         self._cluster_id: int | None = None

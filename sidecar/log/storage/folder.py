@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, nearest
 from sidecar.process.kept_secrets import keep
 
 S3_PARAMETERS = {
@@ -58,14 +58,14 @@ def open_folder(url: str) -> Folder:
 
 def place_problem(parts: SplitResult) -> tuple[str, str] | None:
     """What keeps a `file:` or `s3:` URL, or a bare path, from being a folder that can be meant, and the way out. An address behind `file://`
-    would be dropped, and what follows a `#` as well."""
+    would be dropped, and what follows a `#` as well; a relative path would be another folder for a process that is started elsewhere."""
     if parts.fragment:
         return "has a '#'", "name a folder without '#'"
     if "\0" in parts.path:
         return "has a NUL", "name a folder without NUL"
     if parts.scheme == "s3" or (parts.scheme == "grpc" and parts.netloc):
         return None if parts.netloc else ("needs a bucket", "write s3://bucket/folder")
-    if parts.netloc or not parts.path or (parts.scheme and not parts.path.startswith("/")):
+    if parts.netloc or not parts.path.startswith("/"):
         return "needs the whole path of a folder", "write /var/out, or with three slashes file:///var/out"
     return None
 
@@ -78,7 +78,7 @@ def log_folder(uri: str) -> Folder:
     if parts.scheme not in known:
         what, hint = f"is of a scheme {parts.scheme}:, which keeps no log", "name a folder, or s3://bucket/prefix"
     elif unknown := sorted(parse_qs(parts.query, keep_blank_values=True).keys() - known[parts.scheme]):
-        what = f"has no parameter {', '.join(unknown)}"
+        what = f"has no parameter {', '.join(unknown)}{nearest(unknown[0], known[parts.scheme]) if len(unknown) == 1 else ''}"
         hint = f"known parameters: {', '.join(sorted(known[parts.scheme])) or 'none'}"
     elif problem := place_problem(parts):
         what, hint = problem

@@ -25,6 +25,7 @@ from urllib3.exceptions import HTTPError
 
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 from spark_merge.sinks import server as shared
 from spark_merge.sinks.options import one_of, option, whole_seconds
@@ -131,7 +132,12 @@ class ClickHouseServer(shared.Server):
     def _retried(self, action: Callable[[], T], doing: str, hint: str) -> T:
         try:
             for attempt in stamina.retry_context(
-                on=passes, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=RETRY_JITTER_S
+                on=passes,
+                attempts=None,
+                timeout=patience_s(RETRY_S),
+                wait_initial=RETRY_FIRST_S,
+                wait_max=RETRY_MAX_S,
+                wait_jitter=RETRY_JITTER_S,
             ):
                 with attempt, may_take(self.connect_s + 2 * self.read_s):  # to send, and to read the answer
                     return action()

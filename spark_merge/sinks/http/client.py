@@ -26,6 +26,7 @@ from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSL
 
 from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import kept
+from sidecar.process.patience import patience_s
 from sidecar.process.printable import printable
 from sidecar.process.progress import may_take
 from spark_merge.sinks.options import is_word, option, text, whole_seconds
@@ -157,7 +158,7 @@ class Client:
         secrets = self._authorization()
         sent = {"User-Agent": "ticdc-dump", "Accept": "application/json", **secrets, **headers}
         attempts = stamina.retry_context(
-            _again, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=JITTER_S
+            _again, attempts=None, timeout=patience_s(RETRY_S), wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S, wait_jitter=JITTER_S
         )
         try:
             for attempt in attempts:

@@ -46,6 +46,7 @@ from pyiceberg.table.update import (
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from sidecar.errors import SinkError, StorageFull
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 from spark_merge.sinks.iceberg import rest
 from spark_merge.sinks.iceberg.deletes import RowDelta
@@ -193,7 +194,7 @@ class Lake:
 
         try:
             for attempt in stamina.retry_context(
-                on=_passes, attempts=None, timeout=RETRY_S, wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S
+                on=_passes, attempts=None, timeout=patience_s(RETRY_S), wait_initial=RETRY_FIRST_S, wait_max=RETRY_MAX_S
             ):
                 with attempt, may_take(CALL_S_MAX):
                     return tried()

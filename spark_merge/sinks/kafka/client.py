@@ -20,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from sidecar.errors import ConfigError, SinkError
 from sidecar.process.kept_secrets import keep, kept
 from sidecar.process.librdkafka import REPAIRED, DebugLog
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 
 OUTAGE_MAX_S = 25.0
@@ -106,6 +107,14 @@ class SinkCluster:
                 hint="check ca, cert, key and the sasl- parameters; files must be readable for this user on every host that runs tasks",
             ) from error
 
+    def raised(self, error: KafkaError, what: str) -> SinkError | Fenced:
+        """What to raise for `error` at `what`."""
+        if error.code() in _FENCED:
+            return Fenced(what)
+        did = "does not answer for" if passing(error) else "refuses"
+        said = f"Kafka at {self.brokers} {did} {what}: {error.name()}: {error.str()}"
+        return SinkError(said, hint=_HINTS.get(error.code(), _WAIT))
+
 
 _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_ID_MAPPING}
@@ -132,28 +141,21 @@ _HINTS = {
 _WAIT = "start the brokers, or correct their names in the URI; what was not accepted is done again by itself"
 
 
-def raised(error: KafkaError, what: str) -> SinkError | Fenced:
-    """What to raise for `error` at `what`."""
-    if error.code() in _FENCED:
-        return Fenced(what)
-    return SinkError(f"Kafka refuses {what}: {error.name()}: {error.str()}", hint=_HINTS.get(error.code(), _WAIT))
-
-
 def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], what: str) -> _T:
     """`call(timeout_s)` of `client` until it succeeds or fails for good. Raises Fenced, SinkError."""
-    deadline_s = time.monotonic() + OUTAGE_MAX_S
+    deadline_s, call_s = time.monotonic() + patience_s(OUTAGE_MAX_S), patience_s(REQUEST_TIMEOUT_S)
     while True:
         try:
-            with may_take(REQUEST_TIMEOUT_S):
-                return call(REQUEST_TIMEOUT_S)
+            with may_take(call_s):
+                return call(call_s)
         except KafkaException as error:
             found: KafkaError = error.args[0]
             with suppress(KafkaException):  # of a producer that has failed for good, which the call has told
                 client.poll(0)
             if (refused := cluster.refusal()) is not None:
-                raise raised(refused, f"the connection to {cluster.brokers}") from error
+                raise cluster.raised(refused, "the connection") from error
             if not passing(found) or time.monotonic() > deadline_s:
-                raise raised(found, what) from error
+                raise cluster.raised(found, what) from error
             time.sleep(TRY_AGAIN_S)
 
 

@@ -22,8 +22,9 @@ from typing import Any, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.errors import SinkError
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, SinkCluster, passing, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, SinkCluster, passing, patiently
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, current_control, slots_of
 
 CONTROL = 0
@@ -61,7 +62,7 @@ class PositionReader:
         """How many the topic has, 0 if it is not there. Raises SinkError."""
         answer = self._asked(lambda timeout_s: self._consumer.list_topics(topic, timeout_s), f"topic {topic}").topics[topic]
         if answer.error is not None and answer.error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            raise raised(answer.error, f"topic {topic}")
+            raise self._cluster.raised(answer.error, f"topic {topic}")
         return len(answer.partitions)
 
     def ends(self, topic: str, partitions: Sequence[int]) -> tuple[int, ...]:
@@ -124,7 +125,7 @@ class PositionReader:
             message = self._consumer.poll(0.1)
             now_s = time.monotonic()
             if message is None:
-                silent_s = silent_s or now_s + OUTAGE_MAX_S
+                silent_s = silent_s or now_s + patience_s(OUTAGE_MAX_S)
                 if now_s > silent_s:
                     raise SinkError(
                         f"Kafka at {self._cluster.brokers} does not answer for {self.name}/{min(left)}", hint="start the brokers"
@@ -144,11 +145,11 @@ class PositionReader:
                     time.sleep(0.002)
                     self._consumer.incremental_assign([TopicPartition(self.name, partition, message.offset())])
             elif not passing(message.error()):
-                raise raised(message.error(), f"position topic {self.name}")
+                raise self._cluster.raised(message.error(), f"position topic {self.name}")
 
     def _high(self, partition: int) -> int:
         """The offset after the last record, committed or not, as the last answer had it."""
         try:
             return int(self._consumer.get_watermark_offsets(TopicPartition(self.name, partition), cached=True)[1])
         except KafkaException as error:
-            raise raised(error.args[0], f"position topic {self.name}") from error
+            raise self._cluster.raised(error.args[0], f"position topic {self.name}") from error

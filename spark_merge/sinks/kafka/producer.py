@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Fenced, SinkCluster, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, TRANSACTION_MAX_S, Fenced, SinkCluster, patiently
 
 QUEUE_KBYTES_MAX = 32 << 10
 QUEUE_ROWS_MAX = 100_000
@@ -124,7 +124,7 @@ class IdempotentProducer:
             if error.args[0].fatal() or error.args[0].code() == KafkaError._FATAL:
                 raise self._fatal() from error
             failure = self._first_failure() if error.args[0].code() == KafkaError._STATE else None
-            raise failure or raised(error.args[0], f"what {self.name} writes") from error
+            raise failure or self._cluster.raised(error.args[0], f"what {self.name} writes") from error
         except SystemError as error:
             raise self._fatal() from error
 
@@ -171,7 +171,7 @@ class IdempotentProducer:
             if self._failed == 1 or (error is not None and error.code() not in _AFTERMATH and len(self._failures) < 3):
                 place = f"a row for {message.topic()}/{message.partition()} of {len(message)} bytes"
                 lost = SinkError(f"Kafka says that it has {place} already, and has not", hint="nothing: it is written again")
-                self._failures.insert(0, lost if error is None else raised(error, place))
+                self._failures.insert(0, lost if error is None else self._cluster.raised(error, place))
         return self._failures
 
     def _check(self) -> None:
@@ -193,7 +193,7 @@ class TransactionalProducer(IdempotentProducer):
             self._taken = True
         except KafkaException as error:
             if not error.args[0].retriable():
-                raise raised(error.args[0], f"transactional id {self.name}") from error
+                raise self._cluster.raised(error.args[0], f"transactional id {self.name}") from error
 
     def take(self) -> None:
         """Be the one instance with this id: what another has not committed is aborted, and it can commit no more."""
@@ -225,7 +225,7 @@ class TransactionalProducer(IdempotentProducer):
         try:
             self._producer.commit_transaction(ABORT_MAX_S)
         except KafkaException as error:
-            return raised(error.args[0], f"a transaction of {self.name}")
+            return self._cluster.raised(error.args[0], f"a transaction of {self.name}")
         return super()._fatal()
 
 

@@ -28,7 +28,7 @@ from sidecar.process.progress import progressed
 from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.readable import Reading, RowsRead
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
@@ -198,7 +198,7 @@ def _consumed(consumer: Any, output: Output, piece: TopicSlice) -> Iterator[list
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended = ended or (piece.mark is None and message.offset() >= piece.end)
             elif not passing(error):
-                raise raised(error, f"topic {piece}")
+                raise output.cluster.raised(error, f"topic {piece}")
         if found:
             progressed()
             until_s = time.monotonic() + OUTAGE_MAX_S

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not for mypy
 
 from sidecar.errors import SinkError
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, SinkCluster, patiently, raised
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, SinkCluster, patiently
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 
@@ -68,7 +68,7 @@ def make(cluster: SinkCluster, topic: str, partitions: int, *, replicas: int, co
         patiently(cluster, admin, lambda timeout_s: _led(admin, topic, partitions, timeout_s), f"topic {topic}, which has just been made")
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise raised(error.args[0], f"to make topic {topic} with {partitions} partitions and {replicas} replicas") from error
+            raise cluster.raised(error.args[0], f"to make topic {topic} with {partitions} partitions and {replicas} replicas") from error
 
 
 def _led(admin: Any, topic: str, partitions: int, timeout_s: float) -> None:

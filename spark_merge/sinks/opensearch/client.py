@@ -19,6 +19,7 @@ from opensearchpy.exceptions import SSLError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
 from sidecar.errors import SinkError
+from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 from spark_merge.sinks.options import option, whole_seconds
 from spark_merge.sinks.server import CertifiedServer
@@ -87,7 +88,7 @@ class OpenSearchSession:
             for attempt in stamina.retry_context(
                 on=passes,
                 attempts=None,
-                timeout=RETRY_S,
+                timeout=patience_s(RETRY_S),
                 wait_initial=RETRY_FIRST_S,
                 wait_max=RETRY_MAX_S,
                 wait_jitter=RETRY_JITTER_S,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.adapters.etcd.client import ROOT, Delete, EtcdClient, Put, changefeed_root
+from sidecar.adapters.etcd.client import BY_OPTIONS, BY_SETTINGS, ROOT, Delete, EtcdClient, EtcdNamed, Put, changefeed_root
 from sidecar.config import EtcdSection, Tls
-from sidecar.errors import ConfigError, CoordinationError
+from sidecar.errors import ConfigError, CoordinationError, CoordinationLost
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.eventually import PATIENCE_S
 
@@ -65,6 +65,21 @@ def test_an_incarnation_that_could_leave_its_place_is_refused(incarnation: str) 
 def test_an_endpoint_that_is_not_host_and_port_is_refused(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=r"etcd\.endpoints"):
         EtcdClient(EtcdSection(endpoints=(endpoint,)))
+
+
+@pytest.mark.parametrize(
+    ("named", "says", "not_said"),
+    [(BY_SETTINGS, "check etcd.endpoints and etcd.tls", "--pd"), (BY_OPTIONS, "check --pd and --ca, --cert and --key", "etcd.endpoints")],
+)
+def test_what_is_said_names_what_the_operator_has_given(named: EtcdNamed, says: str, not_said: str) -> None:
+    client = EtcdClient(NOWHERE, named=named)
+    with pytest.raises(CoordinationLost) as told:
+        client.get("/x")
+    client.close()
+    assert says in told.value.hint
+    assert not_said not in told.value.hint
+    with pytest.raises(ConfigError, match=f"set {named.endpoints} to PD's client addresses"):
+        EtcdClient(EtcdSection(endpoints=("pd",)), named=named)
 
 
 @pytest.mark.parametrize("endpoint", ["pd:2379", "10.0.0.1:2379", "[::1]:2379", "pd-0.pd.svc.cluster.local:2379"])

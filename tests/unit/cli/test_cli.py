@@ -64,6 +64,15 @@ def test_an_unknown_sink_names_the_known_ones(monkeypatch: pytest.MonkeyPatch, c
     assert "file:" in capsys.readouterr().err
 
 
+def test_a_sink_that_is_no_uri_is_refused_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "replay", str(recording("demo").absolute()), "--sink", "not a uri") == 3
+    assert "neither a URI nor the whole path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_verify_without_a_jsonl_sink_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -124,6 +133,7 @@ def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp
         (('"console:"', '"ftp://x"'), "no sink is known for ftp:"),
         (('"console:"', '"/out?format=csv"'), "format='csv' is none of jsonl, parquet"),
         (('"console:"', '"/out", "/out"'), "names one output twice"),
+        (('"console:"', '"not a uri"'), "sinks (number 1) is neither a URI nor the whole path"),
         (('"/nowhere"', '"memory://log"'), "log.uri"),
         (('"/nowhere"', '"/nowhere", spill_folder = "/nonexist"'), "log.spill_folder /nonexist cannot be written"),
     ],

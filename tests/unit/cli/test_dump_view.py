@@ -8,7 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from sidecar.cli.dump_view import TABLES_SHOWN, history_view, look, plain_line, preview_view, status_view
+from sidecar.cli.dump_view import TABLES_SHOWN, look, percent_done, plain_line, preview_view, status_view
+from sidecar.cli.history_view import history_view
 from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
 from sidecar.report.figures import amount, duration
 from ticdc_dump.v1 import control_pb2 as pb
@@ -73,7 +74,7 @@ def test_the_picture_names_the_other_dumps_and_what_a_queued_one_waits_for() -> 
     queued = pb.DumpSummary(dump_id="c" * 16, state=pb.DUMP_STATE_QUEUED, tables=1, waits_for=["a" * 16])
     text = picture(status(table(1), dumps=[running, failed, queued]))
     assert f"{'b' * 16} failed, 0 of 2 tables, 0 rows: denied [red]" in text
-    assert f"{'c' * 16} queued, 0 of 1 tables, 0 rows, behind {'a' * 16}" in text
+    assert f"{'c' * 16} queued, 0 of 1 table, 0 rows, behind {'a' * 16}" in text
     assert "other dump" not in picture(status(table(1), dumps=[running]))
     shown_queued = picture(status(table(1), dump_id="c" * 16, state=pb.DUMP_STATE_QUEUED, dumps=[running, queued]))
     assert re.search(rf"queued behind +{'a' * 16}", shown_queued)
@@ -93,8 +94,8 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
     )
     for part in (
         "chunks of 10,000 rows, 2 readers, 5,000 rows/s at most, 2.0 KiB/s at most",
-        "file:///out: holds the dump, p50 0.21 s, p99 0.61 s, bound 0.50 s (0.04 s without a dump), 75,000 dump rows at once",
-        "s3://lake: p99 61.00 s, bound 72.00 s, 0 dump rows at once",
+        "file:///out: holds the dump, p50 0.21 s, p99 0.61 s, bound 0.50 s (0.04 s without a dump), room for 75,000 rows of the dump",
+        "s3://lake: p99 61.00 s, bound 72.00 s, room for 0 rows of the dump",
     ):
         assert part in text, part
 
@@ -106,6 +107,60 @@ def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_wh
     assert "brackets, for lake only" in found
     assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in found
     assert "new: 0 of" not in found, "it has received nothing yet"
+
+
+def test_the_whole_dump_has_a_percentage_by_its_rows_and_a_bar() -> None:
+    done, large = table(1, chunks=9, rows=100, complete_at_tso=TSO), table(2, chunks=1, rows=200, rows_estimated=900)
+    assert percent_done(status(done, large)) == 30
+    assert percent_done(status(done, table(2, rows_estimated=900))) == 10
+    assert percent_done(status(done)) == 100
+    assert percent_done(status(table(2, rows=2_000, rows_estimated=900))) == 99, "the estimate was too small"
+    assert percent_done(status(done, table(3))) is None, "how much is left is not known"
+    assert percent_done(status()) is None
+    text = picture(status(done, large))
+    assert re.search("progress +30 % +━", text)
+    assert re.search("progress +30 %\n", picture_of_width(status(done, large), 30))
+    assert "running  30 %  1/2 tables" in plain_line(status(done, large))
+    assert "%" not in plain_line(status(done, table(3)))
+
+
+def picture_of_width(found: pb.DumpStatus, width: int) -> str:
+    return "\n".join(line.rstrip() for line in shown(status_view(found), width=width).splitlines()) + "\n"
+
+
+def test_one_is_not_called_many_and_nothing_is_counted_that_is_not_there() -> None:
+    text = picture(status(table(1, rows=1), open_windows=1, settings=pb.DumpSettings(chunk_rows=1, readers=1)))
+    assert "0 of 1 table, 1 row, 0 B, 1 window open" in text
+    assert "chunks of 1 row, 1 reader" in text
+    paused = picture(status(table(1), state=pb.DUMP_STATE_PAUSED, settings=pb.DumpSettings(chunk_rows=10)))
+    assert "reader" not in paused, "none reads"
+
+
+def test_a_sink_is_judged_by_the_bound_only_while_a_dump_runs() -> None:
+    sink = pb.SinkStatus(sink="lake", live_s=9.0, bound_s=0.5, limit_s=2.0, fixed_s=0.9, rows_allowed=500, holds=True)
+    samples = [pb.Sample(at_ms=2_000 * n, sinks=[pb.SinkSample(sink="lake", live_s=9.0, bound_s=0.5)]) for n in range(1, 9)]
+    samples[-1].open_windows = 1
+    given = {"sinks": [sink], "timeline": pb.Timeline(samples=samples)}
+    running = picture(status(table(1), **given))
+    assert "2.00 s allowed as each batch of the dump takes 0.90 s alone" in running
+    assert "room for 500 rows of the dump" in running
+    assert "above the bound in 1 of 8 samples" in running
+    over = picture(status(table(1), state=pb.DUMP_STATE_FINISHED, **given))
+    assert not any(part in over for part in ("allowed", "room for", "holds the dump"))
+    other = pb.DumpSummary(dump_id="b" * 16, state=pb.DUMP_STATE_RUNNING)
+    assert "room for" in picture(status(table(1), state=pb.DUMP_STATE_FINISHED, dumps=[other], **given)), "of the one that runs"
+
+
+def test_sinks_that_have_the_same_tables_are_one_line_and_no_warning() -> None:
+    tables = [pb.SinkTableStatus(schema="shop", table="a")]
+    found = status(sinks=[pb.SinkStatus(sink=name, tables_known=True, tables=tables) for name in ("lake", "search", "kafka")])
+    assert picture(found).count("not complete") == 1
+    assert "lake, search, kafka: 0 of 1 complete; shop.a not complete" in picture(found)
+    console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system="standard")
+    console.print(status_view(found))
+    assert isinstance(console.file, io.StringIO)
+    (line,) = [line for line in console.file.getvalue().splitlines() if "not complete" in line]
+    assert "\x1b[33m" not in line
 
 
 def test_the_picture_says_how_far_each_subscriber_is() -> None:
@@ -203,7 +258,7 @@ def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:
     empty.rows = 0
     text = shown(preview_view(pb.DumpPreview(tables=[loaded, empty])))
     assert re.findall(r"s\.(\w+) +(\S+)", text) == [("loaded", "?"), ("empty", "0")]
-    assert "2 tables, about 0 rows and those of 1 tables of which TiDB has no statistics yet" in text
+    assert "2 tables, about 0 rows and those of 1 table of which TiDB has no statistics yet" in text
     assert "about 0 rows, " in shown(preview_view(pb.DumpPreview(tables=[empty])))
 
 

@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from sidecar.cli import query_command
 from sidecar.cli.dump_call import DumpOptions
 from sidecar.cli.dump_commands import register
 from ticdc_dump.v1 import control_pb2 as pb
@@ -22,7 +23,7 @@ TSO = 470000000000000001
 
 @dataclass(slots=True)
 class Asked:
-    """Stands for the client of a sidecar that gives `statuses`: the first to a query, all to a watch."""
+    """Stands for the client of a sidecar that gives `statuses`: one to each query, the last one again and again; all to a watch."""
 
     statuses: Sequence[pb.DumpStatus]
     requests: list[pb.DumpRequest] = field(default_factory=list)
@@ -35,8 +36,8 @@ class Asked:
 
     def call(self, method: str, request: pb.DumpRequest) -> pb.DumpStatus:
         assert method == "Query"
-        self.requests.append(request)
-        return self.statuses[0]
+        self.requests.append(pb.DumpRequest.FromString(request.SerializeToString()))
+        return self.statuses[min(len(self.requests), len(self.statuses)) - 1]
 
     def watch(self, request: pb.DumpRequest) -> Iterator[pb.DumpStatus]:
         self.requests.append(request)
@@ -47,11 +48,14 @@ def status(timeline: pb.Timeline | None, state: pb.DumpState = pb.DUMP_STATE_RUN
     return pb.DumpStatus(dump_id="d" * 16, state=state, timeline=timeline)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, statuses: Sequence[pb.DumpStatus], *given: str, terminal: bool = False) -> tuple[Asked, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, statuses: Sequence[pb.DumpStatus], *given: str, terminal: bool = False, code: int = 0
+) -> tuple[Asked, str]:
     client = Asked(statuses)
     monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
+    monkeypatch.setattr(query_command, "sleep", lambda _: None)
     found = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", *given], env={"FORCE_COLOR": "1" if terminal else None, "TERM": "xterm"})
-    assert found.exit_code == 0, found.output
+    assert found.exit_code == code, found.output
     return client, found.output
 
 
@@ -119,3 +123,110 @@ def test_the_option_without_json_is_wrong_usage(monkeypatch: pytest.MonkeyPatch)
     found = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", "--timeline"])
     assert found.exit_code == 2
     assert "--timeline is for --json" in found.output
+
+
+# ---- --wait --------------------------------------------------------------------------------------------------------------
+
+D = 1_000
+LATE, FAST = "lake", "kafka"
+
+
+def finished(*, delivered: int, since: int = 0, began_seq: int = 0, tables_known: bool = True, **given: Any) -> pb.DumpStatus:
+    """A dump of one table, complete at D. `delivered`: of all sinks. `since`, `began_seq`: of LATE; FAST has the table from D on."""
+    tables = [(FAST, D, 0), (LATE, since, began_seq)]
+    sinks = [
+        pb.SinkStatus(
+            sink=name,
+            began_seq=began,
+            tables_known=tables_known,
+            tables=[pb.SinkTableStatus(schema="shop", table="orders", complete_since_tso=since_tso)] if tables_known else [],
+        )
+        for name, since_tso, began in tables
+    ]
+    table = pb.TableStatus(schema="shop", table="orders", chunks=1, rows=10, complete_at_tso=D)
+    known: dict[str, Any] = {"state": pb.DUMP_STATE_FINISHED, "sinks": sinks} | given
+    return pb.DumpStatus(dump_id="d" * 16, delivered_tso=delivered, tables=[table], **known)
+
+
+RUNNING = status(None)
+WAIT = "--wait"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "given", "code"),
+    [
+        ([RUNNING, finished(delivered=D - 1), finished(delivered=D)], (), 0),
+        ([RUNNING, finished(delivered=D - 1, since=D)], (), 0),
+        ([finished(delivered=D - 1)], ("--sink", FAST), 0),
+        ([finished(delivered=D - 1), finished(delivered=D - 1, since=D + 5)], ("--sink", LATE), 0),
+        ([finished(delivered=D - 1, dump_sinks=[FAST])], (), 0),
+        ([finished(delivered=D, sinks=[]), finished(delivered=D)], (), 0),
+        ([RUNNING, status(None, pb.DUMP_STATE_FAILED)], (), 1),
+        ([finished(delivered=D)], ("--sink", "nobody"), 3),
+        ([finished(delivered=D, dump_sinks=[FAST])], ("--sink", LATE), 3),
+        ([finished(delivered=D, began_seq=9)], (), 3),
+        ([finished(delivered=D, since=5, began_seq=9)], (), 0),
+        ([finished(delivered=D, began_seq=9, tables_known=False), finished(delivered=D, since=D, began_seq=9)], (), 0),
+        ([pb.DumpStatus()], (), 3),
+        ([RUNNING, status(None, pb.DUMP_STATE_STOPPED)], (), 7),
+        ([RUNNING], ("--wait-seconds", "0"), 8),
+        ([finished(delivered=D - 1)], ("--wait-seconds", "0"), 8),
+    ],
+)
+@pytest.mark.parametrize("json_or_not", [(), ("--json",)], ids=["", "--json"])
+@pytest.mark.parametrize("watch", [(), ("--watch",)], ids=["", "--watch"])
+def test_a_wait_ends_when_the_rows_are_in_the_sinks_or_never_will_be(
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: list[pb.DumpStatus],
+    given: tuple[str, ...],
+    code: int,
+    json_or_not: tuple[str, ...],
+    watch: tuple[str, ...],
+) -> None:
+    client, out = run(monkeypatch, statuses, WAIT, *watch, *given, *json_or_not, code=code)
+    assert len(client.requests) == len(statuses)
+    assert bool(json_or_not) is all(line.startswith("{") for line in out.splitlines())
+
+
+def test_a_wait_stays_with_the_dump_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, out = run(monkeypatch, [RUNNING, finished(delivered=D)], WAIT)
+    assert [request.dump_id for request in client.requests] == ["", "d" * 16]
+    assert out.splitlines()[-1] == f"dump {'d' * 16} is complete in all sinks that receive it"
+
+
+def test_what_a_wait_waits_for_is_wrong_usage_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for option in (("--sink", FAST), ("--wait-seconds", "5")):
+        _, out = run(monkeypatch, [RUNNING], *option, code=2)
+        assert "give --wait too" in out
+
+
+# ---- exit codes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("json_or_not", [(), ("--json",)], ids=["", "--json"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dumpstart",),
+        ("dumpset", "--readers", "2"),
+        ("dumppause",),
+        ("dumpresume",),
+        ("dumprestart",),
+        ("dumpstop",),
+        ("dumpquery",),
+        ("dumpquery", "--watch"),
+        ("dumpquery", "--wait"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_shows_a_failed_dump_fails(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], json_or_not: tuple[str, ...]
+) -> None:
+    failed = status(None, pb.DUMP_STATE_FAILED)
+    client = Asked([failed])
+    monkeypatch.setattr(Asked, "call", lambda *_: failed)
+    monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
+    found = CliRunner().invoke(APP, [*command, "-c", "cf", *json_or_not])
+    assert found.exit_code == 1, found.output
+    assert "failed" in found.output
+    assert f"dump {'d' * 16} is" not in found.output, "it is not told as done"

@@ -63,9 +63,9 @@ def stage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     made = Stage(monkeypatch, capsys, tmp_path)
 
     class Client(Etcd):
-        def __init__(self, section: Any) -> None:
+        def __init__(self, section: Any, *, named: Any) -> None:
             super().__init__(made.values)
-            self.section = section
+            self.section, self.named = section, named
 
         def close(self) -> None:
             pass
@@ -309,3 +309,23 @@ def test_commands_are_quoted_for_a_shell(stage: Stage) -> None:
         "ticdc-dump check --config 'it'\"'\"'s; rm.toml'",
         "ticdc-dump run --config 'it'\"'\"'s; rm.toml'",
     ]
+
+
+UPDATE = [
+    "cdc cli changefeed pause -c orders",
+    "cdc cli changefeed update -c orders --config changefeed.toml",
+    "cdc cli changefeed resume -c orders",
+]
+
+
+@pytest.mark.parametrize(("changed", "update"), [({"rules": ("shop.*",)}, UPDATE), ({"state": "stopped"}, []), ({}, [])])
+def test_the_next_commands_correct_the_changefeed_where_its_configuration_is_wrong(
+    stage: Stage, changed: dict[str, Any], update: list[str]
+) -> None:
+    stage.values[info_key("orders")] = definition(**changed)
+    found = json.loads(stage.run(*WHOLE, "--json"))
+    assert [command.split()[0] for command in found["next"]] == ["mysql", *["cdc"] * len(update), "ticdc-dump", "ticdc-dump"]
+    assert found["next"][1:-2] == update
+    shown = stage.run(*WHOLE, "--yes", "--force")
+    assert ("replaces the whole configuration" in shown) is bool(update)
+    assert all(f"  {command}\n" in shown for command in found["next"])

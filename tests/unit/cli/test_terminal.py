@@ -8,7 +8,8 @@ import pytest
 from rich.text import Text
 
 from sidecar.cli import terminal
-from sidecar.cli.dump_view import history_view, look, preview_view, status_view
+from sidecar.cli.dump_view import look, preview_view, status_view
+from sidecar.cli.history_view import history_view
 from sidecar.cli.terminal import TerminalLook, View, console_for, tell
 from sidecar.errors import ConfigError
 from sidecar.process.printable import printable
@@ -89,3 +90,11 @@ def test_an_error_reaches_a_terminal_as_text_and_a_program_as_it_is(capsys: pyte
     assert "\x1b" not in (told := capsys.readouterr().out)
     assert "\\u001b]0;owned" in told
     assert terminal.moment(0) == "-"
+
+
+def test_no_line_of_a_pipe_ends_in_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pb.TableStatus(schema="shop", table="orders", rows=5, rows_estimated=10, chunks=1)
+    console_for(as_json=False).print(status_view(pb.DumpStatus(dump_id="d" * 16, tables=[table])))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if line != line.rstrip()] == []

@@ -62,6 +62,22 @@ def test_what_is_above_the_bound_is_red_and_nothing_else() -> None:
     assert "\x1b" not in drawn(of(1, 9, 1), colors=True), "what has no bound is never above it"
 
 
+def test_a_spike_among_many_values_does_not_set_the_scale() -> None:
+    line = drawn(of(*[7.0, 3.5] * 14, 500.0, 3.5, column_ms=COLUMN_MS))
+    assert line.startswith("█▅" * 14 + "█▅")
+    assert "max 500" in line
+    bounded = drawn(of(*[0.6, 0.9] * 14, 300.0, 0.6, bound=0.5))
+    assert bounded.startswith("▆▇" * 14 + "█▆"), "above the bound it is the same"
+
+
+def test_what_was_measured_while_no_dump_ran_is_not_above_the_bound() -> None:
+    samples = [sample(END_MS - (20 - n) * 20_000, rows, live_s=0.7) for n, rows in enumerate([0.0] * 19 + [5.0, 0.0])]
+    line = live_times(pb.DumpStatus(timeline=pb.Timeline(samples=samples)), pb.SinkStatus(sink="lake", live_s=0.7))
+    assert line is not None
+    assert line.above == "above the bound in 1 of 21 samples"
+    assert drawn(line).partition("  now")[0].strip() == "▄" * 19 + "▆▄"
+
+
 def test_values_of_one_column_are_the_worst_of_them_and_stay_there_while_time_goes_on() -> None:
     values = [TimedValue(END_MS - COLUMN_MS, 1.0), TimedValue(END_MS, 2.0), TimedValue(END_MS + 1, 9.0), TimedValue(END_MS + 2, 2.0)]
     for end_ms in (END_MS + 2, END_MS + COLUMN_MS - 1):

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from sidecar.cli import terminal
-from sidecar.cli.dump_view import HISTORY_WIDTH_MIN, TABLES_SHOWN, history_view, look, plain_line, status_view
+from sidecar.cli.dump_view import TABLES_SHOWN, look, plain_line, status_view
+from sidecar.cli.history_view import HISTORY_WIDTH_MIN, history_view
 from sidecar.cli.terminal import View, console_for
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -36,7 +37,7 @@ SAMPLES = [
 VALUES = [
     *("default/orders", "k3j5h2g8s9d0f1a2", "running", "1 of 2 tables", "12,691,356 rows", "151,799 rows/s", "23.0 MiB/s"),
     *("eta 4 min 35 s", "source: a SELECT takes long", "lag 0.4 s", "lag 0.6 s", "p50 0.21 s, p99 0.61 s, bound 0.50 s"),
-    *("above the bound in 6 of 300 samples", "75,000 dump rows at once", URI, REASON, "sidecar-0.svc:4711"),
+    *("above the bound in 6 of 300 samples", "room for 75,000 rows of the dump", URI, REASON, "sidecar-0.svc:4711"),
     *("now 151,799, max 151,799 in 10 min", "now 500, max 500 in 10 min", "now 0.61 s, max 0.70 s in 10 min"),
     *("shop.orders", "12,345,678", "1,234", "shop.customers", "complete at 05:55:14.843"),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.control.dump_scope import Scope, resolve, start_dump
+from sidecar.control.dump_scope import Scope, resolve, start_dump, unknown_sinks
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
 from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import MARK_TABLE, TableName
@@ -129,6 +129,23 @@ def test_a_table_is_narrowed_once(request_given: pb.StartRequest) -> None:
 def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
     scope = resolved(pb.StartRequest(where=[where(ORDERS, "id > " + "1" * PREDICATE_BYTES_MAX)]))
     assert any("bytes of SQL" in refusal and str(ORDERS) in refusal for refusal in scope.refusals)
+
+
+def test_a_refusal_with_a_way_out_of_its_own_gets_no_second_one() -> None:
+    request = pb.StartRequest(dump_id="a" * 16, where=[pb.TablePredicate(schema="shop", table="orders", predicate="nothing = 1")])
+    with pytest.raises(RefusedRequest) as told:
+        start_dump(request, resolved(request), chunk_rows=1)
+    assert str(told.value).count("what to do") == 1
+    assert "dry-run" not in told.value.hint
+    request.dump_id = "short"
+    with pytest.raises(RefusedRequest, match=r"nothing.*; dump id 'short'") as told:
+        start_dump(request, resolved(request), chunk_rows=1)
+    assert str(told.value).count("what to do") == 1
+
+
+def test_a_sink_that_is_nearly_one_is_asked_for() -> None:
+    assert list(unknown_sinks(["lkae"], ["lake", "kafka"])) == ["no sink is called lkae, did you mean lake? the sinks are lake, kafka"]
+    assert list(unknown_sinks(["x"], ["lake"])) == ["no sink is called x: the sinks are lake"]
 
 
 def test_narrowing_a_table_outside_of_the_scope_is_refused() -> None:

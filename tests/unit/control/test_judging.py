@@ -163,7 +163,7 @@ def test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then(reason: 
         changed = {
             "filter": (replace(served, feed_scope=hides), "a repair would delete or overwrite rows that the sink has rightly"),
             "target": (replace(served, targets={"copy": lambda _: "one"}), "a repair would delete or overwrite rows that the sink has"),
-            "name": (replace(served, sinks={"copy2": ""}), "no sink is called copy: the sinks are copy2"),
+            "name": (replace(served, sinks={"copy2": ""}), "no sink is called copy, did you mean copy2\\? the sinks are copy2"),
         }
         with pytest.raises(RefusedRequest, match=changed[reason][1]):
             start_key_dump(changed[reason][0], dump)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from sidecar.control.predicate import DEEP_MAX, PREDICATE_BYTES_MAX, predicate
+from sidecar.control.predicate import DEEP_MAX, NAMED_MAX, PREDICATE_BYTES_MAX, predicate
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import RefusedRequest
 
@@ -121,8 +122,32 @@ def test_what_people_ask_for_is_passed_on_with_its_columns_qualified(text: str, 
 
 
 def test_what_is_refused_is_named_with_its_place() -> None:
-    with pytest.raises(RefusedRequest, match="has secret at column 11: neither a column of the table as the feed carries it"):
+    with pytest.raises(RefusedRequest, match="has secret at character 11, which is neither a column of the table as the feed carries it"):
         predicate("id = 1 or secret > 1", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("id = 1 or select", "has 'select' at character 11, which an expression may not use"),
+        ("id = ?", "has '?' at character 6, which begins nothing"),
+        ("amuont > 1", "did you mean amount?"),
+        ("`amuont` > 1", "did you mean amount?"),
+        ("AMUONT > 1", "did you mean amount?"),
+    ],
+)
+def test_a_refusal_is_a_sentence_and_names_the_columns_of_the_table(text: str, says: str) -> None:
+    with pytest.raises(RefusedRequest) as told:
+        predicate(text, SCHEMA)
+    assert says in told.value.message
+    assert ", ".join(column.name for column in SCHEMA.columns) in told.value.hint
+
+
+def test_of_many_columns_the_first_are_named() -> None:
+    many = replace(SCHEMA, columns=tuple(replace(SCHEMA.columns[0], name=f"c{number}") for number in range(NAMED_MAX + 5)))
+    with pytest.raises(RefusedRequest, match=f"c{NAMED_MAX - 1} and 5 more") as told:
+        predicate("nothing = 1", many)
+    assert f"c{NAMED_MAX}" not in told.value.hint
 
 
 def test_parentheses_and_length_are_bounded() -> None:

@@ -19,7 +19,7 @@ from sidecar.control import service as service_module
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json
-from sidecar.core.messages import Brackets, PauseDump, StartDump
+from sidecar.core.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
 from sidecar.core.model import TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, SourceError
@@ -150,7 +150,7 @@ def test_pausing_resuming_and_stopping_twice_is_as_once(owner: Owner, calls: Cal
 
 @pytest.mark.parametrize("method", ["Pause", "Resume", "Stop"])
 def test_moves_are_refused_without_a_dump_and_after_its_end(owner: Owner, calls: Calls, method: str) -> None:
-    assert "not started" in calls.refused(method, asks(method))
+    assert "no dump has been started" in calls.refused(method, asks(method))
     calls.ok("Start", start())
     owner.finish(DumpState.FINISHED)
     assert "the dump is finished" in calls.refused(method, asks(method))
@@ -173,7 +173,7 @@ def test_a_dump_is_set_while_it_runs_or_is_paused_and_twice_is_as_once(owner: Ow
 
 
 def test_a_set_is_refused_without_a_dump_after_its_end_and_for_what_cannot_be(owner: Owner, calls: Calls) -> None:
-    assert "not started" in calls.refused("Set", settings(readers=2))
+    assert "no dump has been started" in calls.refused("Set", settings(readers=2))
     calls.ok("Start", start(readers=2))
     assert "65 readers" in calls.refused("Set", settings(readers=65))
     assert "a delivery bound of nan s" in calls.refused("Set", settings(delivery_bound_seconds=float("nan")))
@@ -192,7 +192,7 @@ def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, c
 def test_a_dump_for_a_sink_that_is_not_there_is_refused_with_the_names_of_those_that_are(owner: Owner) -> None:
     calls = Calls(owner.served(sinks={"lake": "", "search": ""}))
     told = calls.refused("Start", start(sinks=["lake", "laek"]))
-    assert "no sink is called laek: the sinks are lake, search" in told
+    assert "no sink is called laek, did you mean lake? the sinks are lake, search" in told
     preview = calls.ok("Preview", start(sinks=["laek"]))
     assert [*preview.sinks] == ["laek"]
     assert any("laek" in refusal for refusal in preview.refusals)
@@ -281,7 +281,7 @@ def test_query_of_a_changefeed_without_a_dump_tells_the_stream(calls: Calls) -> 
 def test_query_tells_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     owner.finish(DumpState.FAILED, reason="SELECT of shop.orders: denied")
-    owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", eta_s=5.0)
+    owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", stream_waiting_for="source: x", eta_s=5.0)
     calls.ok("Query", ASK)
     while not (status := calls.ok("Query", ASK)).last_error:
         pass
@@ -411,7 +411,8 @@ def test_losing_the_changefeed_while_a_request_waits_is_unavailable(owner: Owner
 
 
 def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
-    calls = Calls(owner.served(rows_per_s_before=lambda: 100.0))
+    calls = Calls(owner.served())
+    owner.history.record(former(rows=10_000, running_s=100.0))
     found = calls.ok("Preview", start())
     assert [(t.table, t.rows, t.bytes, t.read_by) for t in found.tables if not t.refused] == [
         ("orders", 1000, 50_000, "clustered primary key (id)"),
@@ -422,6 +423,36 @@ def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Own
     assert found.seconds == pytest.approx(20)
     assert not found.refusals
     assert not owner.carried_out
+
+
+KEYS, FILTERED = OperationScope(("shop.orders",), 1, by_keys=1), OperationScope(("shop.orders",), 1, filtered=1)
+
+
+def former(**given: Any) -> HistoryEntry:
+    """A dump that is over."""
+    known: dict[str, Any] = {"id": SECOND, "kind": OperationKind.DUMP, "scope": OperationScope(("shop.orders",), 1)}
+    known |= {"asked_by": NOT_RECORDED, "started_ms": 1, "state": DumpState.FINISHED}
+    return HistoryEntry(**known | given)
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"),
+    [
+        ([], 0),
+        ([former(rows=1, running_s=10.0)], 0),
+        ([former(rows=9_999, running_s=1.0)], 0),
+        ([former(rows=10_000, running_s=10.0, scope=KEYS)], 0),
+        ([former(rows=10_000, running_s=10.0, scope=FILTERED)], 0),
+        ([former(rows=10_000, running_s=10.0, kind=OperationKind.VERIFICATION)], 0),
+        ([former(rows=10_000, running_s=10.0, state=DumpState.STOPPED)], 2),
+        ([former(rows=1, running_s=10.0), former(rows=10_000, running_s=10.0), former(rows=10_000, running_s=1.0)], 2),
+    ],
+)
+def test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known(
+    owner: Owner, before: list[HistoryEntry], seconds: float
+) -> None:
+    found = Calls(owner.served(history=lambda: before)).ok("Preview", start())
+    assert found.seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -532,7 +563,7 @@ def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(ow
     for method in ("Preview", "Start"):
         assert calls(method, start())[1] is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert calls.ok("Query", ASK).owner == "here:1"
-    assert "not started" in calls.refused("Stop", ASK)
+    assert "no dump has been started" in calls.refused("Stop", ASK)
     standing.answers.set()
     assert [rpc.termination()[2] for rpc in waiting] == [grpc.StatusCode.OK] * ASKING_MAX
     assert calls.ok("Preview", start()).tables

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.control.status import Measured, holds_stream, waiting_for
-from sidecar.core.model import Lane
-from sidecar.core.progress import DumpState
+from sidecar.control.status import Measured, SidecarStatus, holds_stream, waiting_for
+from sidecar.core.messages import Brackets
+from sidecar.core.model import Lane, Seq, TableName
+from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.pace.controller import SinkState
+from sidecar.ticdc.changefeed import ChangefeedName
 
 LANE = Lane("kafka/orders/2")
 RUNNING = Measured(dump=DumpState.RUNNING)
@@ -83,3 +85,27 @@ def test_the_earliest_cause_is_blamed_for_what_follows_from_it() -> None:
         everything = replace(everything, **calm)
     assert causes == ["lane", "TiCDC", "sequencing", "Spark", "paused"]
     assert waiting_for(everything) == ""
+
+
+def dump(number: int, state: DumpState, table: str = "orders") -> Progress:
+    tables = (TableProgress(TableName("shop", table)),)
+    return Progress(f"{number}" * 16, state, Brackets.WATERMARK, 10, 1, number, Seq(4), tables, number=number)
+
+
+def test_what_holds_the_dump_that_runs_holds_no_other_one() -> None:
+    held, feed = "held back by delivery: 0.6 s, bound 0.5 s, lake", ChangefeedName("default", "default", "cf")
+    running, paused = dump(1, DumpState.RUNNING), dump(2, DumpState.PAUSED, "parts")
+    behind, free = dump(3, DumpState.QUEUED), dump(4, DumpState.QUEUED, "other")
+    over = [dump(number, state) for number, state in ((5, DumpState.FINISHED), (6, DumpState.FAILED), (7, DumpState.STOPPED))]
+    status = SidecarStatus(feed, 1, "here:1", dumps=(running, paused, behind, free, *over), waiting_for=held)
+    assert [status.dump_waiting_for(one) for one in status.dumps] == [
+        held,
+        "paused: dumpresume continues",
+        f"queued: it begins after {running.dump_id}",
+        "queued: it begins after others, as no more may run at once",
+        "",
+        "",
+        "",
+    ]
+    stopped = replace(status, waiting_for="TiCDC: old", stream_waiting_for="TiCDC: old")
+    assert {stopped.dump_waiting_for(one) for one in stopped.dumps} == {"TiCDC: old"}, "what holds the stream holds each of them"

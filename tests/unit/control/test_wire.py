@@ -60,6 +60,7 @@ STATUS = SidecarStatus(
     delivery_lag_s=1.5,
     lanes=(LaneStatus(Lane("kafka/t/0"), TS, 0.5),),
     waiting_for="source: a SELECT",
+    stream_waiting_for="source: a SELECT",
     rows_per_s=100.0,
     bytes_per_s=1000.0,
     eta_s=7.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from random import Random
 
@@ -88,9 +89,23 @@ def test_a_request_is_legal_in_these_states_and_refused_in_all_others(request_: 
         d.request(request_)
         assert max(record.revision for record in d.records) > (before.revision if before else -1)
         return
-    with pytest.raises(RefusedRequest, match="no dump" if state is None and isinstance(request_, RestartDump) else state or "not started"):
+    with pytest.raises(RefusedRequest, match="no dump" if state is None else state) as told:
         d.request(request_)
     assert d.progress is before
+    possible = {COMMANDS[kind] for kind, states in LEGAL.items() if state in states}
+    named = set(re.findall("dump[a-z]+", told.value.hint)) - {"dumpquery"}
+    assert named
+    assert named <= possible, "what to do is something that can be done in this state"
+
+
+COMMANDS: dict[type[Request], str] = {
+    StartDump: "dumpstart",
+    RestartDump: "dumprestart",
+    SetDump: "dumpset",
+    PauseDump: "dumppause",
+    ResumeDump: "dumpresume",
+    StopDump: "dumpstop",
+}
 
 
 @pytest.mark.parametrize("state", DumpState)

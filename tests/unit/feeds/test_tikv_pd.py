@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+import grpc
 import pytest
 
-from sidecar.config import TikvSection
+from sidecar.config import TikvSection, Tls
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
 from sidecar.feeds.tikv import pd as tikv_pd
+from sidecar.feeds.tikv.channel import KEEPALIVE_S, connector
 from sidecar.feeds.tikv.pd import PdClient
 from sidecar.feeds.tikv.regions import encoded
 from sidecar.rowcodec.key_values import KeyRange
@@ -34,6 +36,20 @@ def test_a_timestamp_is_physical_and_logical_and_rises(pd: PdClient) -> None:
     first = pd.tso()
     assert (first >> 18, first & 0x3FFFF) == (TSO_PHYSICAL_MS, 1)
     assert pd.tso() > first
+
+
+def test_pd_is_not_pinged_without_a_call_for_its_server_ends_such_connections(
+    pd: PdClient, servers: TikvServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: dict[str, dict[str, int]] = {}
+    connect = grpc.insecure_channel
+    monkeypatch.setattr(grpc, "insecure_channel", lambda to, options: opened.update({to: dict(options)}) or connect(to, options))
+    pd.tso()
+    connector(Tls())(servers.addresses[1]).close()
+    without_calls = {to: options["grpc.keepalive_permit_without_calls"] for to, options in opened.items()}
+    assert without_calls.pop(servers.addresses[1]) == 1, "TiKV allows it, as TiCDC does"
+    assert set(without_calls.values()) == {0}
+    assert KEEPALIVE_S > 5, "PD's server allows one ping in 5 s during a call"
 
 
 def test_regions_come_in_order_page_by_page(pd: PdClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
 
 from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
-from sidecar.errors import ConfigError
+from sidecar.errors import ConfigError, SinkError
 from sidecar.preflight import here
-from sidecar.process.checks import CheckFinding, CheckStatus, Told
+from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told
+from sidecar.process.patience import patience_s
+
+T = TypeVar("T")
 
 
 def settings(folder: Path, **sections: object) -> Config:
@@ -68,3 +72,46 @@ def test_a_spill_folder_that_is_not_there_has_failed_and_a_log_that_is_not_there
 def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="three slashes"):
         list(here.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
+
+
+def carried_out(told: Told[T]) -> tuple[list[CheckFinding], T]:
+    findings = []
+    while True:
+        try:
+            findings.append(next(told))
+        except StopIteration as end:
+            return findings, end.value
+
+
+def test_a_sink_that_does_not_answer_is_told_once_and_the_others_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "SINK_PATIENCE_S", 0.3)
+    dead = ("kafka://127.0.0.1:1/orders?protocol=open-protocol", "mysql://u@127.0.0.1:1/")
+    config = settings(tmp_path, sinks=(*dead, f"{tmp_path}/out?format=jsonl"))
+    told, fit = carried_out(here.sinks(config, "log-1"))
+    assert [one.setting for one in told if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
+    assert fit == {3}
+    told, _ = carried_out(here.targets(config, "log-1", {}, fit))
+    assert [one.what.partition(":")[0] for one in told] == [f"sink 3 (file://{tmp_path}/out?format=jsonl)".replace("file://", "")]
+    with pytest.raises(CheckSkipped, match="see 'sinks'"):
+        carried_out(here.targets(config, "log-1", {}, frozenset()))
+
+
+def test_of_a_sink_nothing_is_tried_for_longer_than_a_person_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried_s = []
+
+    class Silent:
+        def look(self) -> None:
+            tried_s.append(patience_s(60.0))
+            raise SinkError("no answer", hint="start it")
+
+        def close(self) -> None: ...
+
+    def misfits(*_: object, **__: object) -> list[tuple[str, str]]:
+        tried_s.append(patience_s(60.0))
+        return []
+
+    monkeypatch.setattr(here, "open_sink", lambda uri, log_id: Silent())
+    monkeypatch.setattr(here, "misfits", misfits)
+    carried_out(here.sinks(settings(tmp_path), "log-1"))
+    carried_out(here.targets(settings(tmp_path), "log-1", {}, {1}))
+    assert tried_s == [here.SINK_PATIENCE_S] * 2

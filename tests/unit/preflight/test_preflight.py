@@ -36,7 +36,7 @@ from sidecar.log.storage import open_folder
 from sidecar.ports import TableEstimate
 from sidecar.preflight import changefeed, here
 from sidecar.preflight.preflight import PreflightReport, checks, preflight
-from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, wrong_columns
+from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, tables, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
     Check,
@@ -56,6 +56,7 @@ from sidecar.process.checks import (
 )
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
+from sidecar.ticdc.changefeed_info import changefeed as described
 from spark_merge.delivery import Delivery, JobSettings
 from spark_merge.read import kept
 from spark_merge.sink_record import SinkId
@@ -65,6 +66,7 @@ from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb, Refused
+from tests.unit.setup.test_found import definition
 
 Body = Callable[[CheckResult], Told[Any]]
 
@@ -621,8 +623,21 @@ def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.Monke
     monkeypatch.setattr(TidbSchemas, "estimates", estimates)
     carried = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in rows}
     (found,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
-    assert found.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 tables of which TiDB has no statistics yet")
+    assert found.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 table of which TiDB has no statistics yet")
     del carried[TableName("shop", "loaded")]
     assert [told.what for told in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
         "2 tables can be read in pieces, about 7 rows"
     ]
+
+
+def test_the_tables_that_cannot_be_dumped_are_named() -> None:
+    keyed, keyless = (Column("id", "int", nullable=False),), (Column("v", "int"),)
+    existing = {
+        TableName(schema, name): TableSchema(TableName(schema, name), keyed if key else keyless, ("id",) if key else ())
+        for schema, name, key in (("shop", "a", True), ("shop", "nokey", False), ("other", "x", True), ("other", "y", True))
+    }
+    name = ChangefeedName("default", "default", "orders")
+    told = list(tables(described(name, definition(rules=("shop.*",))), existing, server_tz="UTC"))
+    texts = [one.what for one in told]
+    assert texts[:2] == ["1 of 4 tables can be dumped", "2 are not of the changefeed's rules: other.x, other.y"]
+    assert "TiCDC does not replicate shop.nokey" in texts[2]

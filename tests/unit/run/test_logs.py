@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+import pymysql
 import pytest
 import structlog
+from stamina.instrumentation import RetryDetails, set_on_retry_hooks
 
-from sidecar.config import LoggingSection
-from sidecar.errors import FeedLost
-from sidecar.run.logs import defects_told, say, set_up
+from sidecar.config import LoggingSection, Tls
+from sidecar.errors import FeedLost, SourceError
+from sidecar.mysql.account import Account
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
+from sidecar.run.logs import RETRY_TOLD_EVERY_S, RetriesTold, defects_told, say, set_up
 from sidecar.run.news_line import NewsLine
 
 
@@ -28,6 +34,7 @@ def logging_as_it_was() -> Iterator[None]:
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
     structlog.reset_defaults()
+    set_on_retry_hooks(None)
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -175,6 +182,38 @@ def test_an_error_of_ours_passes_for_the_command_tells_it(capsys: pytest.Capture
     with pytest.raises(FeedLost), defects_told():
         raise FeedLost("no broker", hint="start one")
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_tried_again_is_one_line_that_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    account = Account(host="tidb.example", port=4000, user="u", password="", tls=Tls(), statement_timeout_s=1.0, retry_s=0.3)
+
+    def action() -> None:
+        raise pymysql.err.OperationalError(2003, "Can't connect to MySQL server (Connection refused)")
+
+    with pytest.raises(SourceError):
+        carried_out(MysqlSession(account, Role.READ_SOURCE), action, doing="reading the schemas")
+    (line,) = lines(capsys.readouterr().err)
+    assert line["event"] == "tried again"
+    assert "u@tidb.example:4000: reading the schemas: " in line["error"]
+    assert "Connection refused" in line["error"]
+    assert line["hint"]
+    assert "stamina" not in str(line)
+
+
+def test_an_error_of_ours_has_its_own_way_out_and_comes_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up(LoggingSection(format="json"))
+    now_s = [0.0]
+    told = RetriesTold(lambda: now_s[0])
+    for at_s, text in ((0.0, "etcd is away"), (1.0, "etcd is away"), (2.0, "TiKV is away"), (RETRY_TOLD_EVERY_S, "etcd is away")):
+        now_s[0] = at_s
+        told(RetryDetails("<context block>", (), {}, 1, 0.1, at_s, FeedLost(text, hint="start it")))
+    found = lines(capsys.readouterr().err)
+    assert [(line["error"], line["hint"]) for line in found] == [
+        ("etcd is away", "start it"),
+        ("TiKV is away", "start it"),
+        ("etcd is away", "start it"),
+    ]
 
 
 def _fail(log: Any, password: str = "") -> None:

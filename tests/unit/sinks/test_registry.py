@@ -25,11 +25,10 @@ def test_files_by_uri(uri: str, place: str, file_format: str) -> None:
     assert (str(sink.folder), sink.file_format) == (place, file_format)
 
 
-def test_a_relative_path_is_made_whole_because_tasks_run_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    sink = open_sink("out?format=parquet", log_id="log-1")
-    assert isinstance(sink, FileSink)
-    assert (sink.folder.root, sink.file_format) == (f"{tmp_path}/out", "parquet")
+@pytest.mark.parametrize("uri", ["not a uri", "out?format=parquet", "./out", "kafka//broker:9092/topic", "console"])
+def test_what_is_neither_a_uri_nor_a_whole_path_is_no_sink(uri: str) -> None:
+    with pytest.raises(SinkError, match=r"(?s)neither a URI nor the whole path.*kafka:.*write /var/out"):
+        open_sink(uri, log_id="log-1")
 
 
 @pytest.mark.parametrize("uri", ["console:", "console://"])
@@ -46,7 +45,8 @@ def test_console_by_uri(uri: str) -> None:
             r".*opensearch:, .*s3:, sqlite:, tidb",
         ),
         ("file:///x?format=csv", "format='csv' is none of jsonl, parquet"),
-        ("file:///x?fromat=jsonl", "no parameter fromat.*known parameters: .*format"),
+        ("kafak://b/t", "no sink is known for kafak:, did you mean kafka:\\?"),
+        ("file:///x?fromat=jsonl", "no parameter fromat, did you mean format\\?.*known parameters: .*format"),
         ("file:///x?region=x", "no parameter region"),
         ("console:?format=jsonl", "no parameter format.*name"),
         ("file://var/out", "whole path"),

@@ -41,7 +41,7 @@ class RefusedMessage:
 
 
 def test_the_record_that_failed_is_named_by_the_call_that_fails_after_it() -> None:
-    cluster = SimpleNamespace(brokers="b:9092", connect=lambda *_: RefusingProducer())
+    cluster = SimpleNamespace(brokers="b:9092", connect=lambda *_: RefusingProducer(), raised=SinkCluster("b:9092").raised)
     producer = IdempotentProducer(cast(SinkCluster, cluster), "one", {})
     with pytest.raises(SinkError, match=r"a row for t/1 of 5000 bytes: MSG_SIZE_TOO_LARGE"):
         producer.write([KafkaRecord("t", 1, b"", b"x"), KafkaRecord("t", 1, b"", b"y")])
