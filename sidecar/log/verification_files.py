@@ -16,6 +16,7 @@ from sidecar.log.verification import (
     REQUEST_NAME,
     RepairReport,
     RowDifference,
+    TableReport,
     VerifyReport,
     VerifyRequest,
     differences_name,
@@ -72,6 +73,13 @@ def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[Row
                         yield msgspec.json.decode(line, type=RowDifference)
             except ValueError as error:
                 raise set_aside(log, name, error) from error
+
+
+def differences_of(log: Folder, operation_id: str, report: VerifyReport | None) -> Iterator[tuple[TableReport, RowDifference]]:
+    """Of all tables of the report. As `read_report`."""
+    for number, table in enumerate(report.tables if report is not None else ()):
+        for row in read_differences(log, operation_id, number):
+            yield table, row
 
 
 def remove_files(log: Folder, operation_id: str) -> None:

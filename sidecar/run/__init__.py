@@ -5,7 +5,9 @@
     changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume left out of it
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
+    auxiliary          services beside the pipeline, whose errors end nothing else
     verifying          verifications: asked of the merge worker, followed, kept in the history;  repairing  corrects what one found
+    awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
     console            the web console of this process
     samples            the status every few seconds;  past  those before this process;  ddls  the last ones

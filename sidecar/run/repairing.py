@@ -24,8 +24,9 @@ from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verifying import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
-from sidecar.core.progress import DumpState
+from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
+from sidecar.history.entry import HistoryEntry
 from sidecar.log.verification import (
     CheckState,
     RepairReport,
@@ -199,6 +200,12 @@ def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tupl
         size += sum(len(text.encode()) + 4 for text in row.key)
     if keys:
         yield sink, {name: tuple(each) for name, each in keys.items()}
+
+
+def ended_by(asker: Asker, report: RepairReport, dump: HistoryEntry | None) -> RepairReport:
+    """`dump`: its last one."""
+    still = f"; its dump {dump.id} continues: dumpstop ends it" if dump is not None and dump.state not in OVER else ""
+    return structs.replace(report, state=RepairState.FAILED, error=f"{asker.name or 'an operator'} ended it{still}", waiting_for="")
 
 
 def start_key_dump(served: Served, dump: KeyDump) -> KeyDump:

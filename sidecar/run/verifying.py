@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,12 +22,11 @@ from time import monotonic
 
 from msgspec import structs
 
-from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.core.messages import Asker
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
-from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
+from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.log import storage
 from sidecar.log import verification as files
 from sidecar.log.errors import storage_errors
@@ -37,13 +36,12 @@ from sidecar.log.verification import (
     RepairReport,
     RepairState,
     RowDifference,
-    RowsToDelete,
     TableReport,
     VerifyReport,
     VerifyRequest,
 )
 from sidecar.log.verification_files import (
-    read_differences,
+    differences_of,
     read_repair,
     read_report,
     read_request,
@@ -52,32 +50,22 @@ from sidecar.log.verification_files import (
     remove_others,
 )
 from sidecar.ports import OperationHistory
+from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.logs import log as process_log
 from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
-from sidecar.run.repairing import KeyDump, Repair, follow_up, question, rows_to_delete
+from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
+from sidecar.run.verification_texts import EQUAL, STATES, deletes_line, ended_line, entry_of, repair_line, result_of
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
-DUMP_STARTS_S = 60.0
-"""After the verification that is to follow it was asked for."""
 WAITING_MAX = 20
 """Verifications that run or wait: one runs at a time."""
 HOLD_S = 60.0
 """After the begin of a term: so long retention waits until it is known which segments are to be read. The stream comes first then."""
 KEPT_MAX = 100
 """Verifications whose reports and differences are kept; of older ones the history has the result."""
-
-EQUAL = "equal"
-"""The result of a verification that has found no difference."""
-
-_STATES = {
-    CheckState.EQUAL: DumpState.FINISHED,
-    CheckState.DIFFERENT: DumpState.FINISHED,
-    CheckState.FAILED: DumpState.FAILED,
-    CheckState.STOPPED: DumpState.STOPPED,
-}
 
 
 class TermVerifications:
@@ -96,6 +84,7 @@ class TermVerifications:
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
         self._start_dump, self._continuous = start_dump, continuous
+        self._awaited = AwaitedDumps(history)
         self._slice: VerifyRequest | None = None
         self._repairs: dict[str, Repair] = {}
         self._lock = RLock()
@@ -147,13 +136,12 @@ class TermVerifications:
             if request.id not in self._running:
                 if len(self._running) >= WAITING_MAX:
                     raise RefusedRequest(f"{WAITING_MAX} verifications run or wait already", hint="wait, or end one with dumpverify --stop")
-                entry = _entry(request, asker, self._wall_ms())
+                entry = entry_of(request, asker, self._wall_ms())
                 self._history.record(entry)
                 self._running[request.id], self._last = entry, request.id
                 self._remove_old()
             name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, name, request.to_json())
+            self._write(name, request.to_json())
 
     def stop(self, operation_id: str, asker: Asker) -> None:
         with self._lock:
@@ -161,8 +149,7 @@ class TermVerifications:
             if entry is None:
                 self._stop_repair(operation_id, asker)
                 return
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, files.stop_name(operation_id), b"")
+            self._write(files.stop_name(operation_id), b"")
             self._running[operation_id] = entry.commanded("stop", asker, self._wall_ms())
             self._history.record(self._running[operation_id])
         if read_waiting(self._log, operation_id) is not None:
@@ -176,12 +163,9 @@ class TermVerifications:
             if entry is not None and any(one.command == "stop" for one in entry.commands):
                 return
             raise RefusedRequest(f"verification {operation_id} is over, and it has no repair to end", hint="see dumpverify --list")
-        dump = self._history.find(report.dumps[-1]) if report.dumps else None
-        still = f"; its dump {dump.id} continues: dumpstop ends it" if dump is not None and dump.state not in OVER else ""
-        ended = structs.replace(report, state=RepairState.FAILED, error=f"{asker.name or 'an operator'} ended it{still}", waiting_for="")
+        ended = ended_by(asker, report, self._history.find(report.dumps[-1]) if report.dumps else None)
         self._history.record(entry.commanded("stop", asker, self._wall_ms()))
-        with storage_errors(self._log):
-            storage.write_atomically(self._log, files.repair_name(operation_id), ended.to_json())
+        self._write(files.repair_name(operation_id), ended.to_json())
         self._repairs.pop(operation_id, None)
         self._log_line(repair_line(operation_id, ended))
 
@@ -196,8 +180,7 @@ class TermVerifications:
                 raise RefusedRequest(f"the repair of {operation_id} waits for {asked}", hint="look at the extra rows first: --differences")
             self._history.record(entry.commanded("repair", asker, self._wall_ms()))
             allowed = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, files.repair_name(operation_id), allowed.to_json())
+            self._write(files.repair_name(operation_id), allowed.to_json())
             self._begin_repair(entry, report, delete_at_most)
 
     def last_id(self) -> str | None:
@@ -208,10 +191,7 @@ class TermVerifications:
         return None if request is None else (request, read_report(self._log, operation_id), read_repair(self._log, operation_id))
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
-        report = read_report(self._log, operation_id)
-        for number, table in enumerate(report.tables if report is not None else ()):
-            for row in read_differences(self._log, operation_id, number):
-                yield table, row
+        return differences_of(self._log, operation_id, read_report(self._log, operation_id))
 
     # ---- following the worker's reports ----------------------------------------------------------------------------------
 
@@ -247,8 +227,7 @@ class TermVerifications:
         try:
             if repair is not None:
                 failed = structs.replace(repair.report, state=RepairState.FAILED, error=f"{why}; verify and repair again", waiting_for="")
-                with storage_errors(self._log):
-                    storage.write_atomically(self._log, files.repair_name(operation_id), failed.to_json())
+                self._write(files.repair_name(operation_id), failed.to_json())
             elif operation_id in self._running:
                 self._end(operation_id, DumpState.FAILED, why)
         except TicdcDumpError as error:
@@ -271,34 +250,20 @@ class TermVerifications:
             self._end(operation_id, DumpState.FAILED, "its files are gone")
 
     def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
-        """One that is to begin after a dump, or after the dump that was started again in its place. A dump that has failed may be resumed."""
-        dump = self._history.find(request.after_dump)
-        if dump is not None and dump.state is DumpState.FINISHED:
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, files.request_name(operation_id), request.to_json())
-                storage.remove(self._log, [files.waiting_name(operation_id)])
-        elif dump is not None and dump.state in OVER:
-            self._await_restarted(operation_id, request, dump)
-        elif dump is None and self._wall_ms() - request.asked_ms > DUMP_STARTS_S * 1000:
-            self._end_waiting(operation_id, f"its dump {request.after_dump} was not started")
-
-    def _await_restarted(self, operation_id: str, request: VerifyRequest, dump: HistoryEntry) -> None:
-        """A restart is in the history together with the end of the dump that it replaces. After a failure it may come at any time."""
-        now_s = monotonic()
-        if dump.state is DumpState.FAILED and now_s - self._recorded_s.get(operation_id, -PROGRESS_S) < PROGRESS_S:
-            return
-        self._recorded_s[operation_id] = now_s
-        restart = next((one for one in self._history.entries() if one.restart_of == dump.id), None)
-        if restart is not None:
-            request = structs.replace(request, after_dump=restart.id)
-            with storage_errors(self._log):
-                storage.write_atomically(self._log, files.waiting_name(operation_id), request.to_json())
-        elif dump.state is DumpState.STOPPED:
-            self._end_waiting(operation_id, f"its dump {dump.id} was stopped")
+        """One that is to begin after a dump."""
+        match self._awaited.next_of(request, now_ms=self._wall_ms()):
+            case VerifyRequest() as follows if follows.after_dump == request.after_dump:
+                self._write(files.request_name(operation_id), request.to_json())
+                self._remove(files.waiting_name(operation_id))
+            case VerifyRequest() as follows:
+                self._write(files.waiting_name(operation_id), follows.to_json())
+            case str(why):
+                self._end_waiting(operation_id, why)
+            case None:
+                pass
 
     def _end_waiting(self, operation_id: str, why: str) -> None:
-        with storage_errors(self._log):
-            storage.remove(self._log, [files.waiting_name(operation_id)])
+        self._remove(files.waiting_name(operation_id))
         self._end(operation_id, DumpState.STOPPED, why)
 
     def _take_over_repair(self, entry: HistoryEntry) -> None:
@@ -327,8 +292,7 @@ class TermVerifications:
                 if self._repairs.get(operation_id) is not repair:
                     return  # an operator has ended it amid the step
                 if report != before:
-                    with storage_errors(self._log):
-                        storage.write_atomically(self._log, files.repair_name(operation_id), report.to_json())
+                    self._write(files.repair_name(operation_id), report.to_json())
                 if report.state is not RepairState.RUNNING:
                     del self._repairs[operation_id]
         except (LogUnreachable, StorageFull, RefusedRequest):
@@ -348,7 +312,7 @@ class TermVerifications:
             request = read_request(self._log, operation_id)
             if request is not None and request.slice is None:
                 self._continuous.ended(request, report)
-            ended = self._end(operation_id, _STATES[report.state], result_of(report), rows, report)
+            ended = self._end(operation_id, STATES[report.state], result_of(report), rows, report)
             if ended is not None and request is not None and request.is_to_repair(report):
                 self._begin_repair(ended, report, request.delete_at_most)
             return
@@ -398,7 +362,7 @@ class TermVerifications:
         request = read_request(self._log, asked) if asked else None
         if request is not None and request.slice is not None:
             self._slice = request
-            self._running.setdefault(asked, _entry(request, ASKER, request.asked_ms))
+            self._running.setdefault(asked, entry_of(request, ASKER, request.asked_ms))
 
     def _begin_slice(self) -> None:
         """If nothing else is there to be done. Raises as the log's storage."""
@@ -410,7 +374,7 @@ class TermVerifications:
         if request is not None:
             with self._lock, storage_errors(self._log):
                 storage.write_atomically(self._log, files.request_name(request.id), request.to_json())
-                self._slice, self._running[request.id] = request, _entry(request, ASKER, request.asked_ms)
+                self._slice, self._running[request.id] = request, entry_of(request, ASKER, request.asked_ms)
 
     def _end_slice(self, request: VerifyRequest, entry: HistoryEntry, state: DumpState, result: str, report: VerifyReport | None) -> None:
         """The history has those of which somebody may want to see the report. Each step can be done again."""
@@ -425,42 +389,14 @@ class TermVerifications:
         else:
             self._remove_old()
 
+    def _write(self, name: str, data: bytes) -> None:
+        with storage_errors(self._log):
+            storage.write_atomically(self._log, name, data)
+
+    def _remove(self, name: str) -> None:
+        with storage_errors(self._log):
+            storage.remove(self._log, [name])
+
     def _remove_old(self) -> None:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]
         remove_others(self._log, {*kept, *self._running, *self._repairs})
-
-
-def _entry(request: VerifyRequest, asker: Asker, now_ms: int) -> HistoryEntry:
-    tables = tuple(str(table.name) for table in request.tables)
-    scope = OperationScope(tables, len(tables), filtered=sum(bool(table.where) for table in request.tables), sinks=request.sinks)
-    return HistoryEntry(request.id, OperationKind.VERIFICATION, scope, asker, now_ms, running_since_ms=now_ms)
-
-
-def ended_line(entry: HistoryEntry) -> NewsLine:
-    values = {"id": entry.id, "state": entry.state.value, "result": entry.result, "rows": entry.rows}
-    return NewsLine("verification ended", values, "info" if entry.result in (EQUAL, "") else "warning")
-
-
-def deletes_line(operation_id: str, deletes: Sequence[RowsToDelete]) -> NewsLine:
-    """Before the repair begins."""
-    values = {"verification": operation_id, "rows": sum(one.rows for one in deletes), "from": "; ".join(map(str, deletes[:NAMED_MAX]))}
-    return NewsLine("repair deletes rows", values, "warning")
-
-
-def repair_line(operation_id: str, report: RepairReport) -> NewsLine:
-    values = {"verification": operation_id, "state": report.state.value, "keys": report.keys, "dumps": len(report.dumps)}
-    values |= {"error": report.error} if report.error else {}
-    if report.state is RepairState.ASKS:
-        return NewsLine("repair asks", values | {"waiting_for": report.waiting_for}, "warning")
-    return NewsLine("repair ended", values, "warning" if report.error else "info")
-
-
-def result_of(report: VerifyReport) -> str:
-    """What it has found, in a few words."""
-    failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
-    counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different", "duplicate")}
-    found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-    if not found:
-        found = EQUAL if report.state is CheckState.EQUAL else ""
-    why = f"{failed[0].name} in {failed[0].sink} was not compared: {failed[0].why}" if failed else ""
-    return "; ".join(filter(None, [found, why]))

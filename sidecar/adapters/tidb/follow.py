@@ -12,7 +12,8 @@
 - What tables were made of (`definition`) comes with them. A log of 0.3.0 and before does not tell it: it is added where it fits the
   log's columns, and stops nothing where it does not.
 - The log's tables hold where it ends, but for those that TiDB has otherwise there without a DDL that was changing them, and tables that
-  have come into the changefeed's rules since. DDLs that an event filter leaves out of the topics come all the same (feeds/encoded/hidden.py).
+  have come into the changefeed's rules since. DDLs that an event filter leaves out of the topics come all the
+  same (feeds/encoded/hidden.py).
 - A table that is there after a DDL, and that no DDL has told of, came back without one: TiCDC leaves FLASHBACK DATABASE out of the feed,
   and the rows of such tables with it. It stops.
 - A source without TSOs (no TiDB) cannot be asked: a DDL of a table stops the sidecar.

@@ -209,7 +209,7 @@ def test_keys_that_would_make_each_manifest_too_large_are_rejected_and_change_no
     d = dump()
     with pytest.raises(RefusedRequest, match="its keys take 524,289 bytes, more than 524,288"):
         d.request(of_keys(FIRST, A, KEYS_BYTES_MAX + 1))
-    assert d.records == ()
+    assert not d.records
     d.request(of_keys(FIRST, A, KEYS_BYTES_MAX - 100))
     before = d.records
     with pytest.raises(DumpsWait, match="those of the dumps that run or wait 524,188"):
@@ -218,7 +218,7 @@ def test_keys_that_would_make_each_manifest_too_large_are_rejected_and_change_no
     d.request(of_keys(SECOND, B, 100))
     d.request(StartDump("3" * 16, (A,), Brackets.SNAPSHOT, 10))
     d.request(RestartDump("4" * 16, FIRST))
-    assert {one.dump_id for one in d.records} == {SECOND, "3" * 16, "4" * 16}, "a dump is restarted with its own keys"
+    assert {record.dump_id for record in d.records} == {SECOND, "3" * 16, "4" * 16}, "a dump is restarted with its own keys"
 
 
 def test_a_dump_of_keys_that_has_finished_keeps_their_number_only() -> None:

@@ -156,7 +156,7 @@ def test_a_repair_that_may_not_read_the_source_any_more_fails_with_the_reason(tm
     def start(dump: KeyDump) -> KeyDump:
         raise denied
 
-    term.start = start  # type: ignore[method-assign, assignment]  # of this test
+    term.start = start  # type: ignore[method-assign]  # of this test
     prepared(term)
     for one in (term, Term(tmp_path, term.history)):
         one.made.begin()

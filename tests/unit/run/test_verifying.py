@@ -330,13 +330,13 @@ def test_one_whose_dump_was_restarted_follows_the_dump_in_its_place(term: Term, 
     term.ended(DUMP, state)
     if state is DumpState.FAILED:
         term.made.follow()
-        term.made._recorded_s.clear()  # the history is read seldom
+        term.made._awaited.looked_s.clear()  # the history is read seldom
     for number, (old, new) in enumerate([(AFTER.after_dump, "1" * 16), ("1" * 16, "2" * 16)], 2):
         term.ended(replace(DUMP, dump_id=old), state)
         scope = OperationScope()
         term.history.record(HistoryEntry(new, OperationKind.DUMP, scope, ALICE, number, DumpState.RUNNING, restart_of=old))
         term.made.follow()
-        term.made._recorded_s.clear()
+        term.made._awaited.looked_s.clear()
         waiting = read_waiting(term.log, AFTER.id)
         assert waiting is not None
         assert waiting.after_dump == new
