@@ -112,6 +112,8 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
+    "sidecar.run.awaited_dumps": "tests/unit/run/test_verifying.py",
+    "sidecar.run.verification_texts": "tests/unit/run/test_verifying.py",
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",

@@ -17,7 +17,7 @@ from rich.text import Text
 from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
-from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, table_state, table_turn
+from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
 from sidecar.core.model import CommitTs, complete_since
 from sidecar.report.figures import amount, counted, duration, time_left
 from ticdc_dump.v1 import control_pb2 as pb
@@ -151,15 +151,10 @@ def _other_dump(dump: pb.DumpSummary) -> Text:
 
 
 def percent_done(status: pb.DumpStatus) -> int | None:
-    """Of all rows, by the estimates; None where a table that is not complete has none. 100 only when each table is complete."""
-    left = [table for table in status.tables if not table.complete_at_tso]
-    if not status.tables or any(not table.rows_estimated for table in left):
+    """As of wire.share_done; None where a table that is not complete has no estimate."""
+    if not status.tables or any(not (table.complete_at_tso or table.rows_estimated) for table in status.tables):
         return None
-    if not left:
-        return 100
-    rows = sum(table.rows for table in status.tables)
-    total = sum(table.rows if table.complete_at_tso else max(table.rows_estimated, table.rows) for table in status.tables)
-    return min(int(100 * rows / max(total, 1)), 99)
+    return int(100 * share_done(status.tables) + 1e-6)
 
 
 def _overall(status: pb.DumpStatus) -> Iterable[RenderableType]:

@@ -28,7 +28,6 @@ from sidecar.console.words import dump_names, with_buttons
 from sidecar.control.answers import new_operation_id
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
-from sidecar.control.status import holds_stream
 from sidecar.control.wire import (
     BRACKETS_NAMES,
     CHECK_NAMES,
@@ -158,7 +157,6 @@ class ConsoleViews:
             "ddls": [*reversed(self.parts.ddls())],
             "lanes": part(late, params, name="lanes", size=LISTED),
             "sinks": [(at, sink, sum(bool(one.complete_since_tso) for one in sink.tables)) for at, sink in enumerate(status.sinks)],
-            "is_held": holds_stream(status.waiting_for),
         }
         charts = {"charts": self._charts(range_of(dict(params).get("range", "")))}
         now, *others = (self.render(f"stream_{name}.html", **values) for name in ("now", "sinks", "ddls", "lanes"))

@@ -31,10 +31,6 @@ PAUSED = "paused: dumpresume continues"
 SOURCE_STILL_MAX_S = 5.0
 """A chunk is sized to be read in about a second."""
 
-WINDOWS_FULL = "TiCDC: open windows wait for their marks to come back"
-SPARK_STARTING = "Spark: it has not started yet, and the dump waits for it"
-_OF_DUMP = ("paused", "source", "throttled", "held back by delivery")
-
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
@@ -187,11 +183,6 @@ def waiting_for(measured: Measured) -> str:
     return _stream(measured) or _dump(measured)
 
 
-def holds_stream(waiting: str) -> bool:
-    """Whether what is waited for holds the stream up. What a dump alone waits for does not: live changes pass."""
-    return bool(waiting) and waiting.partition(":")[0] not in _OF_DUMP and waiting not in (WINDOWS_FULL, SPARK_STARTING)
-
-
 def _stream(m: Measured) -> str:
     if m.unjoined:
         others = f" and {len(m.unjoined) - 1} more" if len(m.unjoined) > 1 else ""
@@ -226,13 +217,13 @@ def _dump(m: Measured) -> str:
     if m.source_still_s > SOURCE_STILL_MAX_S:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:
-        return WINDOWS_FULL
+        return "TiCDC: open windows wait for their marks to come back"
     if m.throttled:
         return "throttled: by the pace that dumpstart or dumpset set"
     if m.held_by is None:
         return ""
     if m.spark_starting:
-        return SPARK_STARTING
+        return "Spark: it has not started yet, and the dump waits for it"
     return held_back(m.held_by)
 
 

@@ -88,6 +88,12 @@ def remove_files(log: Folder, operation_id: str) -> None:
         storage.remove(log, [name for name in storage.list_names(log, deep=True, beginning=folder) if name.startswith(folder)])
 
 
+def remove_waiting(log: Folder, operation_id: str) -> None:
+    """Of one that has begun, or will not."""
+    with storage_errors(log):
+        storage.remove(log, [waiting_name(operation_id)])
+
+
 def remove_others(log: Folder, kept: Collection[str]) -> None:
     """All files of verifications whose ids are not among `kept`."""
     with storage_errors(log):

@@ -48,6 +48,7 @@ from sidecar.log.verification_files import (
     read_waiting,
     remove_files,
     remove_others,
+    remove_waiting,
 )
 from sidecar.ports import OperationHistory
 from sidecar.run.awaited_dumps import AwaitedDumps
@@ -254,7 +255,7 @@ class TermVerifications:
         match self._awaited.next_of(request, now_ms=self._wall_ms()):
             case VerifyRequest() as follows if follows.after_dump == request.after_dump:
                 self._write(files.request_name(operation_id), request.to_json())
-                self._remove(files.waiting_name(operation_id))
+                remove_waiting(self._log, operation_id)
             case VerifyRequest() as follows:
                 self._write(files.waiting_name(operation_id), follows.to_json())
             case str(why):
@@ -263,7 +264,7 @@ class TermVerifications:
                 pass
 
     def _end_waiting(self, operation_id: str, why: str) -> None:
-        self._remove(files.waiting_name(operation_id))
+        remove_waiting(self._log, operation_id)
         self._end(operation_id, DumpState.STOPPED, why)
 
     def _take_over_repair(self, entry: HistoryEntry) -> None:
@@ -392,10 +393,6 @@ class TermVerifications:
     def _write(self, name: str, data: bytes) -> None:
         with storage_errors(self._log):
             storage.write_atomically(self._log, name, data)
-
-    def _remove(self, name: str) -> None:
-        with storage_errors(self._log):
-            storage.remove(self._log, [name])
 
     def _remove_old(self) -> None:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]

@@ -271,9 +271,9 @@ CONSOLE = [
     Mutation(
         "what a dump waits for holds the stream",
         "sidecar/control/status.py",
-        '    return bool(waiting) and waiting.partition(":")[0] not in _OF_DUMP and waiting not in (WINDOWS_FULL, SPARK_STARTING)\n',
-        "    return bool(waiting)\n",
-        f"{UNIT}/test_views.py::test_what_the_dump_waits_for_is_not_what_the_stream_waits_for",
+        "    return _stream(measured)\n",
+        "    return waiting_for(measured)\n",
+        "tests/unit/control/test_status.py::test_each_cause_is_named",
     ),
     Mutation(
         "an outage leaves nothing",

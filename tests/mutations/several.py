@@ -32,6 +32,20 @@ SEVERAL = [
     Mutation("what is throttled is asked", DUMPS_PY, " if dump.progress.dump_id not in throttled", "", SCENARIO),
     Mutation("the first dump takes all room", DUMPS_PY, "self._turn += 1", "self._turn = 0", SCENARIO),
     Mutation(
+        "dumps have any number of keys",
+        "sidecar/core/dump_start.py",
+        "if size and size + taken > KEYS_BYTES_MAX:",
+        "if False:",
+        "tests/unit/core/test_dump.py::test_keys_that_would_make_each_manifest_too_large_are_rejected_and_change_nothing",
+    ),
+    Mutation(
+        "a finished dump keeps its keys",
+        "sidecar/core/dump.py",
+        "if progress.state is DumpState.FINISHED and any(table.keys for table in progress.tables):",
+        "if False:",
+        "tests/unit/core/test_dump.py::test_a_dump_of_keys_that_has_finished_keeps_their_number_only",
+    ),
+    Mutation(
         "a window that does not fit holds back none of another dump",
         "sidecar/core/dump_start.py",
         "if fits else self.room.none()",

@@ -404,6 +404,27 @@ VERIFYING = [
         "tests/unit/run/test_continuous.py::test_tables_that_a_sink_has_whole_are_ready_while_it_works",
     ),
     Mutation(
+        "a verification does not follow its dump's restart",
+        "sidecar/run/awaited_dumps.py",
+        "if one.restart_of == dump.id",
+        "if False",
+        f"{OF_TERM}::test_one_whose_dump_was_restarted_follows_the_dump_in_its_place",
+    ),
+    Mutation(
+        "a defect of a service ends its thread",
+        "sidecar/run/auxiliary.py",
+        "                ending.wait(pause_s)\n                pause_s",
+        "                return\n                pause_s",
+        "tests/unit/run/test_auxiliary.py",
+    ),
+    Mutation(
+        "one verification's damaged file ends the others",
+        "sidecar/run/verifying.py",
+        "                raise\n            self._give_up(operation_id, str(error))\n",
+        "                raise\n            raise\n",
+        "tests/unit/run/test_damaged_files.py",
+    ),
+    Mutation(
         "continuous verification does not wait for another one",
         "sidecar/run/verifying.py",
         "or any(read_waiting(self._log, one) is None for one in running)",

@@ -182,7 +182,7 @@ def test_what_the_dump_waits_for_is_not_what_the_stream_waits_for(tmp_path: Path
         owner.finish(DumpState.PAUSED)
         eventually(lambda: "The dump : paused: “Resume” continues" in browser.get("/").words)
         assert "Waiting for" not in browser.get("/").words
-        owner.changes = lambda status: replace(usual(status), waiting_for="sink: it is slow")
+        owner.changes = lambda status: replace(usual(status), waiting_for="sink: it is slow", stream_waiting_for="sink: it is slow")
         eventually(lambda: "Waiting for sink: it is slow" in browser.get("/").words)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.control.status import Measured, SidecarStatus, holds_stream, waiting_for
+from sidecar.control.status import Measured, SidecarStatus, stream_waiting_for, waiting_for
 from sidecar.core.messages import Brackets
 from sidecar.core.model import Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -55,7 +55,7 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
     ],
 )
 def test_each_cause_is_named(measured: Measured, text: str) -> None:
-    assert holds_stream(text) == bool(waiting_for(replace(measured, dump=None))), "it is the stream's if it is there without a dump"
+    assert stream_waiting_for(measured) == waiting_for(replace(measured, dump=None)), "it is the stream's if it is there without a dump"
     assert waiting_for(measured) == text
 
 

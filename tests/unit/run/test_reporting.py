@@ -90,7 +90,7 @@ def test_it_has_what_earlier_terms_collected_and_the_takeover_between(world: Rep
     world.finish()
     text = world.report()
     assert "finished. 20 rows of 1 table" in text
-    assert "another term of ownership, epoch 4: 28 s after what is known of the one before" in text
+    assert "a new owner takes over (epoch 4), 28 s after the last sample of the owner before" in text
 
 
 @pytest.mark.parametrize("state", [DumpState.STOPPED, DumpState.FAILED])
