@@ -154,8 +154,8 @@ def _table(table: TableProgress, status: SidecarStatus) -> pb.TableStatus:
 
 def _rows_estimated(table: TableProgress, status: SidecarStatus) -> int:
     """Statistics know a whole table: of rows with given keys there are no more than keys, of those of a predicate nobody knows."""
-    if table.keys:
-        return len(table.keys)
+    if table.key_count:
+        return table.key_count
     return 0 if table.where is not None else status.estimates.get(table.table, 0)
 
 

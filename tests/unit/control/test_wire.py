@@ -225,4 +225,5 @@ def test_statistics_are_of_whole_tables() -> None:
 
     assert estimated(table) == 40
     assert estimated(replace(table, keys=(("1",), ("2",)))) == 2
+    assert estimated(replace(table, past_keys=3)) == 3, "of a dump that has finished"
     assert estimated(replace(table, where="id < 5")) == 0
