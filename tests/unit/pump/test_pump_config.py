@@ -67,5 +67,5 @@ def test_the_command_names_the_file_and_the_setting(tmp_path: Path) -> None:
     path.write_text('[pump]\npd = ["a:1"]\n')
     told = CliRunner().invoke(app, ["pump", "--config", str(path)])
     assert isinstance(told.exception, ConfigError)
-    assert "missing required field `data_dir`" in str(told.exception)
+    assert "the setting pump.data_dir is missing" in str(told.exception)
     assert "see deploy/PUMP.md" in str(told.exception)
