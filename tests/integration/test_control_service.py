@@ -654,7 +654,7 @@ def test_a_watch_without_a_terminal_is_plain_lines(at: str, owner: Owner, capsys
     (line,) = out.splitlines()
     assert code == 0
     assert line.startswith("default/cf  dump ")
-    assert "finished  2/2 tables" in line
+    assert "finished  100 %  2/2 tables" in line
 
 
 def test_a_watch_of_a_changefeed_without_a_dump_ends_at_once(at: str, capsys: pytest.CaptureFixture[str]) -> None:
