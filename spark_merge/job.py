@@ -187,6 +187,10 @@ class SparkTasks:
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
             return self._job(telling(partial(_called, self._hang_s)), work)
 
+    def each_or_cores(self, work: Sequence[Callable[[], R]] | None) -> list[R] | list[int]:
+        """As `each`; without work how many cores there are."""
+        return [self.cores(())] if work is None else self.each(work)
+
     def _session(self) -> SparkSession:
         self.want()
         while not self._ready.wait(0.1):
@@ -293,9 +297,9 @@ class SparkJob:
         """Whether each sink's position is known, or why it is not."""
         return all(loop.opened or loop.error for loop in self._loops)
 
-    def batch_s(self) -> float:
-        """As `SinkLoop.batch_s`, of the sink that takes longest."""
-        return max((loop.batch_s() for loop in self._loops), default=0.0)
+    def batches_s(self) -> Mapping[str, float]:
+        """As `SinkLoop.batch_s`, of each sink that does not fail."""
+        return {loop.name: loop.batch_s() for loop in self._loops if loop.error is None}
 
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return tuple(loop.standing() for loop in self._loops)

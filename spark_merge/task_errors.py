@@ -29,10 +29,17 @@ def telling(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except TicdcDumpError as error:
-            found = [type(error).__name__, error.message, error.hint]
-            raise RuntimeError(f"ticdc-dump-error[{base64.b64encode(json.dumps(found).encode()).decode()}]") from error
+            raise RuntimeError(error_text(error)) from error
 
     return call
+
+
+def error_text(error: Exception) -> str:
+    """With an error of ours in it, for `error_of_task`; of another one what it is."""
+    if not isinstance(error, TicdcDumpError):
+        return f"{type(error).__name__}: {error}"
+    found = [type(error).__name__, error.message, error.hint]
+    return f"ticdc-dump-error[{base64.b64encode(json.dumps(found).encode()).decode()}]"
 
 
 def error_of_task(error: BaseException) -> TicdcDumpError | None:

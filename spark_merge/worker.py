@@ -7,7 +7,7 @@
   waits (places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
-- Verifications run in a thread beside the deliveries (spark_merge/verify), and end none of them, unless Spark's session is gone.
+- Verifications run in a process of their own (spark_merge/verify/process.py), and end no delivery.
 - A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
   other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
@@ -32,16 +32,22 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
 from sidecar.process.background import Background
 from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks, session
+from spark_merge.job import SUBMITTED, SparkJob, SparkTasks, session
 from spark_merge.places import WORKER_ROWS
+from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.registry import open_sinks, outputs_of
-from spark_merge.verify.on_spark import VerifySource, begin
+from spark_merge.verify.lateness import LATE_S, Lateness
+from spark_merge.verify.link import Begin
+from spark_merge.verify.process import VerifyProcess
 
 STDIN = 0
 
 REPORT_EVERY_S, REPORT_REMOTE_EVERY_S = 0.05, 1.0
 """After a batch a report follows so soon; batches in between are in it. Object stores limit how often one object is replaced (GCS: once a
 second), and answer 429 beyond that."""
+
+END_VERIFYING_S = 2.0
+"""For the process of verifications to be killed: it would end with this one, a moment later."""
 
 LOOK_EVERY_S = 1.0
 """Between two looks at what ended a loop or Spark, where no batch comes."""
@@ -50,7 +56,7 @@ LOOK_EVERY_S = 1.0
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py. `source`: what
-    the sinks are verified with; None: they are not."""
+    the sinks are verified with; None: they are not. `late_s`: as of Lateness."""
 
     job: JobSettings
     sinks: tuple[str, ...]
@@ -58,7 +64,8 @@ class WorkerSettings:
     master: str
     memory: str
     worker_rows: int = WORKER_ROWS
-    source: VerifySource | None = None
+    source: SqlServer | None = None
+    late_s: float = LATE_S
 
     @property
     def spark_when_needed(self) -> bool:
@@ -122,14 +129,14 @@ class Worker:
                 self._job_runs = job = self._job()
             job.start()
             verifying = self._verifying(job)
-            self._mind(job, verifying)
+            self._mind(job)
         except Exception as error:
             with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
                 self._report(job, STOPPED, error=_error_text(error))
             raise
         finally:
             if verifying is not None:
-                verifying.close(0)
+                verifying.close(END_VERIFYING_S)
             if job is not None:
                 job.close()
 
@@ -137,7 +144,13 @@ class Worker:
         settings = self.settings
         if settings.source is None:
             return None
-        return begin(job, settings.job, settings.sinks, settings.log_id, settings.source, self._notice)
+        clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
+        begin = Begin(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
+        lateness = Lateness(
+            job.batches_s, lambda: {sink.sink: [one.seconds for one in sink.batches] for sink in job.sinks()}, settings.late_s
+        )
+        process = VerifyProcess(begin, lateness, job.spark.each_or_cores if clustered else None, self._notice)
+        return Background(process.run, name="verify")
 
     def _job(self) -> SparkJob:
         settings = self.settings
@@ -147,7 +160,7 @@ class Worker:
         outputs = outputs_of(settings.sinks)
         return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
 
-    def _mind(self, job: SparkJob, verifying: Background | None = None) -> None:
+    def _mind(self, job: SparkJob) -> None:
         report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
         quiet = Quiet(time.monotonic())
         while not self.ending.is_set():
@@ -156,8 +169,6 @@ class Worker:
             job.check()
             if quiet.seconds(sum(rows.dump for rows in list(job.counts.values())), time.monotonic()) >= SPARK_QUIET_S:
                 job.spark.want()
-            if verifying is not None:
-                verifying.check()
             self._notice_errors(job)
             if job.opened():
                 self._report_if_it_can_be(job)

@@ -205,8 +205,7 @@ def merge(
     from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_told
     from spark_merge.delivery import JobSettings
-    from spark_merge.verify.on_spark import VerifySource
-    from spark_merge.verify.runner import LATE_S
+    from spark_merge.verify.lateness import LATE_S
     from spark_merge.watchdog import Watchdog
     from spark_merge.worker import Worker, WorkerSettings
     from spark_merge.worker import end_with_stdin as watch_stdin
@@ -218,9 +217,12 @@ def merge(
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
     spark = settings.spark
-    source = VerifySource(source_server(settings.source), settings.dump.delivery_bound_s or LATE_S)
     worker = Worker(
-        WorkerSettings(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows, source),
+        WorkerSettings(
+            *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
+            source=source_server(settings.source),
+            late_s=settings.dump.delivery_bound_s or LATE_S,
+        ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,
     )

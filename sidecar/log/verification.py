@@ -241,6 +241,14 @@ class VerifyReport(msgspec.Struct):
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
+def stopped(report: VerifyReport | None, operation_id: str, now_ms: int) -> VerifyReport:
+    """The report of one that an operator has ended. `report`: the last one; None: it has not begun."""
+    report = report or VerifyReport(operation_id, CheckState.STOPPED, now_ms)
+    states = [one.state if one.state in TABLE_OVER else CheckState.STOPPED for one in report.tables]
+    tables = [msgspec.structs.replace(one, state=state) for one, state in zip(report.tables, states, strict=True)]
+    return msgspec.structs.replace(report, state=CheckState.STOPPED, tables=tables, needs_from=None, ended_ms=now_ms)
+
+
 def report_from_json(data: bytes) -> VerifyReport:
     """Raises ValueError for what is not one."""
     try:
@@ -299,3 +307,5 @@ _COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})
 
 OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
 """Of a verification."""
+TABLE_OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED})
+"""Of a table: a worker that starts again compares the others."""

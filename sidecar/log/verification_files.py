@@ -13,6 +13,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
     CYCLE_NAME,
+    OVER,
     REQUEST_NAME,
     RepairReport,
     RowDifference,
@@ -26,6 +27,7 @@ from sidecar.log.verification import (
     report_name,
     request_from_json,
     request_name,
+    stopped,
     verify_folder,
     waiting_name,
 )
@@ -92,6 +94,23 @@ def remove_waiting(log: Folder, operation_id: str) -> None:
     """Of one that has begun, or will not."""
     with storage_errors(log):
         storage.remove(log, [waiting_name(operation_id)])
+
+
+def end_stopped(log: Folder, operation_id: str, now_ms: int) -> VerifyReport:
+    """Writes the report of one that an operator has ended; the report of one that was over before stays. As `read_report`."""
+    report = read_report(log, operation_id)
+    if report is None or report.state not in OVER:
+        report = stopped(report, operation_id, now_ms)
+        with storage_errors(log):
+            storage.write_atomically(log, report_name(operation_id), report.to_json())
+    return report
+
+
+def remove_work(log: Folder, operation_id: str) -> None:
+    """What a comparison that is over has left."""
+    folder = f"{verify_folder(operation_id)}/work/"
+    with storage_errors(log):
+        storage.remove(log, [name for name in storage.list_names(log, deep=True, beginning=folder) if name.startswith(folder)])
 
 
 def remove_others(log: Folder, kept: Collection[str]) -> None:

@@ -42,6 +42,7 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import (
     differences_of,
+    end_stopped,
     read_repair,
     read_report,
     read_request,
@@ -152,9 +153,10 @@ class TermVerifications:
                 return
             self._write(files.stop_name(operation_id), b"")
             self._running[operation_id] = entry.commanded("stop", asker, self._wall_ms())
-            self._history.record(self._running[operation_id])
-        if read_waiting(self._log, operation_id) is not None:
-            self._end_waiting(operation_id, "before it began")
+            if read_waiting(self._log, operation_id) is not None:
+                self._end_waiting(operation_id, "before it began")
+            else:
+                self._heard(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
 
     def _stop_repair(self, operation_id: str, asker: Asker) -> None:
         """Of a verification that is over. Again it changes nothing."""

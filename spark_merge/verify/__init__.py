@@ -1,7 +1,8 @@
 """Comparing the source with a sink while both change. Read `table_check` first.
 
     table_check  one table in one sink: two looks, positions, what is moving;  runner  a worker's verifications
-    on_spark     these as a thread of the worker, with tasks of its Spark
+    process      these in a process of their own, as the worker sees it;  child  that process;  link  what they say to each other
+    lateness     whether deliveries are late beside them
     context      what a comparison works with
     resume       what a comparison has done, for the next worker
     by_keys      a sink's rows with the source's keys, for a sample or a slice

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -19,7 +19,7 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, ts_at
 from sidecar.log import storage
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
@@ -30,6 +30,8 @@ from spark_merge.read import LoggedSchemas, new_manifests, whole_pages
 from spark_merge.segments import Segments, SegmentSource
 
 MANIFESTS_AT_ONCE = 200
+ROWS_AT_ONCE = 20_000
+"""Of segments that are passed without a word to the gate: a second of one core."""
 LOOK_EVERY_S = 0.05
 """Into a log that has nothing new, by all checks together."""
 
@@ -56,10 +58,10 @@ class PassedSegment:
 
 
 class LogKeys:
-    """Of one log, for several threads. `tables`: those that are compared."""
+    """Of one log, for several threads. `tables`: those that are compared. `gate`: as of CheckContext."""
 
-    def __init__(self, settings: JobSettings, tables: Collection[TableName]) -> None:
-        self.settings, self._tables = settings, frozenset(tables)
+    def __init__(self, settings: JobSettings, tables: Collection[TableName], *, gate: Callable[[float], object] = lambda _: None) -> None:
+        self.settings, self._tables, self._gate = settings, frozenset(tables), gate
         self._lock = Lock()
         self._kept: OrderedDict[Seq, PassedSegment] = OrderedDict()
         self._count = 0
@@ -67,9 +69,11 @@ class LogKeys:
 
     def after(self, seq: Seq | None) -> Iterator[PassedSegment]:
         """The segments that are in the log after this one; None: all. Raises what reading and decoding the log raises."""
+        began_s = time.monotonic()
         while found := self._next(seq):
+            self._gate(time.monotonic() - began_s)
             yield from found
-            seq = found[-1].seq
+            seq, began_s = found[-1].seq, time.monotonic()
 
     def _next(self, seq: Seq | None) -> list[PassedSegment]:
         with self._lock:
@@ -80,7 +84,7 @@ class LogKeys:
                 return []
             manifests = new_manifests(self.settings.log, after=seq, limit=MANIFESTS_AT_ONCE)
             self._looked_s = now_s
-            found = list(self._passed(manifests))
+            found = list(self._passed(_at_once(manifests)))
             for one in found:
                 if one.seq not in self._kept:
                     self._kept[one.seq] = one
@@ -117,6 +121,16 @@ class LogKeys:
         return key_text([rows.column(name) for name in schema.key]).combine_chunks()
 
 
+def _at_once(manifests: Sequence[Manifest]) -> Sequence[Manifest]:
+    """The first of them, one at least."""
+    rows = 0
+    for number, manifest in enumerate(manifests, 1):
+        rows += manifest.rows
+        if rows >= ROWS_AT_ONCE:
+            return manifests[:number]
+    return manifests
+
+
 class Moving:
     """Of one table, from segment `after` on. `keys`: all that were changed in the segments that `follow` has passed."""
 
@@ -136,7 +150,9 @@ class Moving:
         return self._found[0]
 
     def follow(self) -> CommitTs:
-        """Pass all segments that are there. Returns where the log ends. Raises as `LogKeys.after`."""
+        """Pass the segments that are there, and none that commits after this moment: else it would not end where the log grows faster than
+        it can be followed. Returns to where. Raises as `LogKeys.after`."""
+        until_ts = ts_at(int(time.time() * 1000))
         for passed in self._log.after(self.seq):
             self.altered |= any(self._is_another(schemas.get(self.table)) for schemas in passed.schemas)
             if (keys := passed.keys.get(self.table)) is not None:
@@ -144,6 +160,8 @@ class Moving:
             if (dumped := passed.dumped.get(self.table)) is not None:
                 self._found.append(dumped)
             self.seq, self.upto_ts = passed.seq, passed.upto_ts
+            if self.upto_ts >= until_ts:
+                break
         return self.upto_ts
 
     def _is_another(self, found: TableSchema | None) -> bool:

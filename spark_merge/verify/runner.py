@@ -5,7 +5,7 @@
 - A worker that starts again continues with the tables that the report does not have, and in a large table with its next ranges (resume).
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
-- It yields to delivery: after each piece of work it waits while a sink's batches take longer than `late_s`, PAUSE_MAX at most.
+- It yields to delivery: after each piece of work it waits while deliveries are late, PAUSE_MAX at most.
 - A table that cannot be compared has its reason in the report, and the others go on.
 """
 
@@ -29,6 +29,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
     OVER,
+    TABLE_OVER,
     AskedTable,
     CheckState,
     TableReport,
@@ -37,9 +38,10 @@ from sidecar.log.verification import (
     differences_name,
     report_name,
     stop_name,
+    stopped,
     verify_folder,
 )
-from sidecar.log.verification_files import read_report, read_request, request_ids
+from sidecar.log.verification_files import read_report, read_request, remove_work, request_ids
 from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
@@ -48,11 +50,8 @@ from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource
 from spark_merge.verify.table_check import TableCheck
 
-LATE_S = 0.5
-"""A sink whose batches take longer delivers live changes late."""
-
-PAUSE_MAX = 1.0
-"""The longest pause, as a multiple of the work before it: where a sink is always slow, half of the time is the verification's."""
+PAUSE_MAX = 9.0
+"""The longest pause, as a multiple of the work before it: where deliveries are always late, a tenth of the time is the verification's."""
 
 CHECKS_AT_ONCE = 8
 WRITE_EVERY_S = 0.5
@@ -62,9 +61,6 @@ LOOK_EVERY_S = 1.0
 RETRY_MAX_S = 60.0
 """The wait doubles to this while a verification cannot be carried out: its first work may be large."""
 WAIT_S = 0.05
-
-DONE = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED})
-"""Of a table."""
 
 
 class Stopped(Exception):
@@ -77,16 +73,14 @@ class Ending(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """`sinks`: makes each by its name, for reading alone. `batch_s`: how long the slowest sink's last batch took, or the one that is under
-    way has taken, beyond what that sink gathers. `late_s`: what it may take without a pause of the verification. `notice`: hears of what an
-    operator should know."""
+    """`sinks`: makes each by its name, for reading alone. `late`: whether deliveries are (lateness.py). `notice`: hears of what an operator
+    should know."""
 
     job: JobSettings
     source: ComparedSource
     runner: TaskRunner
     sinks: Mapping[str, Callable[[], Sink]]
-    batch_s: Callable[[], float] = lambda: 0.0
-    late_s: float = LATE_S
+    late: Callable[[], bool] = lambda: False
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     wait: Callable[[float], object] = time.sleep
     checks_at_once: int = CHECKS_AT_ONCE
@@ -146,14 +140,14 @@ class _Verification:
     def __init__(self, settings: VerifySettings, request: VerifyRequest, report: VerifyReport, ending: Event) -> None:
         self._settings, self._request, self._report, self._ending = settings, request, report, ending
         self._log = settings.job.log
-        self._keys = LogKeys(settings.job, {table.name for table in request.tables})
+        self._keys = LogKeys(settings.job, {table.name for table in request.tables}, gate=self._gate)
         self._lock = Lock()
         self._needed: dict[int, Seq] = {}
         self._written_s = 0.0
 
     def run(self) -> VerifyReport:
         report, request = self._report, self._request
-        done = {(one.sink, one.name): one for one in report.tables if one.state in DONE}
+        done = {(one.sink, one.name): one for one in report.tables if one.state in TABLE_OVER}
         wanted = [(sink, table) for sink in request.sinks for table in request.tables]
         report.tables = [done.get((sink, table.name)) or TableReport(sink, *table.name) for sink, table in wanted]
         self._write()
@@ -167,10 +161,8 @@ class _Verification:
             end = next((state for state in ends if state in states), CheckState.EQUAL)
             report.state = CheckState.FAILED if end is CheckState.SKIPPED else end  # what was not compared is not equal
         except Stopped:
-            report.state = CheckState.STOPPED
-            self._forget(f"{verify_folder(request.id)}/work/")
-            for one in report.tables:
-                one.state = one.state if one.state in DONE else CheckState.STOPPED
+            remove_work(self._log, request.id)
+            self._report = report = stopped(report, request.id, self._settings.now_ms())
         except Ending:
             return report
         report.needs_from, report.ended_ms = None, self._settings.now_ms()
@@ -244,7 +236,7 @@ class _Verification:
         """After so much work. Raises Ending and Stopped."""
         self._check_goes_on()
         settings, waited_s = self._settings, 0.0
-        while waited_s < PAUSE_MAX * worked_s and settings.batch_s() > settings.late_s:
+        while waited_s < PAUSE_MAX * worked_s and settings.late():
             settings.wait(WAIT_S)
             waited_s += WAIT_S
             self._check_goes_on()

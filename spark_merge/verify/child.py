@@ -1,0 +1,163 @@
+"""The process that carries out a worker's verifications; process.py, its other side, has the rules.
+
+    python -m spark_merge.verify.child FD         FD: its end of the connection, of which Begin is the first message
+
+It ends when the connection does, with the processes that it has started: they are one process group.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, TypeVar
+
+from sidecar.errors import SinkError
+from sidecar.log.verification import VerifyReport, VerifyRequest
+from spark_merge.sinks.registry import name_of, open_sink
+from spark_merge.task_errors import error_of_task, telling
+from spark_merge.verify.context import TaskRunner
+from spark_merge.verify.link import Began, Begin, Beside, Done, Ended, Link, Notice, Work
+from spark_merge.verify.runner import Verifications, VerifySettings
+from spark_merge.verify.source import SqlSource
+
+R = TypeVar("R")
+
+NICE = 19
+"""The lowest priority: a core that is busy with deliveries gives this process a hundredth of it."""
+
+HERE_ROWS = 5_000
+"""A table that has no more is compared in this process: other processes, or Spark, take longer to begin."""
+
+
+class WorkerLink:
+    """This process's end. Whoever receives is a thread of its own, which ends the process with the connection."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.late = False
+        self._numbers = count()
+        self._asked: dict[int, SimpleQueue[Done]] = {}
+        self._lock = Lock()
+        Thread(target=self._listen, name="verify-link", daemon=True).start()
+
+    def send(self, message: object) -> None:
+        self._link.send(message)
+
+    def ask(self, work: Sequence[Callable[[], Any]] | None) -> list[Any]:
+        """What Spark has made of it. Raises what that raises."""
+        with self._lock:
+            number = next(self._numbers)
+            answer = self._asked[number] = SimpleQueue()
+        self._link.send(Work(number, work))
+        done = answer.get()
+        if done.error:
+            raise error_of_task(RuntimeError(done.error)) or RuntimeError(done.error)
+        return done.results
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                match self._link.receive():
+                    case Beside(late):
+                        self.late = late
+                    case Done() as done:
+                        with self._lock:
+                            answer = self._asked.pop(done.number)
+                        answer.put(done)
+        except (EOFError, OSError):
+            os.killpg(0, signal.SIGKILL)
+
+
+class OwnProcesses:
+    """`context.TaskRunner` on this machine: what is large is done by processes of its own, one a core."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        self.cores = cores or len(os.sched_getaffinity(0))
+        self._lock = Lock()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+        if rows <= HERE_ROWS:
+            return [one() for one in work]
+        try:
+            return list(self._processes().map(carried_out, work))
+        except BrokenProcessPool as error:
+            with self._lock:
+                self._pool = None
+            raise SinkError(
+                "a process of the verification ended while it read rows", hint="see its lines above; most often the memory is too small"
+            ) from error
+        except RuntimeError as error:
+            raise error_of_task(error) or error from error
+
+    def _processes(self) -> ProcessPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self.cores, mp_context=multiprocessing.get_context("spawn"))
+            return self._pool
+
+
+@telling
+def carried_out(work: Callable[[], R]) -> R:
+    """In a process of the pool."""
+    return work()
+
+
+class OnSpark:
+    """`context.TaskRunner` on the worker's cluster."""
+
+    def __init__(self, link: WorkerLink) -> None:
+        self._link = link
+
+    @property
+    def cores(self) -> int:
+        return int(self._link.ask(None)[0])
+
+    def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
+        return [one() for one in work] if rows <= HERE_ROWS else self._link.ask(work)
+
+
+class _Told(Verifications):
+    """The worker hears which one is under way."""
+
+    def __init__(self, settings: VerifySettings, link: WorkerLink) -> None:
+        super().__init__(settings)
+        self._link = link
+
+    def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
+        self._link.send(Began(request.id))
+        try:
+            return super().carry_out(request, ending)
+        finally:
+            self._link.send(Ended(request.id))
+
+
+def main() -> None:
+    os.nice(NICE)
+    link = Link(Connection(int(sys.argv[1])))
+    begin: Begin = link.receive()
+    worker = WorkerLink(link)
+    runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses()
+    settings = VerifySettings(
+        begin.job,
+        SqlSource(begin.server),
+        runner,
+        {name_of(uri): partial(open_sink, uri, log_id=begin.log_id) for uri in begin.uris},
+        late=lambda: worker.late,
+        notice=lambda text: worker.send(Notice(text)),
+    )
+    _Told(settings, worker).run(Event())
+
+
+if __name__ == "__main__":
+    main()

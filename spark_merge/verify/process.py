@@ -1,0 +1,192 @@
+"""The verifications of a worker in a process of their own, on what deliveries leave. This is the worker's side; child.py is the other.
+
+- The process is there while something is to be verified, and IDLE_S longer. It has the lowest priority of the scheduler (nice), so a busy
+  machine slows the verification down and no delivery. It learns whether deliveries are late, and pauses (runner.py).
+- `dumpverify --stop` ends a verification at once: where the process does not end it within STOP_S, the process is killed.
+- Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are.
+- It ends with the worker, also if that is killed: its end of the connection is closed then.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from threading import Event, Thread
+from time import monotonic, time
+from typing import Any
+
+from sidecar.errors import TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import Folder
+from sidecar.log.verification import OVER, stop_name
+from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids
+from spark_merge.task_errors import error_text
+from spark_merge.verify.lateness import Lateness
+from spark_merge.verify.link import Began, Begin, Beside, Done, Ended, Link, Notice, Work
+
+LOOK_S = 0.25
+"""Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
+ASKED_EVERY_S = 1.0
+"""Between two looks for what is asked; each lists a folder."""
+STOP_S = 0.5
+IDLE_S = 30.0
+RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
+LONG_LIFE_S = 60.0
+END_S = 5.0
+
+RunOnSpark = Callable[[Sequence[Callable[[], Any]] | None], list[Any]]
+"""The results of work; of None how many cores there are."""
+
+
+class _Child:
+    """`on_spark`: None where the process does all work itself."""
+
+    def __init__(self, begin: Begin, on_spark: RunOnSpark | None, notice: Callable[[str], object]) -> None:
+        self._on_spark, self._notice = on_spark, notice
+        self.running = ""
+        """The id of the verification that is under way; empty: none."""
+        ours, theirs = Pipe()
+        with theirs:
+            command = [sys.executable, "-m", "spark_merge.verify.child", str(theirs.fileno())]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True)
+        self.began_s = monotonic()
+        self._link = Link(ours)
+        self._link.send(begin)
+        Thread(target=self._listen, name="verify-link", daemon=True).start()
+
+    def tell(self, message: Beside) -> None:
+        with suppress(OSError):  # its death is seen by `exit_code`
+            self._link.send(message)
+
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """With the processes that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(END_S)
+        self._link.close()
+
+    def _listen(self) -> None:
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            while True:
+                match self._link.receive():
+                    case Began(verification):
+                        self.running = verification
+                    case Ended():
+                        self.running = ""
+                    case Notice(text):
+                        self._notice(text)
+                    case Work(number, work):
+                        Thread(target=self._work, args=(number, work), name=f"verify-{number}", daemon=True).start()
+
+    def _work(self, number: int, work: Sequence[Callable[[], Any]] | None) -> None:
+        assert self._on_spark is not None
+        try:
+            done = Done(number, self._on_spark(work))
+        except Exception as error:  # noqa: BLE001  # the other end raises it
+            done = Done(number, [], error_text(error))
+        with suppress(OSError):
+            self._link.send(done)
+
+
+@dataclass
+class VerifyProcess:
+    """For one thread. `late`: of deliveries. `on_spark`: as of _Child. `now_ms`: of reports."""
+
+    begin: Begin
+    lateness: Lateness
+    on_spark: RunOnSpark | None = None
+    notice: Callable[[str], object] = lambda _: None
+    now_ms: Callable[[], int] = lambda: int(time() * 1000)
+
+    def __post_init__(self) -> None:
+        self._child: _Child | None = None
+        self._over: set[str] = set()
+        self._asked: list[str] = []
+        self._asked_s = self._wanted_s = -ASKED_EVERY_S
+        self._begin_s = 0.0
+        self._retry_s = RETRY_FIRST_S
+        self._stop_s: tuple[str, float] = "", 0.0
+
+    @property
+    def _log(self) -> Folder:
+        return self.begin.job.log
+
+    def run(self, ending: Event) -> None:
+        """Until the worker ends. Raises nothing."""
+        last = ""
+        try:
+            while not ending.wait(LOOK_S):
+                try:
+                    self._step(monotonic())
+                    last = ""
+                except Exception as error:  # noqa: BLE001  # of the log's storage, or a defect: it may not end deliveries
+                    text = str(error) if isinstance(error, TicdcDumpError) else f"a defect: {error!r}"
+                    if text != last:
+                        self.notice(f"verifications do not continue, and are tried again: {text}")
+                    last = text
+        finally:
+            self._end()
+
+    def _step(self, now_s: float) -> None:
+        if now_s - self._asked_s >= ASKED_EVERY_S:
+            self._asked_s, self._asked = now_s, self._due()
+        self._wanted_s = now_s if self._asked else self._wanted_s
+        child = self._child
+        if child is None:
+            if self._asked and now_s >= self._begin_s:
+                self.lateness.begin()
+                self._child = _Child(self.begin, self.on_spark, self.notice)
+        elif (code := child.exit_code()) is not None:
+            self._died(child, code, now_s)
+        elif now_s - self._wanted_s >= IDLE_S:
+            self._end()
+        else:
+            child.tell(Beside(self.lateness.late()))
+            self._stop(child, now_s)
+
+    def _due(self) -> list[str]:
+        """Those that are asked for and not over."""
+        found = []
+        for operation_id in request_ids(self._log):
+            if operation_id not in self._over:
+                report = read_report(self._log, operation_id)
+                if report is not None and report.state in OVER:
+                    self._over.add(operation_id)
+                else:
+                    found.append(operation_id)
+        return found
+
+    def _stop(self, child: _Child, now_s: float) -> None:
+        running = child.running
+        with storage_errors(self._log):
+            told = bool(running) and storage.exists(self._log, stop_name(running))
+        if not told:
+            self._stop_s = "", now_s
+        elif self._stop_s[0] != running:
+            self._stop_s = running, now_s
+        elif now_s - self._stop_s[1] >= STOP_S:
+            self._end()
+            end_stopped(self._log, running, self.now_ms())
+            remove_work(self._log, running)
+
+    def _died(self, child: _Child, code: int, now_s: float) -> None:
+        self._end()
+        self._retry_s = RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
+        self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
+        self.notice(f"the process of verifications ended with exit code {code}, and is started again: see its lines above")
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
