@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from threading import Event, Thread
@@ -74,10 +74,9 @@ class _Child:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_S)
-        self._link.close()
 
     def _listen(self) -> None:
-        with suppress(EOFError, OSError, pickle.UnpicklingError):
+        with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
             while True:
                 match self._link.receive():
                     case Began(verification):

@@ -21,11 +21,10 @@ from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkTasks
 from spark_merge.readable import RowForm, RowsRead
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.registry import open_sink
-from spark_merge.verify.on_spark import OnSpark
+from spark_merge.verify.child import OwnProcesses
 from spark_merge.verify.runner import Verifications, VerifySettings
 from spark_merge.verify.source import SourcePart, SqlSource
 from tests.bench.account import ACCOUNT, SCHEMA
@@ -86,10 +85,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _verified(bench: Bench, source: Dumped, server: SqlServer, uri: str) -> Cost:
-    cost, runner = Cost(), OnSpark(SparkTasks(lambda: bench.spark))
+    cost, runner = Cost(), OwnProcesses()
     settings = VerifySettings(JobSettings(source.log), StillSource(server), runner, {"sink": partial(open_sink, uri, log_id="bench")})
     request = VerifyRequest(f"bench{time.monotonic_ns()}", ("sink",), (AskedTable(*ACCOUNT),))
-    assert runner.cores, "Spark has started"
     with timed_tree(cost):
         report = Verifications(settings).carry_out(request, Event())
     assert (report.state, report.tables[0].rows) == (CheckState.EQUAL, source.rows), report

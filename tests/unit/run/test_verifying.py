@@ -120,9 +120,37 @@ def test_an_operator_ends_one_and_the_history_says_who(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     term.made.stop(REQUEST.id, ALICE)
     assert storage.exists(term.log, stop_name(REQUEST.id))
-    term.report(REQUEST.id, CheckState.STOPPED)
     [entry] = term.history.entries()
     assert (entry.state, [command.command for command in entry.commands]) == (DumpState.STOPPED, ["stop"])
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_stop_ends_one_at_once_whether_a_worker_is_there_or_not(term: Term, begun: bool) -> None:
+    term.made.start(REQUEST, ALICE)
+    orders = TableReport("copy", "shop", "orders", CheckState.EQUAL, rows=5)
+    if begun:
+        term.report(REQUEST.id, CheckState.RUNNING, orders, TableReport("copy", "shop", "item", CheckState.RUNNING), needs_from=3)
+    term.made.stop(REQUEST.id, ALICE)
+    entry, found = term.history.find(REQUEST.id), term.made.find(REQUEST.id)
+    assert entry is not None
+    assert (entry.state, entry.rows) == (DumpState.STOPPED, 5 if begun else 0)
+    assert found is not None
+    assert found[1] is not None
+    assert (found[1].state, found[1].needs_from) == (CheckState.STOPPED, None)
+    assert [one.state for one in found[1].tables] == ([CheckState.EQUAL, CheckState.STOPPED] if begun else [])
+    assert term.made.needs_from() is None, "retention waits for nothing"
+    term.made.stop(REQUEST.id, ALICE)
+    assert term.history.find(REQUEST.id) == entry, "again it changes nothing"
+
+
+def test_a_stop_of_one_that_is_just_over_leaves_its_result(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    report = VerifyReport(REQUEST.id, CheckState.EQUAL, 1)
+    storage.write_atomically(term.log, report_name(REQUEST.id), report.to_json())
+    term.made.stop(REQUEST.id, ALICE)
+    entry = term.history.find(REQUEST.id)
+    assert entry is not None
+    assert (entry.state, entry.result) == (DumpState.FINISHED, "equal")
 
 
 def test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker(term: Term, tmp_path: Path) -> None:

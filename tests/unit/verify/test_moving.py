@@ -114,3 +114,28 @@ def test_segments_that_retention_removed_are_an_error_too(tmp_path: Path) -> Non
     (table, *_) = log._tables
     with pytest.raises(SinkError, match="is kept"):
         moved(log, table, 0, SEGMENT_TS)
+
+
+def test_what_is_logged_while_the_log_is_followed_is_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a comparison that follows more slowly than the log grows would never return."""
+    history = random_history(Random(1))
+    log = log_of(tmp_path, history)
+    table = min(log._tables)
+    monkeypatch.setattr(moving_module, "ts_at", lambda _: CommitTs(3 * SEGMENT_TS))
+    moving = Moving(log, schema(table), after=Seq(0), low_ts=CommitTs(SEGMENT_TS))
+    assert moving.follow() == 3 * SEGMENT_TS
+    monkeypatch.undo()
+    assert moving.follow() == SEGMENTS * SEGMENT_TS
+    assert {key_of(key) for key in moving.keys.to_pylist()} == expected(history, table, 0, SEGMENT_TS)
+
+
+def test_the_gate_is_passed_after_each_part_of_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It pauses, and ends a verification that an operator has stopped."""
+    monkeypatch.setattr(moving_module, "ROWS_AT_ONCE", 1)
+    history, passed = random_history(Random(1)), list[float]()
+    log = log_of(tmp_path, history)
+    gated = LogKeys(log.settings, log._tables, gate=passed.append)
+    table = min(log._tables)
+    assert Moving(gated, schema(table), after=None, low_ts=CommitTs(0)).follow() == SEGMENTS * SEGMENT_TS
+    assert len(passed) >= SEGMENTS / 2, "where each has rows: one by one"
+    assert all(seconds >= 0 for seconds in passed)

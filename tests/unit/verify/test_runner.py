@@ -80,7 +80,7 @@ def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: 
         ending.set()
         world.wait(seconds)
 
-    first = Verifications(replace(settings, wait=end, batch_s=lambda: 9.0))
+    first = Verifications(replace(settings, wait=end, late=lambda: True))
     assert first.carry_out(request, ending).state is CheckState.RUNNING
     assert [one.id for one in first.due()] == ["v1"]
     assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
@@ -223,17 +223,17 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
 
     class Slow(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
-            sleep(0.2)
+            sleep(0.05)
             return super().run(work, rows=rows)
 
-    late = replace(settings, batch_s=lambda: 9.0, runner=Slow(), wait=slept)
+    late = replace(settings, late=lambda: True, runner=Slow(), wait=slept)
     began_s = monotonic()
     assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
     paused_s = sum(one for one in pauses if one == WAIT_S)
-    assert paused_s >= 3 * PAUSE_MAX * 0.2 - WAIT_S, "the sink, the source, the buckets"
+    assert paused_s >= 3 * PAUSE_MAX * 0.05 - WAIT_S, "the sink, the source, the buckets"
     assert paused_s <= PAUSE_MAX * (monotonic() - began_s) + 20 * WAIT_S, "no longer than the work, of fewer than 20 pieces"
     pauses.clear()
-    quick = replace(late, batch_s=lambda: 0.1)
+    quick = replace(late, late=lambda: False)
     assert Verifications(quick).carry_out(asked(world, "mine", operation_id="v2"), Event()).state is CheckState.EQUAL
     assert WAIT_S not in pauses
 
@@ -250,13 +250,13 @@ def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> No
     needed: list[int] = []
     accepted = world.seq - 1
 
-    def note() -> float:
+    def note() -> bool:
         report = verifications.report("v1")
         if report is not None and report.needs_from is not None:
             needed.append(report.needs_from)
-        return 0.0
+        return False
 
-    end = Verifications(replace(settings, batch_s=note)).carry_out(request, Event())
+    end = Verifications(replace(settings, late=note)).carry_out(request, Event())
     assert end.state is CheckState.EQUAL
     assert end.needs_from is None, "they may be removed again"
     assert needed == sorted(needed)

@@ -1,0 +1,110 @@
+"""The process of verifications: where its work is done, and what it raises."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from threading import Thread
+
+import pytest
+
+from sidecar.errors import SinkError, SparkLost
+from spark_merge.task_errors import error_text
+from spark_merge.verify.child import HERE_ROWS, OnSpark, OwnProcesses, WorkerLink
+from spark_merge.verify.link import Beside, Done, Link, Work
+from tests.support.eventually import eventually
+
+
+@dataclass(frozen=True)
+class Pid:
+    def __call__(self) -> int:
+        return os.getpid()
+
+
+@dataclass(frozen=True)
+class Raises:
+    """`ours`: an error of the error tree."""
+
+    ours: bool
+
+    def __call__(self) -> int:
+        if self.ours:
+            raise SinkError("its server is away", hint="start it")
+        raise ZeroDivisionError("a defect")
+
+
+@dataclass(frozen=True)
+class Dies:
+    def __call__(self) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+
+@pytest.fixture(scope="module")
+def processes() -> OwnProcesses:
+    return OwnProcesses(2)
+
+
+def test_little_is_done_here_and_more_by_other_processes(processes: OwnProcesses) -> None:
+    assert processes.run([Pid()] * 3, rows=HERE_ROWS) == [os.getpid()] * 3
+    found = processes.run([Pid()] * 3, rows=HERE_ROWS + 1)
+    assert len(found) == 3
+    assert os.getpid() not in found
+
+
+@pytest.mark.parametrize(("ours", "kind"), [(True, SinkError), (False, ZeroDivisionError)])
+def test_what_work_raises_is_raised(processes: OwnProcesses, ours: bool, kind: type[Exception]) -> None:
+    for rows in (0, HERE_ROWS + 1):
+        with pytest.raises(kind):
+            processes.run([Pid(), Raises(ours)], rows=rows)
+
+
+def test_a_process_that_dies_is_an_error_of_that_work_and_the_next_work_is_done(processes: OwnProcesses) -> None:
+    with pytest.raises(SinkError, match="ended while it read rows"):
+        processes.run([Dies()], rows=HERE_ROWS + 1)
+    assert len(processes.run([Pid()], rows=HERE_ROWS + 1)) == 1
+
+
+class Worker:
+    """The other end. `answers`: makes what is answered to each work."""
+
+    def __init__(self, answers: Callable[[Work], Done]) -> None:
+        ours, theirs = Pipe()
+        self.link, self.child = Link(ours), WorkerLink(Link(theirs))
+        Thread(target=self._serve, args=(answers,), daemon=True).start()
+
+    def _serve(self, answers: Callable[[Work], Done]) -> None:
+        while True:
+            self.link.send(answers(self.link.receive()))
+
+
+def on_two_cores(work: Work) -> Done:
+    return Done(work.number, [2] if work.work is None else [one() for one in work.work])
+
+
+def test_on_a_cluster_the_worker_has_spark_do_what_is_large() -> None:
+    runner = OnSpark(Worker(on_two_cores).child)
+    assert runner.cores == 2
+    assert runner.run([Pid(), Pid()], rows=HERE_ROWS + 1) == [os.getpid()] * 2
+    assert runner.run([Pid()], rows=0) == [os.getpid()]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(SparkLost("its session is gone", hint="nothing"), SparkLost), (ZeroDivisionError("a defect"), RuntimeError)]
+)
+def test_what_the_worker_could_not_do_is_raised(error: Exception, kind: type[Exception]) -> None:
+    runner = OnSpark(Worker(lambda work: Done(work.number, [], error_text(error))).child)
+    with pytest.raises(kind, match=r"gone|a defect"):
+        runner.run([Pid()], rows=HERE_ROWS + 1)
+
+
+def test_it_knows_whether_deliveries_are_late() -> None:
+    worker = Worker(on_two_cores)
+    assert not worker.child.late
+    worker.link.send(Beside(late=True))
+    eventually(lambda: worker.child.late)
+    worker.link.send(Beside(late=False))
+    eventually(lambda: not worker.child.late)

@@ -1,0 +1,182 @@
+"""A worker's verifications in a process of their own: it carries out what is asked, stops at once, and ends with whoever started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+
+import pytest
+
+from sidecar.log import storage
+from sidecar.log.verification import CheckState, VerifyReport, stop_name
+from sidecar.log.verification_files import end_stopped, read_report
+from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.verify import process as process_module
+from spark_merge.verify.child import NICE
+from spark_merge.verify.lateness import Lateness
+from spark_merge.verify.link import Begin
+from spark_merge.verify.process import IDLE_S, VerifyProcess, _Child
+from tests.support.eventually import eventually
+from tests.support.verified import World
+from tests.unit.verify.test_runner import asked
+from tests.unit.verify.test_table_check import world_of
+
+NO_SERVER = SqlServer((("127.0.0.1", 1),), "nobody")
+
+
+class Worker:
+    """With sink `mine`, which can be read back, and `shown`, which cannot."""
+
+    def __init__(self, folder: Path) -> None:
+        self.uri = f"sqlite:///{folder}/out.db?name=mine"
+        self.world: World = world_of(folder, 3, self.uri, snapshots=True)
+        self.log = self.world.job.log
+        self.notices: list[str] = []
+        self.late = False
+        self.made = self.process(NO_SERVER)
+
+    def process(self, server: SqlServer) -> VerifyProcess:
+        begin = Begin(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False)
+        lateness = Lateness(lambda: {"mine": 9.0 * self.late}, dict)
+        return VerifyProcess(begin, lateness, notice=self.notices.append, now_ms=lambda: 7)
+
+    def steps(self) -> VerifyProcess:
+        self.made._step(monotonic())
+        return self.made
+
+    def begun(self) -> _Child:
+        """The process, once it has begun a verification."""
+
+        def child() -> _Child | None:
+            found = self.steps()._child
+            return found if found is not None and found.running else None
+
+        found: _Child = eventually(child)
+        return found
+
+    def report(self, operation_id: str = "v1") -> VerifyReport | None:
+        self.steps()
+        return read_report(self.log, operation_id)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    made = Worker(tmp_path)
+    yield made
+    made.made._end()
+
+
+@contextmanager
+def silent() -> Iterator[SqlServer]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield SqlServer((listening.getsockname(),), "nobody")
+
+
+def test_it_carries_out_what_is_asked_of_sinks_by_their_names_and_is_there_for_no_longer(worker: Worker) -> None:
+    worker.steps()
+    assert worker.made._child is None, "nothing is asked"
+    asked(worker.world, "shown", "other")
+    report: VerifyReport = eventually(lambda: (found := worker.report()) and found.state is CheckState.FAILED and found)
+    assert [one.why for one in report.tables] == ["its rows cannot be read back", "there is no sink other"]
+    child = worker.made._child
+    assert child is not None
+    asked(worker.world, "shown", operation_id="v2")
+    eventually(lambda: (found := worker.report("v2")) and found.state is CheckState.FAILED)
+    assert worker.made._child is child, "one after another in one process"
+    worker.made._step(monotonic() + 1)
+    worker.made._step(monotonic() + IDLE_S + 2)
+    assert worker.made._child is None
+    assert child.exit_code() == -signal.SIGKILL
+    assert worker.notices == []
+
+
+def test_it_has_the_lowest_priority(worker: Worker) -> None:
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        child = worker.begun()
+        assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == NICE
+        worker.made._end()
+
+
+@pytest.mark.parametrize("by_the_sidecar", [True, False])
+def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(worker: Worker, by_the_sidecar: bool) -> None:
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        asked(worker.world, "shown", operation_id="v2", asked_ms=1)
+        child = worker.begun()
+        assert child.running == "v1"
+        storage.write_atomically(worker.log, stop_name("v1"), b"")
+        if by_the_sidecar:
+            end_stopped(worker.log, "v1", 7)
+        eventually(lambda: worker.steps()._child is not child)
+        assert child.exit_code() == -signal.SIGKILL, "it is not waited for"
+        report = read_report(worker.log, "v1")
+        assert report is not None
+        assert (report.state, report.ended_ms) == (CheckState.STOPPED, 7)
+        assert {one.state for one in report.tables} == {CheckState.STOPPED}
+        assert not [name for name in storage.list_names(worker.log, deep=True) if "/work/" in name]
+        eventually(lambda: (found := worker.report("v2")) and found.state is CheckState.FAILED)
+        assert worker.notices == [], "a stop is no death"
+
+
+def test_one_that_dies_is_noticed_and_another_one_continues(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "RETRY_FIRST_S", 0.0)
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        first = worker.begun()
+        os.kill(first._process.pid, signal.SIGKILL)
+        eventually(lambda: worker.begun() is not first)
+        worker.made._end()
+    assert worker.notices == ["the process of verifications ended with exit code -9, and is started again: see its lines above"]
+
+
+def test_each_death_is_followed_by_a_longer_pause(worker: Worker) -> None:
+    asked(worker.world, "mine")
+    worker.steps()
+    for pause_s in (1.0, 2.0, 4.0):
+        child = worker.made._child
+        assert child is not None
+        worker.made._died(child, -9, 100.0)
+        worker.made._step(100.0 + pause_s - 0.1)
+        assert worker.made._child is None
+        worker.made._step(100.0 + pause_s)
+    assert worker.made._child is not None
+
+
+def test_it_ends_with_the_worker(worker: Worker) -> None:
+    """Whose end of the connection is closed, however it ends."""
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        child = worker.begun()
+        with socket.fromfd(child._link._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
+        eventually(lambda: child.exit_code() is not None)
+
+
+def test_nothing_that_happens_to_it_ends_the_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "LOOK_S", 0.0)
+    ending, errors = Event(), iter([OSError("no room for a process"), ZeroDivisionError("a defect"), ZeroDivisionError("a defect")])
+
+    def step(now_s: float) -> None:
+        if (error := next(errors, None)) is not None:
+            raise error
+        ending.set()
+
+    monkeypatch.setattr(worker.made, "_step", step)
+    thread = Thread(target=partial(worker.made.run, ending))
+    thread.start()
+    thread.join(300)
+    assert not thread.is_alive()
+    assert len(worker.notices) == 2, "each once"
