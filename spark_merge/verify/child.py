@@ -40,10 +40,10 @@ HERE_ROWS = 5_000
 
 
 class WorkerLink:
-    """This process's end. Whoever receives is a thread of its own, which ends the process with the connection."""
+    """This process's end. Whoever receives is a thread of its own, which calls `ended` when the other end is gone."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, link: Link, ended: Callable[[], object]) -> None:
+        self._link, self._ended = link, ended
         self.late = False
         self._numbers = count()
         self._asked: dict[int, SimpleQueue[Done]] = {}
@@ -75,7 +75,7 @@ class WorkerLink:
                             answer = self._asked.pop(done.number)
                         answer.put(done)
         except (EOFError, OSError):
-            os.killpg(0, signal.SIGKILL)
+            self._ended()
 
 
 class OwnProcesses:
@@ -146,7 +146,7 @@ def main() -> None:
     os.nice(NICE)
     link = Link(Connection(int(sys.argv[1])))
     begin: Begin = link.receive()
-    worker = WorkerLink(link)
+    worker = WorkerLink(link, lambda: os.killpg(0, signal.SIGKILL))
     runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses()
     settings = VerifySettings(
         begin.job,

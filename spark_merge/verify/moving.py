@@ -83,7 +83,8 @@ class LogKeys:
             if seq is not None and seq in self._kept and now_s - self._looked_s < LOOK_EVERY_S:
                 return []
             manifests = new_manifests(self.settings.log, after=seq, limit=MANIFESTS_AT_ONCE)
-            self._looked_s = now_s
+            if not manifests:
+                self._looked_s = now_s
             found = list(self._passed(_at_once(manifests)))
             for one in found:
                 if one.seq not in self._kept:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import Pipe
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -73,7 +73,8 @@ class Worker:
 
     def __init__(self, answers: Callable[[Work], Done]) -> None:
         ours, theirs = Pipe()
-        self.link, self.child = Link(ours), WorkerLink(Link(theirs))
+        self.is_gone = Event()
+        self.link, self.child = Link(ours), WorkerLink(Link(theirs), self.is_gone.set)
         Thread(target=self._serve, args=(answers,), daemon=True).start()
 
     def _serve(self, answers: Callable[[Work], Done]) -> None:
@@ -108,3 +109,11 @@ def test_it_knows_whether_deliveries_are_late() -> None:
     eventually(lambda: worker.child.late)
     worker.link.send(Beside(late=False))
     eventually(lambda: not worker.child.late)
+
+
+def test_the_end_of_the_worker_is_heard() -> None:
+    ours, theirs = Pipe()
+    is_gone = Event()
+    WorkerLink(Link(theirs), is_gone.set)
+    ours.close()
+    assert is_gone.wait(10)

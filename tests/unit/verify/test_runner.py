@@ -219,7 +219,8 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
 
     def slept(seconds: float) -> None:
         pauses.append(seconds)
-        world.wait(seconds)
+        if seconds != WAIT_S:  # the log's end is by the clock, which this world's changes are far behind
+            world.wait(seconds)
 
     class Slow(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
