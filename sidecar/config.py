@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sidecar.config_errors import in_words
+from sidecar.core.dump_start import DELIVERY_BOUND_MAX_S
 from sidecar.core.messages import READERS_MAX
 from sidecar.errors import ConfigError
 
@@ -168,7 +169,7 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
-    without a dump. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace). `reread_rewritten`: tables beside whose DDLs
+    without a dump; `delivery_bound_max_s`: what a dump may make of it at most, with such a bound or beyond one. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace). `reread_rewritten`: tables beside whose DDLs
     TiCDC's rows may be wrong; with `feed = "kafka"` only."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
@@ -177,6 +178,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     open_windows_max: Annotated[int, Meta(ge=1, le=10_000)] = 256
     chunk_bytes_max: Bytes = 256 << 20
     delivery_bound_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    delivery_bound_max_s: Annotated[float, Meta(gt=0, le=86_400)] = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     reread_rewritten: bool = False
 

@@ -94,7 +94,8 @@ class SinkLoop:
         if (record := self._record) is not None and (tables := record.tables) is not None:
             began = FIRST_SEQ if tables.began_ts is None else tables.began_seq
             tables_seq = record.written_seq
-        return SinkDelivery(self.name, self._accepted, tuple(self._batches), str(self.error or ""), began, tables_seq)
+        error, batches = str(self.error or ""), tuple(self._batches)
+        return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, self._gather_s)
 
     def batch_s(self) -> float:
         """How long the last batch took, or the one that is under way has taken, beyond the time for which the sink gathers."""

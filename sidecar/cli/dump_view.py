@@ -185,7 +185,9 @@ def _sink(sink: pb.SinkStatus, line: Sparkline | None, *, dump_runs: bool) -> Te
     """How long it takes of what it may, and what that leaves to the dump that runs."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
-    if sink.limit_s > sink.bound_s and dump_runs:
+    if sink.without_dump_s > sink.bound_s > 0:
+        bound = f"overloaded: more than its {bound} without a dump"
+    elif sink.limit_s > sink.bound_s and dump_runs:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"
     above = f", {line.above}" if line is not None and line.above else ""
     late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""

@@ -17,18 +17,23 @@ KEYS_BYTES_MAX = 512 << 10
 """Of all dumps that are not over (progress.keys_bytes): each manifest has them."""
 
 
+DELIVERY_BOUND_MAX_S = 30.0
+"""For batches of any sink that commits as it goes; a lake that gathers for longer has that on top (sidecar/pace)."""
+
+
 @dataclass(frozen=True, slots=True)
 class DumpLimits:
     """`readers`: windows that a dump reads at one time. `window_chunks_max`: chunks in a window, so that few marks serve many
     small chunks. `open_windows_max` and `chunk_bytes_max`: what all dumps may have read and not in the log: the back-pressure.
-    `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace). `strict_bound`: of
-    each dump. `sinks`: the names of the sinks that there are; empty: not known."""
+    `delivery_bound_s`: of a dump that does not say its own; 0: by what delivery takes without a dump (sidecar/pace), within
+    `delivery_bound_max_s`. `strict_bound`: of each dump. `sinks`: the names of the sinks that there are; empty: not known."""
 
     readers: int = 2
     window_chunks_max: int = 8
     open_windows_max: int = 256
     chunk_bytes_max: int = 256 << 20
     delivery_bound_s: float = 0.0
+    delivery_bound_max_s: float = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     sinks: tuple[str, ...] = ()
 
@@ -69,12 +74,13 @@ class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not in the log, and `ready_rows` of them in
     windows that could close. `held`: such windows are there, so the sinks leave too little room. `opened`: windows ever opened, and
     `waiting` of them wait for their high marks. `starved`: it would have read more if `DumpRoom.open_rows` had let it.
-    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it. `readers`: of a dump that does not say its own.
+    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it, within `delivery_bound_max_s`. `readers`: of a dump that does not say its own.
     `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False
     delivery_bound_s: float = 0.0
+    delivery_bound_max_s: float = DELIVERY_BOUND_MAX_S
     readers: int = 0
     strict_bound: bool = False
     sinks: tuple[str, ...] = ()
@@ -149,11 +155,15 @@ def demand_of(ground: Ground) -> Demand:
     """Of all dumps together that run or have windows open: the narrowest of their bounds holds."""
     each = [run.demand() for run in ground.runs if run.progress.state is DumpState.RUNNING or run.windows]
     if not each:
-        return Demand(delivery_bound_s=ground.limits.delivery_bound_s, strict_bound=ground.limits.strict_bound)
+        limits = ground.limits
+        return Demand(
+            delivery_bound_s=limits.delivery_bound_s, delivery_bound_max_s=limits.delivery_bound_max_s, strict_bound=limits.strict_bound
+        )
     return Demand(
         open_rows=sum(one.open_rows for one in each),
         held=any(one.held for one in each),
         delivery_bound_s=min((one.delivery_bound_s for one in each if one.delivery_bound_s), default=0.0),
+        delivery_bound_max_s=ground.limits.delivery_bound_max_s,
         readers=ground.limits.readers,
         strict_bound=any(one.strict_bound for one in each),
         sinks=tuple(sorted({sink for one in each for sink in one.sinks})) if all(one.sinks for one in each) else (),

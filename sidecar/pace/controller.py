@@ -9,6 +9,8 @@ log and not accepted stands before live segments: a window closes there only if 
   a fixed cost F (a Spark job, a commit), and a narrower dump does not make it less. While rows cost less than F, narrowing gains little
   latency and loses most of the throughput. So the limit is never below what batches of 2 x F come to: half of the sink's throughput, and
   twice the latency that any dump costs there. A bound below that is exceeded, and `SinkState` says by how much and why.
+- Without a bound of the operator's it follows what delivery takes without a dump. Neither that nor the limit exceeds `max_s` (of a sink
+  that gathers, beyond what it waits for that): where delivery takes longer by itself, it is overloaded, which no bound should hide.
 - For the same reason a width is never below LEAST_ROWS_S rows for each second that delivery takes now, or half of what the sink could
   take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump goes on at
   a pace that ends.
@@ -42,7 +44,7 @@ from math import ceil
 from typing import NamedTuple
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.dump_start import UNLIMITED, Demand, DumpRoom
+from sidecar.core.dump_start import DELIVERY_BOUND_MAX_S, UNLIMITED, Demand, DumpRoom
 from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
@@ -95,7 +97,8 @@ class Written(NamedTuple):
 class SinkState:
     """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
     without a dump, 0 if not known. `rows`: of a dump, that may be in the log and not delivered. `holds`: it keeps the dump from more.
-    `lag_s`: how long the oldest segment that it has not accepted has been in the log. `error`: why it does not continue. `limit_s`: what
+    `lag_s`: how long the oldest segment that it has not accepted has been in the log; in a `SidecarStatus` from the wall clock to where it
+    has accepted all. `error`: why it does not continue. `limit_s`: what
     the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
     SinkDelivery. `median_s`: as `live_s`, the p50."""
 
@@ -112,12 +115,18 @@ class SinkState:
     began: Seq = FIRST_SEQ
     median_s: float = 0.0
 
+    @property
+    def overloaded(self) -> bool:
+        """Its live changes alone take longer than a dump may make them take."""
+        return self.without_s > self.bound_s
+
 
 class Bound(NamedTuple):
-    """The operator's bound of live delivery, 0 for none. `strict`: it holds, however slow the dump is."""
+    """The operator's bound of live delivery, 0 for none. `strict`: it holds, however slow the dump is. `max_s`: what else may be."""
 
     seconds: float = 0.0
     strict: bool = False
+    max_s: float = DELIVERY_BOUND_MAX_S
 
 
 @dataclass(slots=True)
@@ -183,7 +192,7 @@ class SinkPace:
         self.waiting = deque(waiting)
         self.queued_rows, self.queued_bytes = sum(one.rows for one in self.waiting), sum(one.bytes for one in self.waiting)
         self.gain = Gain()
-        self.error, self.began = "", FIRST_SEQ
+        self.error, self.began, self.gather_s = "", FIRST_SEQ, 0.0
         self._cost, self._live = Cost(), Live()
         self._waits = WAITS
         self._last: Seq | None = None
@@ -197,7 +206,7 @@ class SinkPace:
         """The same sink in the next term: what it costs, and how much of a dump was good for it."""
         found = SinkPace(waiting)
         found.gain = Gain(self.gain.value)
-        found.error, found.began = self.error, self.began
+        found.error, found.began, found.gather_s = self.error, self.began, self.gather_s
         found._cost, found._live, found._waits = self._cost, self._live, self._waits
         found._last, found._heard_s, found._dump_s = self._last, self._heard_s, self._dump_s
         found._proven_rows = self._proven_rows
@@ -215,7 +224,7 @@ class SinkPace:
                 self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound)
         if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
             self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
-        self._heard_s, self.error, self.began = now_s, told.error, told.began
+        self._heard_s, self.error, self.began, self.gather_s = now_s, told.error, told.began, told.gather_s
 
     def room(self, bound: Bound, *, share: float = 1.0) -> tuple[int, int, int]:
         """Rows and bytes of a dump that the log may take on now, and the width in rows; `share`: what sinks beside it leave of that."""
@@ -247,14 +256,17 @@ class SinkPace:
         return self._waits * self._cost.quiet_s
 
     def bound_s(self, bound: Bound) -> float:
-        return bound.seconds or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)
+        return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), self._max_s(bound))
+
+    def _max_s(self, bound: Bound) -> float:
+        return bound.max_s + WAITS * self.gather_s
 
     def limit_s(self, bound: Bound) -> float:
         """What live delivery is kept within. Where that is the floor and not the bound, the gain falls from the floor on, not below it."""
         if bound.strict:
             return max(self.bound_s(bound), (self.without_s + self._cost.job_s) * (1 + LEAST_SHARE))
-        floor_s = WAITS * WORTH_BATCHES * self._cost.fixed_s
-        return self.bound_s(bound) if floor_s <= self.bound_s(bound) else floor_s / OVER
+        floor_s, bound_s = WAITS * WORTH_BATCHES * self._cost.fixed_s, self.bound_s(bound)
+        return bound_s if floor_s <= bound_s else max(min(floor_s / OVER, self._max_s(bound)), bound_s)
 
     @property
     def fixed_s(self) -> float:
@@ -346,7 +358,7 @@ class Controller:
 
     def room(self, demand: Demand) -> DumpRoom:
         """What a dump may have in the log, and before it, as of the last `hear`."""
-        self._bound = bound = Bound(demand.delivery_bound_s, demand.strict_bound)
+        self._bound = bound = Bound(demand.delivery_bound_s, demand.strict_bound, demand.delivery_bound_max_s)
         receiving = {name: sink for name, sink in self._sinks.items() if _receives(name, demand.sinks)} or self._sinks
         beside = {name: sink for name, sink in self._sinks.items() if name not in receiving}
         for name, sink in self._sinks.items():

@@ -43,7 +43,8 @@ class SinkDelivery:
     """`sink`: its name. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this worker, oldest
     first. `error`: why it does not go on, empty while it does. `began`: the first segment that it received, where the log had no earlier
     ones any more when it began; 0: it received the log from its beginning, or that is not known. `tables_seq`: `SinkTables.seq` as its file
-    was written last, None where there is none yet."""
+    was written last, None where there is none yet. `upto_ts`: the end of `accepted`, 0 where that is not known. `gather_s`: for how long it
+    gathers changes before a batch."""
 
     sink: str
     accepted: Seq | None
@@ -51,6 +52,8 @@ class SinkDelivery:
     error: str = ""
     began: Seq = FIRST_SEQ
     tables_seq: Seq | None = None
+    upto_ts: CommitTs = CommitTs(0)
+    gather_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 
 from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, stream_waiting_for, waiting_for
-from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
+from sidecar.core.model import CommitTs, Ddl, Lane, Seq, TableName, TableSchema, carried, physical_ms
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
 from sidecar.errors import TicdcDumpError
@@ -80,6 +80,7 @@ class Gauge:
         self._samples: deque[_Sample] = deque()
         self._moved: dict[Lane, tuple[CommitTs | None, float]] = {}
         self._due_s = 0.0
+        self._began_seq = pipeline.next_seq
         self._tables: Mapping[TableName, TableSchema] = {}
         self._carried: tuple[TableName, ...] = ()
 
@@ -101,16 +102,18 @@ class Gauge:
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
         measured = self._measured(now_s, wall_ms, lanes, sinks, worker=worker)
+        delivered_ts = self._delivered_ts(report.seq, report.upto_ts) if report else None
+        sinks = self._behind_the_clock(sinks, wall_ms)
         return SidecarStatus(
             changefeed=self._name,
             epoch=pipeline.epoch,
             owner=self._owner,
             dumps=dumps,
             resolved_ts=resolved_ts,
-            delivered_ts=(report.upto_ts or None) if report else None,
+            delivered_ts=delivered_ts,
             open_windows=pipeline.dump.open_windows(),
             resolved_lag_s=_behind_s(resolved_ts, wall_ms),
-            delivery_lag_s=measured.delivery_lag_s,
+            delivery_lag_s=measured.delivery_lag_s if delivered_ts is None else _behind_s(delivered_ts, wall_ms),
             lanes=lanes,
             waiting_for=waiting_for(measured),
             stream_waiting_for=stream_waiting_for(measured),
@@ -142,6 +145,28 @@ class Gauge:
             services=services,
         )
 
+    def _delivered_ts(self, accepted: Seq | None, upto_ts: CommitTs) -> CommitTs | None:
+        """To where all is delivered by whoever has accepted this segment: beyond the last one of the log nothing was committed yet."""
+        pipeline = self._pipeline
+        if accepted is not None and accepted == pipeline.next_seq - 1:
+            upto_ts = max(upto_ts, pipeline.sequence.after_ts)
+        return upto_ts or None
+
+    def _behind_the_clock(self, sinks: Sequence[SinkState], wall_ms: float) -> tuple[SinkState, ...]:
+        """With lags that hold across restarts."""
+        told = {sink.sink: self._delivered_ts(sink.accepted, sink.upto_ts) for sink in self._deliveries.sinks()}
+        return tuple(
+            sink if (ts := told.get(sink.sink)) is None else replace(sink, lag_s=_behind_s(ts, wall_ms)) for sink in sinks
+        )
+
+    def _waited_s(self) -> float:
+        """How long the oldest segment that is not delivered has been in the log; of one that an earlier term has written, how far the log
+        goes beyond it."""
+        pipeline, report = self._pipeline, self._deliveries.report
+        if report is None or report.seq is None or report.seq >= self._began_seq - 1:
+            return pipeline.delivery_lag_s()
+        return max(_ms(pipeline.sequence.after_ts, report.upto_ts or None) / 1000, pipeline.delivery_lag_s())
+
     def _tables_carried(self) -> tuple[TableName, ...]:
         """Made again after a DDL only: there may be tens of thousands."""
         if self._tables is not self._pipeline.tables:
@@ -167,7 +192,7 @@ class Gauge:
             still_because=self._still_because() if now_s - since_s > LANE_STILL_MAX_S else "",
             ticdc_lag_s=_behind_s(least, wall_ms),
             sequence_lag_s=_ms(least, resolved_ts) / 1000,
-            delivery_lag_s=pipeline.delivery_lag_s(),
+            delivery_lag_s=self._waited_s(),
             merge_worker=worker,
             batch_s=slowest.seconds if slowest else 0.0,
             batch_sink_s=slowest.accept_s if slowest else 0.0,

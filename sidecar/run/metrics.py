@@ -93,7 +93,7 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     yield gauge("resolved_tso", "The log's position, a TSO", status.resolved_ts or 0)
     yield gauge("delivered_tso", "What every sink has accepted, a TSO", status.delivered_ts or 0)
     yield gauge("resolved_lag_seconds", "Wall clock against the log's position", status.resolved_lag_s)
-    yield gauge("delivery_lag_seconds", "Age of the oldest segment that a sink has not accepted", status.delivery_lag_s)
+    yield gauge("delivery_lag_seconds", "From now back to the commit time up to which every sink has accepted all", status.delivery_lag_s)
     yield gauge("segments", "Segments ever written to the log", status.segments)
     yield gauge("merge_worker_up", "1 while the merge worker runs", float(status.merge_worker in ("running", "external")))
     yield CounterMetricFamily("ticdc_dump_changes", "Live changes logged in this term", value=status.changes)
@@ -213,7 +213,7 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
         ("batch_fixed_seconds", "What a batch with any dump rows takes, however few; 0: unknown", lambda sink: sink.fixed_s),
         ("live_delivery_without_dump_seconds", "What live delivery would take without a dump; 0: unknown", lambda sink: sink.without_s),
         ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
-        ("sink_lag_seconds", "How long the oldest segment that this sink has not accepted has been in the log", lambda sink: sink.lag_s),
+        ("sink_lag_seconds", "From now back to the commit time up to which this sink has accepted all", lambda sink: sink.lag_s),
         ("sink_failing", "1 while this sink does not go on", lambda sink: float(bool(sink.error))),
         ("held_back", "1 while this sink keeps the dump from reading more", lambda sink: float(sink.holds)),
     )

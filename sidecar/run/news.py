@@ -195,6 +195,8 @@ class News:
             if at not in self._above and (text := above_bound(sink)):
                 self._above.add(at)
                 hint = "raise the bound, or keep it with `dumpset --strict-bound` and a slower dump"
+                if sink.overloaded:
+                    hint = "give the merge worker more cores or memory, or fewer sinks: see deploy/SIZING.md"
                 yield NewsLine("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
     def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[NewsLine]:

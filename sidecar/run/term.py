@@ -204,6 +204,7 @@ def limits(config: Config, changefeed: Changefeed, sinks: tuple[str, ...] = ()) 
             open_windows_max=dump.open_windows_max,
             chunk_bytes_max=dump.chunk_bytes_max,
             delivery_bound_s=dump.delivery_bound_s,
+            delivery_bound_max_s=dump.delivery_bound_max_s,
             strict_bound=dump.strict_bound,
             sinks=sinks,
         ),

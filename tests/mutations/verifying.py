@@ -215,13 +215,6 @@ VERIFYING = [
         f"{OF_RUNNER}::test_it_pauses_while_live_changes_are_late_and_not_for_ever",
     ),
     Mutation(
-        "nobody hears what ends the verifications",
-        "spark_merge/worker.py",
-        "                verifying.check()\n",
-        "                pass\n",
-        "tests/unit/merge/test_worker.py::test_what_ends_the_verifications_ends_the_worker",
-    ),
-    Mutation(
         "a next term forgets the verifications that run",
         "sidecar/run/verifying.py",
         "        self._running[entry.id] = entry\n",

@@ -194,18 +194,6 @@ def test_a_report_that_cannot_be_written_ends_no_worker_and_is_written_when_it_c
     assert "is tried again" in noticed[0]
 
 
-def test_what_ends_the_verifications_ends_the_worker(log: Folder) -> None:
-    """Only Spark's end does: a worker without Spark can go on with nothing."""
-
-    def lost(_: Event) -> None:
-        raise SparkLost("it is gone", hint="nothing")
-
-    worker, verifying = worker_of(log), Background(lost, name="verify")
-    eventually(lambda: not verifying.alive)
-    with pytest.raises(SparkLost):
-        worker._mind(cast("SparkJob", Delivering(worker.ending, 3)), verifying)
-
-
 @pytest.mark.parametrize(("place", "pause_s"), [("/var/log/x", 0.05), ("s3://bucket/log", 1.0)])
 def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
     monkeypatch: pytest.MonkeyPatch, place: str, pause_s: float

@@ -97,6 +97,32 @@ def test_the_bound_is_half_a_second_or_more_beside_a_sink_that_takes_longer_or_t
     assert controller.states(50.0)[0].bound_s == 3.0
 
 
+def test_no_bound_exceeds_the_setting_and_what_takes_longer_without_a_dump_is_overloaded() -> None:
+    """N3: beside a worker that needs 80 s, a bound of 98 s was shown as kept."""
+    controller = Controller()
+    hear(controller, batch(0, seconds=0.05), now_s=1.0)
+    assert not controller.states(1.0)[0].overloaded
+    hear(controller, *(batch(seq, seconds=40.0) for seq in range(4)), now_s=200.0)
+    (state,) = controller.states(200.0)
+    assert (state.without_s, state.bound_s, state.limit_s, state.overloaded) == (80.0, 30.0, 30.0, True)
+    room = controller.room(Demand(delivery_bound_max_s=7.0))
+    assert controller.states(200.0)[0].bound_s == 7.0
+    assert room.rows > 0, "a dump goes on"
+    hear(controller, *(batch(seq, seconds=40.0, dump_rows=100) for seq in range(4, 14)), now_s=500.0)
+    controller.room(Demand(delivery_bound_s=3.0))
+    (state,) = controller.states(500.0)
+    assert (state.bound_s, state.limit_s) == (3.0, 30.0), "nor does what a dump may make of it"
+    assert state.fixed_s > 30.0
+
+
+def test_a_sink_that_gathers_has_that_time_besides() -> None:
+    controller = Controller()
+    batches = tuple(batch(seq, seconds=100.0) for seq in range(4))
+    controller.hear(None, [SinkDelivery(SINK, Seq(3), batches, gather_s=100.0)], None, now_s=400.0)
+    (state,) = controller.states(400.0)
+    assert (state.without_s, state.bound_s, state.overloaded) == (200.0, 230.0, False)
+
+
 def test_the_least_of_all_sinks_holds_and_is_named() -> None:
     controller = Controller()
     batches = (batch(0, seconds=0.1), batch(1, seconds=0.2, dump_rows=10_000))

@@ -93,6 +93,43 @@ def test_a_log_ahead_of_the_clock_has_a_negative_lag(tmp_path: Path) -> None:
     assert -601 < status.resolved_lag_s < 0
 
 
+def test_lags_of_delivery_hold_across_restarts(tmp_path: Path) -> None:
+    """N2: a new owner showed 0.0 s while delivery was six minutes behind."""
+    stage = Stage()
+    deliveries = LogDeliveries(open_folder(str(tmp_path)))
+    stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
+    pipeline = stage.attach()
+    for ago_s in (400, 300, 100):
+        stage.feed.say(put(now_ts(ago_s=ago_s) - 1, "x"), resolved(now_ts(ago_s=ago_s)))
+        pipeline.step(poll_s=0)
+
+    def told(accepted: int, upto_ts: int) -> SidecarStatus:
+        sinks = (SinkDelivery("file:///out", Seq(accepted), upto_ts=CommitTs(upto_ts)),)
+        report = DeliveryReport(Seq(accepted), CommitTs(upto_ts), "running", 1, sinks=sinks)
+        (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
+        deliveries._known_seq = Seq(accepted)
+        deliveries._read()
+        pipeline.step(poll_s=0)
+        return found.read(stage.clock.now_s())
+
+    pipeline = stage.attach()
+    found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100)))
+    stage.feed.say(put(now_ts() - 1, "x"), resolved(now_ts()))
+    pipeline.step(poll_s=0)
+    first_ts = stage.manifests()[0].upto_ts
+    status = told(0, first_ts)
+    assert 400 <= status.delivery_lag_s < 400 + PATIENCE_S
+    assert [400 <= sink.lag_s < 400 + PATIENCE_S for sink in status.sinks] == [True]
+    assert status.delivered_ts == first_ts
+    assert status.waiting_for == "Spark: delivery is 400 s behind"
+    stage.feed.say(resolved(now_ts() + 1))  # without a change: no segment
+    status = told(pipeline.next_seq - 1, stage.manifests()[-1].upto_ts)
+    assert status.delivered_ts == status.resolved_ts, "nothing is between the last segment and the log's position"
+    assert status.delivery_lag_s < PATIENCE_S
+    assert status.sinks[0].lag_s < PATIENCE_S
+    assert status.waiting_for == ""
+
+
 def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()

@@ -58,8 +58,9 @@ def test_little_is_done_here_and_more_by_other_processes(processes: OwnProcesses
 @pytest.mark.parametrize(("ours", "kind"), [(True, SinkError), (False, ZeroDivisionError)])
 def test_what_work_raises_is_raised(processes: OwnProcesses, ours: bool, kind: type[Exception]) -> None:
     for rows in (0, HERE_ROWS + 1):
+        work: list[Callable[[], int]] = [Pid(), Raises(ours)]
         with pytest.raises(kind):
-            processes.run([Pid(), Raises(ours)], rows=rows)
+            processes.run(work, rows=rows)
 
 
 def test_a_process_that_dies_is_an_error_of_that_work_and_the_next_work_is_done(processes: OwnProcesses) -> None:
