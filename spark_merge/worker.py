@@ -37,7 +37,7 @@ from spark_merge.places import WORKER_ROWS
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.registry import open_sinks, outputs_of
 from spark_merge.verify.lateness import LATE_S, Lateness
-from spark_merge.verify.link import Begin
+from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import VerifyProcess
 
 STDIN = 0
@@ -145,7 +145,7 @@ class Worker:
         if settings.source is None:
             return None
         clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
-        begin = Begin(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
+        begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
         lateness = Lateness(
             job.batches_s, lambda: {sink.sink: [one.seconds for one in sink.batches] for sink in job.sinks()}, settings.late_s
         )

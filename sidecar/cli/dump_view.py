@@ -186,7 +186,7 @@ def _sink(sink: pb.SinkStatus, line: Sparkline | None, *, dump_runs: bool) -> Te
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
     if sink.without_dump_s > sink.bound_s > 0:
-        bound = f"overloaded: more than its {bound} without a dump"
+        bound, without = f"overloaded: {bound}, {sink.without_dump_s:.2f} s without a dump", ""
     elif sink.limit_s > sink.bound_s and dump_runs:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"
     above = f", {line.above}" if line is not None and line.above else ""

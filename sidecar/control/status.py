@@ -142,7 +142,8 @@ class Measured:
     `unjoined`: lanes without a first resolved mark. `stillest`: the lane that has not moved for longest, for `still_s`, and what the
     feed knows of why, if anything.
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
-    position; `delivery_lag_s`: how long the oldest segment that is not delivered has waited. `batch_s` and `batch_sink_s`: the last batch of the slowest sink, and how much of it its accept took.
+    position; `delivery_lag_s`: how long the oldest segment that is not delivered has waited. `batch_s` and `batch_sink_s`: the last batch
+    of the slowest sink, and how much of it its accept took.
     `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
     `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
@@ -235,7 +236,8 @@ def held_back(sink: SinkState) -> str:
 def above_bound(sink: SinkState) -> str:
     """Why live delivery exceeds its bound at this sink; empty where it does not."""
     if sink.overloaded:
-        return f"live delivery takes {sink.without_s:.1f} s without a dump: the merge worker or the sink is saturated; bound {sink.bound_s:.1f} s"
+        because = "the merge worker or the sink is saturated"
+        return f"live delivery takes {sink.without_s:.1f} s without a dump: {because}; bound {sink.bound_s:.1f} s"
     if sink.limit_s <= sink.bound_s:
         return ""
     because = f"each batch with dump rows takes {sink.fixed_s:.2f} s here, however few they are"

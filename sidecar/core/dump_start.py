@@ -74,8 +74,8 @@ class Demand:
     """What a dump takes and would take. `open_rows`: read or being read, in windows that are not in the log, and `ready_rows` of them in
     windows that could close. `held`: such windows are there, so the sinks leave too little room. `opened`: windows ever opened, and
     `waiting` of them wait for their high marks. `starved`: it would have read more if `DumpRoom.open_rows` had let it.
-    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it, within `delivery_bound_max_s`. `readers`: of a dump that does not say its own.
-    `sinks`: as of Progress."""
+    `delivery_bound_s`: its own, or the sidecar's; 0: by what delivery takes without it, within `delivery_bound_max_s`. `readers`: of a
+    dump that does not say its own. `sinks`: as of Progress."""
 
     open_rows: int = 0
     held: bool = False

@@ -38,6 +38,9 @@ class BatchDone:
     dropped: tuple[DroppedRows, ...] | None = None
 
 
+_NOT_KNOWN = CommitTs(0)
+
+
 @dataclass(frozen=True, slots=True)
 class SinkDelivery:
     """`sink`: its name. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this worker, oldest
@@ -52,7 +55,7 @@ class SinkDelivery:
     error: str = ""
     began: Seq = FIRST_SEQ
     tables_seq: Seq | None = None
-    upto_ts: CommitTs = CommitTs(0)
+    upto_ts: CommitTs = _NOT_KNOWN
     gather_s: float = 0.0
 
 

@@ -155,9 +155,7 @@ class Gauge:
     def _behind_the_clock(self, sinks: Sequence[SinkState], wall_ms: float) -> tuple[SinkState, ...]:
         """With lags that hold across restarts."""
         told = {sink.sink: self._delivered_ts(sink.accepted, sink.upto_ts) for sink in self._deliveries.sinks()}
-        return tuple(
-            sink if (ts := told.get(sink.sink)) is None else replace(sink, lag_s=_behind_s(ts, wall_ms)) for sink in sinks
-        )
+        return tuple(sink if (ts := told.get(sink.sink)) is None else replace(sink, lag_s=_behind_s(ts, wall_ms)) for sink in sinks)
 
     def _waited_s(self) -> float:
         """How long the oldest segment that is not delivered has been in the log; of one that an earlier term has written, how far the log

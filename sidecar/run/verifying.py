@@ -242,12 +242,9 @@ class TermVerifications:
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
     def _follow_one(self, operation_id: str) -> None:
-        report = read_report(self._log, operation_id)
-        if report is not None:
+        if (report := read_report(self._log, operation_id)) is not None:
             self._heard(operation_id, report)
-            return
-        request = read_waiting(self._log, operation_id)
-        if request is not None:
+        elif (request := read_waiting(self._log, operation_id)) is not None:
             self._await_dump(operation_id, request)
         elif read_request(self._log, operation_id) is None:
             self._end(operation_id, DumpState.FAILED, "its files are gone")

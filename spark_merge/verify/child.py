@@ -1,6 +1,6 @@
 """The process that carries out a worker's verifications; process.py, its other side, has the rules.
 
-    python -m spark_merge.verify.child FD         FD: its end of the connection, of which Begin is the first message
+    python -m spark_merge.verify.child FD         FD: its end of the connection, of which BeginVerifying is the first message
 
 It ends when the connection does, with the processes that it has started: they are one process group.
 """
@@ -18,15 +18,16 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Any, TypeVar
 
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
+from sidecar.process.background import Background
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.task_errors import error_of_task, telling
 from spark_merge.verify.context import TaskRunner
-from spark_merge.verify.link import Began, Begin, Beside, Done, Ended, Link, Notice, Work
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, VerificationBegan, VerificationEnded
 from spark_merge.verify.runner import Verifications, VerifySettings
 from spark_merge.verify.source import SqlSource
 
@@ -46,9 +47,9 @@ class WorkerLink:
         self._link, self._ended = link, ended
         self.late = False
         self._numbers = count()
-        self._asked: dict[int, SimpleQueue[Done]] = {}
+        self._asked: dict[int, SimpleQueue[SparkDone]] = {}
         self._lock = Lock()
-        Thread(target=self._listen, name="verify-link", daemon=True).start()
+        Background(self._listen, name="verify-link")
 
     def send(self, message: object) -> None:
         self._link.send(message)
@@ -58,23 +59,23 @@ class WorkerLink:
         with self._lock:
             number = next(self._numbers)
             answer = self._asked[number] = SimpleQueue()
-        self._link.send(Work(number, work))
+        self._link.send(SparkWork(number, work))
         done = answer.get()
         if done.error:
             raise error_of_task(RuntimeError(done.error)) or RuntimeError(done.error)
         return done.results
 
-    def _listen(self) -> None:
+    def _listen(self, _: Event) -> None:
         try:
             while True:
                 match self._link.receive():
-                    case Beside(late):
+                    case LateState(late):
                         self.late = late
-                    case Done() as done:
+                    case SparkDone() as done:
                         with self._lock:
                             answer = self._asked.pop(done.number)
                         answer.put(done)
-        except (EOFError, OSError):
+        finally:
             self._ended()
 
 
@@ -135,17 +136,17 @@ class _Told(Verifications):
         self._link = link
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
-        self._link.send(Began(request.id))
+        self._link.send(VerificationBegan(request.id))
         try:
             return super().carry_out(request, ending)
         finally:
-            self._link.send(Ended(request.id))
+            self._link.send(VerificationEnded(request.id))
 
 
 def main() -> None:
     os.nice(NICE)
     link = Link(Connection(int(sys.argv[1])))
-    begin: Begin = link.receive()
+    begin: BeginVerifying = link.receive()
     worker = WorkerLink(link, lambda: os.killpg(0, signal.SIGKILL))
     runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses()
     settings = VerifySettings(

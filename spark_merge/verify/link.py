@@ -1,7 +1,7 @@
 """What a merge worker and the process of its verifications say to each other, over a pair of sockets.
 
-    worker ──► Begin, then Beside each BESIDE_EVERY_S, and Done for each Work ──► process
-    worker ◄── Began, Ended, Notice, Work ◄── process
+    worker ──► BeginVerifying, then LateState each BESIDE_EVERY_S, and SparkDone for each SparkWork ──► process
+    worker ◄── VerificationBegan, VerificationEnded, Notice, SparkWork ◄── process
 
 A message is a pickle: both ends are processes of one user, and one has started the other.
 """
@@ -19,7 +19,7 @@ from spark_merge.sinks.mysql.server import SqlServer
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginVerifying:
     """`uris`: the sinks'. `on_spark`: large work is sent back to the worker, whose Spark is a cluster; else the process has processes of
     its own for it."""
 
@@ -31,19 +31,19 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class LateState:
     """`late`: whether deliveries take longer than they may (lateness.py)."""
 
     late: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class VerificationBegan:
     verification: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class VerificationEnded:
     verification: str
 
 
@@ -53,7 +53,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class SparkWork:
     """For Spark. None: how many cores it has."""
 
     number: int
@@ -61,7 +61,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class SparkDone:
     """`error`: as of task_errors.error_text; empty: there is none."""
 
     number: int

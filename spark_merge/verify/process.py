@@ -17,8 +17,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
-from threading import Event, Thread
+from threading import Event
 from time import monotonic, time
 from typing import Any
 
@@ -28,9 +29,10 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import OVER, stop_name
 from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids
+from sidecar.process.background import Background
 from spark_merge.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import Began, Begin, Beside, Done, Ended, Link, Notice, Work
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, VerificationBegan, VerificationEnded
 
 LOOK_S = 0.25
 """Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
@@ -49,7 +51,7 @@ RunOnSpark = Callable[[Sequence[Callable[[], Any]] | None], list[Any]]
 class _Child:
     """`on_spark`: None where the process does all work itself."""
 
-    def __init__(self, begin: Begin, on_spark: RunOnSpark | None, notice: Callable[[str], object]) -> None:
+    def __init__(self, begin: BeginVerifying, on_spark: RunOnSpark | None, notice: Callable[[str], object]) -> None:
         self._on_spark, self._notice = on_spark, notice
         self.running = ""
         """The id of the verification that is under way; empty: none."""
@@ -60,9 +62,9 @@ class _Child:
         self.began_s = monotonic()
         self._link = Link(ours)
         self._link.send(begin)
-        Thread(target=self._listen, name="verify-link", daemon=True).start()
+        self.listening = Background(self._listen, name="verify-link")
 
-    def tell(self, message: Beside) -> None:
+    def tell(self, message: LateState) -> None:
         with suppress(OSError):  # its death is seen by `exit_code`
             self._link.send(message)
 
@@ -75,25 +77,25 @@ class _Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(END_S)
 
-    def _listen(self) -> None:
+    def _listen(self, _: Event) -> None:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
             while True:
                 match self._link.receive():
-                    case Began(verification):
+                    case VerificationBegan(verification):
                         self.running = verification
-                    case Ended():
+                    case VerificationEnded():
                         self.running = ""
                     case Notice(text):
                         self._notice(text)
-                    case Work(number, work):
-                        Thread(target=self._work, args=(number, work), name=f"verify-{number}", daemon=True).start()
+                    case SparkWork(number, work):
+                        Background(partial(self._work, number, work), name=f"verify-{number}")
 
-    def _work(self, number: int, work: Sequence[Callable[[], Any]] | None) -> None:
+    def _work(self, number: int, work: Sequence[Callable[[], Any]] | None, _: Event) -> None:
         assert self._on_spark is not None
         try:
-            done = Done(number, self._on_spark(work))
+            done = SparkDone(number, self._on_spark(work))
         except Exception as error:  # noqa: BLE001  # the other end raises it
-            done = Done(number, [], error_text(error))
+            done = SparkDone(number, [], error_text(error))
         with suppress(OSError):
             self._link.send(done)
 
@@ -102,7 +104,7 @@ class _Child:
 class VerifyProcess:
     """For one thread. `late`: of deliveries. `on_spark`: as of _Child. `now_ms`: of reports."""
 
-    begin: Begin
+    begin: BeginVerifying
     lateness: Lateness
     on_spark: RunOnSpark | None = None
     notice: Callable[[str], object] = lambda _: None
@@ -142,6 +144,9 @@ class VerifyProcess:
             self._asked_s, self._asked = now_s, self._due()
         self._wanted_s = now_s if self._asked else self._wanted_s
         child = self._child
+        if child is not None and not child.listening.alive:
+            child.kill()
+            child.listening.check()
         if child is None:
             if self._asked and now_s >= self._begin_s:
                 self.lateness.begin()
@@ -151,7 +156,7 @@ class VerifyProcess:
         elif now_s - self._wanted_s >= IDLE_S:
             self._end()
         else:
-            child.tell(Beside(self.lateness.late()))
+            child.tell(LateState(self.lateness.late()))
             self._stop(child, now_s)
 
     def _due(self) -> list[str]:

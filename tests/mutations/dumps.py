@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations.mutation import SIMULATION, Mutation
 
 CRASH_POINTS = "tests/simulation/test_crash_points.py"
+MOST = "tests/unit/pace/test_controller.py::test_no_bound_exceeds_the_setting_and_what_takes_longer_without_a_dump_is_overloaded"
+LAGS = "tests/unit/run/test_gauge.py::test_lags_of_delivery_hold_across_restarts"
 NARROW = (
     "tests/unit/test_pipeline.py::test_the_log_has_one_window_of_a_dump_while_the_sinks_are_not_known_and_the_next_when_that_is_delivered"
 )
@@ -303,6 +305,62 @@ DUMPS = [
         "return rows - self.queued_rows, size - self.queued_bytes, rows",
         "return rows, size, rows",
         PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
+    ),
+    Mutation(
+        "a bound follows whatever overload there is",
+        "sidecar/pace/controller.py",
+        "return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), self._max_s(bound))",
+        "return bound.seconds or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)",
+        MOST,
+    ),
+    Mutation(
+        "what a dump may make of a bound follows whatever overload there is",
+        "sidecar/pace/controller.py",
+        "max(min(floor_s / OVER, self._max_s(bound)), bound_s)",
+        "floor_s / OVER",
+        MOST,
+    ),
+    Mutation(
+        "a sink that gathers is overloaded by that",
+        "sidecar/pace/controller.py",
+        "return bound.max_s + WAITS * self.gather_s",
+        "return bound.max_s",
+        "tests/unit/pace/test_controller.py::test_a_sink_that_gathers_has_that_time_besides",
+    ),
+    Mutation(
+        "nothing is said of overload",
+        "sidecar/control/status.py",
+        "    if sink.overloaded:\n",
+        "    if not sink.sink:\n",
+        "tests/unit/control/test_status.py::test_a_sink_whose_live_changes_alone_exceed_the_bound_is_said_to_be_overloaded",
+    ),
+    Mutation(
+        "delivery is not behind what an earlier term has written",
+        "sidecar/run/gauge.py",
+        "if report is None or report.seq is None or report.seq >= self._began_seq - 1:",
+        "if True:",
+        LAGS,
+    ),
+    Mutation(
+        "a lag begins again with the owner",
+        "sidecar/run/gauge.py",
+        "delivery_lag_s=measured.delivery_lag_s if delivered_ts is None else _behind_s(delivered_ts, wall_ms)",
+        "delivery_lag_s=pipeline.delivery_lag_s()",
+        LAGS,
+    ),
+    Mutation(
+        "a sink's lag begins again with the owner",
+        "sidecar/run/gauge.py",
+        "sinks = self._behind_the_clock(sinks, wall_ms)",
+        "sinks = tuple(sinks)",
+        LAGS,
+    ),
+    Mutation(
+        "a stream without changes is behind by its last segment",
+        "sidecar/run/gauge.py",
+        "upto_ts = max(upto_ts, pipeline.sequence.after_ts)",
+        "upto_ts = max(upto_ts, upto_ts)",
+        LAGS,
     ),
     Mutation(
         "a sink that nobody knows gets all",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.control.status import Measured, SidecarStatus, stream_waiting_for, waiting_for
+from sidecar.control.status import Measured, SidecarStatus, above_bound, stream_waiting_for, waiting_for
 from sidecar.core.messages import Brackets
 from sidecar.core.model import Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
@@ -90,6 +90,13 @@ def test_the_earliest_cause_is_blamed_for_what_follows_from_it() -> None:
 def dump(number: int, state: DumpState, table: str = "orders") -> Progress:
     tables = (TableProgress(TableName("shop", table)),)
     return Progress(f"{number}" * 16, state, Brackets.WATERMARK, 10, 1, number, Seq(4), tables, number=number)
+
+
+def test_a_sink_whose_live_changes_alone_exceed_the_bound_is_said_to_be_overloaded() -> None:
+    """N3: "bound 98.68 s (82.23 s without a dump)"."""
+    assert above_bound(SLOW) == ""
+    text = "live delivery takes 82.2 s without a dump: the merge worker or the sink is saturated; bound 30.0 s"
+    assert above_bound(replace(SLOW, without_s=82.2, bound_s=30.0, limit_s=30.0)) == text
 
 
 def test_what_holds_the_dump_that_runs_holds_no_other_one() -> None:

@@ -12,18 +12,17 @@ from typing import ClassVar, cast
 import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.errors import ConfigError, LogUnreachable, SparkLost, TicdcDumpError
+from sidecar.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder, Unreachable, open_folder
 from sidecar.pace.sinks import SinkDelivery
-from sidecar.process.background import Background
 from spark_merge import worker as workers
 from spark_merge.contract import Rows
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SparkJob
 from spark_merge.worker import Quiet, Worker, WorkerSettings
-from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.eventually import PATIENCE_S
 
 
 def worker_of(log: Folder, *sinks: str) -> Worker:

@@ -14,7 +14,7 @@ import pytest
 from sidecar.errors import SinkError, SparkLost
 from spark_merge.task_errors import error_text
 from spark_merge.verify.child import HERE_ROWS, OnSpark, OwnProcesses, WorkerLink
-from spark_merge.verify.link import Beside, Done, Link, Work
+from spark_merge.verify.link import LateState, Link, SparkDone, SparkWork
 from tests.support.eventually import eventually
 
 
@@ -72,19 +72,19 @@ def test_a_process_that_dies_is_an_error_of_that_work_and_the_next_work_is_done(
 class Worker:
     """The other end. `answers`: makes what is answered to each work."""
 
-    def __init__(self, answers: Callable[[Work], Done]) -> None:
+    def __init__(self, answers: Callable[[SparkWork], SparkDone]) -> None:
         ours, theirs = Pipe()
         self.is_gone = Event()
         self.link, self.child = Link(ours), WorkerLink(Link(theirs), self.is_gone.set)
         Thread(target=self._serve, args=(answers,), daemon=True).start()
 
-    def _serve(self, answers: Callable[[Work], Done]) -> None:
+    def _serve(self, answers: Callable[[SparkWork], SparkDone]) -> None:
         while True:
             self.link.send(answers(self.link.receive()))
 
 
-def on_two_cores(work: Work) -> Done:
-    return Done(work.number, [2] if work.work is None else [one() for one in work.work])
+def on_two_cores(work: SparkWork) -> SparkDone:
+    return SparkDone(work.number, [2] if work.work is None else [one() for one in work.work])
 
 
 def test_on_a_cluster_the_worker_has_spark_do_what_is_large() -> None:
@@ -98,7 +98,7 @@ def test_on_a_cluster_the_worker_has_spark_do_what_is_large() -> None:
     ("error", "kind"), [(SparkLost("its session is gone", hint="nothing"), SparkLost), (ZeroDivisionError("a defect"), RuntimeError)]
 )
 def test_what_the_worker_could_not_do_is_raised(error: Exception, kind: type[Exception]) -> None:
-    runner = OnSpark(Worker(lambda work: Done(work.number, [], error_text(error))).child)
+    runner = OnSpark(Worker(lambda work: SparkDone(work.number, [], error_text(error))).child)
     with pytest.raises(kind, match=r"gone|a defect"):
         runner.run([Pid()], rows=HERE_ROWS + 1)
 
@@ -106,9 +106,9 @@ def test_what_the_worker_could_not_do_is_raised(error: Exception, kind: type[Exc
 def test_it_knows_whether_deliveries_are_late() -> None:
     worker = Worker(on_two_cores)
     assert not worker.child.late
-    worker.link.send(Beside(late=True))
+    worker.link.send(LateState(late=True))
     eventually(lambda: worker.child.late)
-    worker.link.send(Beside(late=False))
+    worker.link.send(LateState(late=False))
     eventually(lambda: not worker.child.late)
 
 

@@ -21,7 +21,7 @@ from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import Begin
+from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import IDLE_S, VerifyProcess, _Child
 from tests.support.eventually import eventually
 from tests.support.verified import World
@@ -43,7 +43,7 @@ class Worker:
         self.made = self.process(NO_SERVER)
 
     def process(self, server: SqlServer) -> VerifyProcess:
-        begin = Begin(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False)
+        begin = BeginVerifying(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False)
         lateness = Lateness(lambda: {"mine": 9.0 * self.late}, dict)
         return VerifyProcess(begin, lateness, notice=self.notices.append, now_ms=lambda: 7)
 
