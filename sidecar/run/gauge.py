@@ -13,7 +13,7 @@ from functools import partial
 from threading import Event
 
 from sidecar.control.status import LANE_STILL_MAX_S, LaneStatus, Measured, ServiceStatus, SidecarStatus, stream_waiting_for, waiting_for
-from sidecar.core.model import CommitTs, Ddl, Lane, Seq, TableName, TableSchema, carried, physical_ms
+from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carried, physical_ms
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
 from sidecar.errors import TicdcDumpError
@@ -102,7 +102,7 @@ class Gauge:
         rows_s, bytes_s = self._rates(now_s)
         resolved_ts = pipeline.sequence.after_ts or None
         measured = self._measured(now_s, wall_ms, lanes, sinks, worker=worker)
-        delivered_ts = self._delivered_ts(report.seq, report.upto_ts) if report else None
+        delivered_ts = (report.upto_ts or None) if report else None
         sinks = self._behind_the_clock(sinks, wall_ms)
         return SidecarStatus(
             changefeed=self._name,
@@ -145,16 +145,9 @@ class Gauge:
             services=services,
         )
 
-    def _delivered_ts(self, accepted: Seq | None, upto_ts: CommitTs) -> CommitTs | None:
-        """To where all is delivered by whoever has accepted this segment: beyond the last one of the log nothing was committed yet."""
-        pipeline = self._pipeline
-        if accepted is not None and accepted == pipeline.next_seq - 1:
-            upto_ts = max(upto_ts, pipeline.sequence.after_ts)
-        return upto_ts or None
-
     def _behind_the_clock(self, sinks: Sequence[SinkState], wall_ms: float) -> tuple[SinkState, ...]:
         """With lags that hold across restarts."""
-        told = {sink.sink: self._delivered_ts(sink.accepted, sink.upto_ts) for sink in self._deliveries.sinks()}
+        told = {sink.sink: sink.upto_ts for sink in self._deliveries.sinks() if sink.upto_ts}
         return tuple(sink if (ts := told.get(sink.sink)) is None else replace(sink, lag_s=_behind_s(ts, wall_ms)) for sink in sinks)
 
     def _waited_s(self) -> float:

@@ -356,13 +356,6 @@ DUMPS = [
         LAGS,
     ),
     Mutation(
-        "a stream without changes is behind by its last segment",
-        "sidecar/run/gauge.py",
-        "upto_ts = max(upto_ts, pipeline.sequence.after_ts)",
-        "upto_ts = max(upto_ts, upto_ts)",
-        LAGS,
-    ),
-    Mutation(
         "a sink that nobody knows gets all",
         "sidecar/pace/controller.py",
         "return NARROW_ROWS, UNLIMITED.bytes",

@@ -182,8 +182,8 @@ VERIFYING = [
     Mutation(
         "a verification has the priority of deliveries",
         "spark_merge/verify/child.py",
-        "    os.nice(NICE)\n",
-        "",
+        "NICE = 19",
+        "NICE = 7",
         "tests/unit/verify/test_process.py::test_it_has_the_lowest_priority",
     ),
     Mutation(
