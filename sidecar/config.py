@@ -169,9 +169,8 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
-    without a dump; `delivery_bound_max_s`: what a dump may make of it at most, with such a bound or beyond one. `strict_bound`: the bound
-    holds, however slow a dump gets (sidecar/pace). `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with
-    `feed = "kafka"` only."""
+    without a dump, within `delivery_bound_max_s`. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace).
+    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2

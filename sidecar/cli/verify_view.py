@@ -50,6 +50,7 @@ def plain_line(found: pb.Verification) -> str:
     parts += [
         f"{running.table} in {running.sink}: {_progress(running)}" for running in found.tables if running.state == pb.CHECK_STATE_RUNNING
     ]
+    parts += [_pace(found)] if found.state == pb.CHECK_STATE_RUNNING else []
     parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, found.tables))) else []
     parts += [f"waiting for {found.waiting_for}"] if found.waiting_for else []
     parts += [f"repair {_repair(found.repair)}"] if found.HasField("repair") else []
@@ -68,6 +69,8 @@ def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
     if found.id:
         yield "verification", Text(f"{found.id}, asked {clock_time(found.asked_ms)}")
         yield "state", Text(state, style=STYLES.get(state, ""))
+    if found.state == pb.CHECK_STATE_RUNNING:
+        yield "pace", Text(_pace(found))
     if found.waiting_for and found.id:
         yield "waiting for", Text(found.waiting_for, style="yellow")
     if found.HasField("repair"):
@@ -154,6 +157,11 @@ def _given(cell: pb.CellDifference, name: str) -> str:
 
 def _value(text: str) -> str:
     return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+
+
+def _pace(found: pb.Verification) -> str:
+    left = f"about {duration(found.remaining_s)} left" if found.remaining_s else "time left not known yet"
+    return f"{found.rows_per_second:,.0f} rows/s, {left}"
 
 
 def _progress(table: pb.CheckedTable) -> str:

@@ -136,10 +136,12 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         asked_ms=request.asked_ms,
         sample=request.sample,
         left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
-        waiting_for="" if report else _waiting_for(request),
+        waiting_for=report.waits if report else _waiting_for(request),
     )
     if report is not None:
         found.started_ms, found.ended_ms = report.started_ms, report.ended_ms
+        if report.state is CheckState.RUNNING:
+            found.rows_per_second, found.remaining_s = report.rows_per_s, report.remaining_s
         wheres = {table.name: table.where for table in request.tables}
         room = EXAMPLES_TOLD_MAX
         for table in report.tables:

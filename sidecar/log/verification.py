@@ -176,14 +176,18 @@ def _beginning(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}… ({len(text):,} characters)"
 
 
+SHARE_MIN = 0.02
+"""Of the work: what less took tells nothing of the rest."""
+
+
 class TableReport(msgspec.Struct):
     """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
     statistics. `moving`: keys that changed each time that they were looked at.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
     to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
     `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences.
-    `why`: of a table that was skipped or failed. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty:
-    without this bound."""
+    `why`: of a table that was skipped, failed or was compared in part only. `waiting_for`: of one that runs; empty:
+    nothing. `lower`, `upper`: the slice that was compared has the keys in `(lower, upper]`; empty: without this bound."""
 
     sink: str
     schema: str
@@ -211,6 +215,7 @@ class TableReport(msgspec.Struct):
     duplicate: int = 0
     expected: int = 0
     unjudged: list[Unjudged] = []
+    waiting_for: str = ""
 
     @property
     def name(self) -> TableName:
@@ -222,8 +227,9 @@ class TableReport(msgspec.Struct):
 
 
 class VerifyReport(msgspec.Struct):
-    """`id`: the verification's. Times in milliseconds since 1970. `needs_from`: the first segment of the log that is still to be read, and
-    must not be removed; None: there is none."""
+    """`id`: the verification's. Times in milliseconds since 1970; `written_ms`: of this report, 0: not told. `needs_from`: the first
+    segment of the log that is still to be read, and must not be removed; None: there is none. `waiting_for`: as of TableReport, of all
+    tables."""
 
     id: str
     state: CheckState
@@ -231,6 +237,26 @@ class VerifyReport(msgspec.Struct):
     ended_ms: int = 0
     tables: list[TableReport] = []
     needs_from: int | None = None
+    written_ms: int = 0
+    waiting_for: str = ""
+
+    @property
+    def waits(self) -> str:
+        """What it, or a table of it, waits for; empty: nothing."""
+        return self.waiting_for or next((one.waiting_for for one in self.tables if one.waiting_for), "")
+
+    @property
+    def rows_per_s(self) -> float:
+        """Of the source, since it began; 0: not known."""
+        seconds = (self.written_ms - self.started_ms) / 1000
+        return sum(one.rows for one in self.tables) / seconds if seconds > 0 else 0.0
+
+    @property
+    def remaining_s(self) -> float:
+        """About, if what is left goes on as what is done did, with all tables alike; 0: not known."""
+        done = [1.0 if one.state in TABLE_OVER else one.parts_done / max(one.parts, one.parts_done, 1) for one in self.tables]
+        share = sum(done) / max(len(done), 1)
+        return max(self.written_ms - self.started_ms, 0) / 1000 * (1 - share) / share if share >= SHARE_MIN else 0.0
 
     @property
     def differing(self) -> list[TableReport]:

@@ -9,8 +9,8 @@ log and not accepted stands before live segments: a window closes there only if 
   a fixed cost F (a Spark job, a commit), and a narrower dump does not make it less. While rows cost less than F, narrowing gains little
   latency and loses most of the throughput. So the limit is never below what batches of 2 x F come to: half of the sink's throughput, and
   twice the latency that any dump costs there. A bound below that is exceeded, and `SinkState` says by how much and why.
-- Without a bound of the operator's it follows what delivery takes without a dump. Neither that nor the limit exceeds `max_s` (of a sink
-  that gathers, beyond what it waits for that): where delivery takes longer by itself, it is overloaded, which no bound should hide.
+- Without a bound of the operator's it follows what delivery takes without a dump, and never exceeds `max_s` (of a sink that gathers,
+  beyond what it waits for that). Where delivery takes longer by itself, the sink is overloaded, which no bound should hide.
 - For the same reason a width is never below LEAST_ROWS_S rows for each second that delivery takes now, or half of what the sink could
   take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump goes on at
   a pace that ends.
@@ -122,7 +122,7 @@ class SinkState:
 
 
 class Bound(NamedTuple):
-    """The operator's bound of live delivery, 0 for none. `strict`: it holds, however slow the dump is. `max_s`: what else may be."""
+    """The operator's bound of live delivery, 0 for none. `strict`: it holds, however slow the dump is. `max_s`: where there is none."""
 
     seconds: float = 0.0
     strict: bool = False
@@ -256,17 +256,14 @@ class SinkPace:
         return self._waits * self._cost.quiet_s
 
     def bound_s(self, bound: Bound) -> float:
-        return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), self._max_s(bound))
-
-    def _max_s(self, bound: Bound) -> float:
-        return bound.max_s + WAITS * self.gather_s
+        return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), bound.max_s + WAITS * self.gather_s)
 
     def limit_s(self, bound: Bound) -> float:
         """What live delivery is kept within. Where that is the floor and not the bound, the gain falls from the floor on, not below it."""
         if bound.strict:
             return max(self.bound_s(bound), (self.without_s + self._cost.job_s) * (1 + LEAST_SHARE))
-        floor_s, bound_s = WAITS * WORTH_BATCHES * self._cost.fixed_s, self.bound_s(bound)
-        return bound_s if floor_s <= bound_s else max(min(floor_s / OVER, self._max_s(bound)), bound_s)
+        floor_s = WAITS * WORTH_BATCHES * self._cost.fixed_s
+        return self.bound_s(bound) if floor_s <= self.bound_s(bound) else floor_s / OVER
 
     @property
     def fixed_s(self) -> float:

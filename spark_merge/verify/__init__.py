@@ -9,7 +9,8 @@
     source       the source's rows by ranges and keys;  readable.py, above this package, is how a sink's rows are read
     digest       rows as digests in files, by bucket;  compare  two sides of a bucket
     tally        what was found, and what is not judged
-    moving       the keys that the log changed between two positions;  look  rows value by value
+    moving       the keys that the log changed between two positions;  keeping_up  whether it is followed fast enough
+    look         rows value by value
 
 Writes nothing to the source or to a sink. What differs is repaired by a dump of its keys.
 """

@@ -50,6 +50,7 @@ from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource
 from spark_merge.verify.table_check import TableCheck
 
+LATE = "live delivery, which is late"
 PAUSE_MAX = 9.0
 """The longest pause, as a multiple of the work before it: where deliveries are always late, a tenth of the time is the verification's."""
 
@@ -165,6 +166,7 @@ class _Verification:
             self._report = report = stopped(report, request.id, self._settings.now_ms())
         except Ending:
             return report
+        report.waiting_for = ""
         report.needs_from, report.ended_ms = None, self._settings.now_ms()
         self._write()
         return report
@@ -237,9 +239,17 @@ class _Verification:
         self._check_goes_on()
         settings, waited_s = self._settings, 0.0
         while waited_s < PAUSE_MAX * worked_s and settings.late():
+            self._waits_for(LATE)
             settings.wait(WAIT_S)
             waited_s += WAIT_S
             self._check_goes_on()
+        self._report.waiting_for = ""
+
+    def _waits_for(self, what: str) -> None:
+        with self._lock:
+            self._report.waiting_for = what
+            if time.monotonic() - self._written_s >= self._settings.write_every_s:
+                self._write_progress()
 
     def _check_goes_on(self) -> None:
         if self._ending.is_set():
@@ -256,6 +266,7 @@ class _Verification:
         self._write()
 
     def _write(self) -> None:
+        self._report.written_ms = self._settings.now_ms()
         with storage_errors(self._log):
             storage.write_atomically(self._log, report_name(self._report.id), self._report.to_json())
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableSchema, utc
 from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.log.verification import AskedTable, CheckState, Slice, TableReport, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
@@ -35,6 +35,7 @@ from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
 from spark_merge.verify.digest import DigestWork
+from spark_merge.verify.keeping_up import KeepingUp
 from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.resume import CheckProgress, load, save, schema_text
@@ -113,6 +114,7 @@ class TableCheck:
     tally: Tally = field(default_factory=Tally)
     _rereads: bool = False
     _by_keys: bool = False
+    _keeping_up: KeepingUp = field(default_factory=KeepingUp)
     _upto_ts: CommitTs = NO_TS
     _table_rows: int = 0
     _saves: bool = False
@@ -130,7 +132,7 @@ class TableCheck:
         """Raises what reading the source, the log and the sink raises."""
         began_s = time.monotonic()
         for left in reversed(range(TRIES_MAX)):
-            self.report, self.tally = self._blank(), Tally(self.unjudged)
+            self.report, self.tally, self._keeping_up = self._blank(), Tally(self.unjudged), KeepingUp()
             self.report.state = CheckState.RUNNING
             try:
                 self._compare(resumes=left == TRIES_MAX - 1)
@@ -146,7 +148,7 @@ class TableCheck:
                     self._upto_ts = self.context.present_ts()
                     self._await_sink()
         self.report.seconds = time.monotonic() - began_s
-        self.tally.conclude(self.report)
+        self.tally.conclude(self.report, self._keeping_up.narrowed)
         return self.report
 
     # ---- the first look ----------------------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ class TableCheck:
         form = self.sink.reading(schema, parts=1, keys=none).form
         ranges = [KeySpan(*one) for one in progress.ranges]
         parts = context.source.ranges(schema, ranges, form=form, where=self.table.where)
-        while (start := progress.done) < len(parts):
+        while (start := progress.done) < len(parts) and not self._keeping_up.narrowed:
             at_ts = moving.follow() if context.source.has_snapshots() else None
             wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
             files = self._digested(schema, f"source-{start}", wave, progress.buckets)
@@ -169,7 +171,9 @@ class TableCheck:
                 self.report.parts_done = 1 + 2 * (start + len(wave))
             progress.source_files += files
             progress.done += len(wave)
+            began_s = time.monotonic()
             self._follow(moving)
+            self._keeping_up.followed(time.monotonic() - began_s, done=progress.done, ranges=len(parts))
             self._save(progress, moving)
         self._await(moving, CommitTs(progress.high_ts))
         self.report.low_tso, self.report.high_tso = str(progress.low_ts), str(moving.upto_ts)
@@ -233,6 +237,7 @@ class TableCheck:
 
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
+        self.report.partial |= bool(self._keeping_up.narrowed)
         pending: dict[str, int] = {}
         for kind in ("missing", "different", "duplicate") if self.report.partial else ("missing", "extra", "different", "duplicate"):
             keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
@@ -286,6 +291,7 @@ class TableCheck:
         SinkError."""
         until_s = time.monotonic() + SINK_WAIT_S
         while (self._accepted().upto_ts or 0) < self._upto_ts:
+            self._waits_for(f"sink {self.name} to accept the changes up to {utc(self._upto_ts)}")
             if time.monotonic() > until_s:
                 raise SinkError(
                     f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table.name} cannot be compared",
@@ -293,6 +299,13 @@ class TableCheck:
                 )
             self.context.gate(0)
             self.context.wait(LOOK_WAIT_S)
+        self._waits_for("")
+
+    def _waits_for(self, what: str) -> None:
+        """Told while it is so, and with the next progress when it is over."""
+        self.report.waiting_for = what
+        if what:
+            self.context.progress(self.report)
 
     def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: _Looked) -> None:
         for key in keys:
@@ -327,8 +340,10 @@ class TableCheck:
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`. Raises Altered."""
         while self._follow(moving) < ts:
+            self._waits_for(f"the log to have all changes up to {utc(ts)}")
             self.context.gate(0)
             self.context.wait(AWAIT_S)
+        self._waits_for("")
         if moving.altered:
             raise Altered
 

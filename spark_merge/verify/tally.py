@@ -53,13 +53,17 @@ class Tally:
         if len(report.examples) < EXAMPLES_MAX:
             report.examples.append(found.shortened())
 
-    def conclude(self, report: TableReport) -> None:
-        """A table of which no kind of difference is judged is not equal, whatever was read."""
+    def conclude(self, report: TableReport, narrowed: str = "") -> None:
+        """A table of which no kind of difference is judged is not equal, whatever was read, nor one that was not read whole although all of
+        it was wanted: `narrowed` says why."""
         report.equal = report.rows - report.missing - report.different - report.duplicate
         report.equal -= self.expected.get("missing", 0) + self.expected.get("different", 0)
         report.expected = sum(self.expected.values())
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.why = DUPLICATES if report.duplicate else ""
+        if narrowed:
+            report.why = f"{report.why}; {narrowed}" if report.why else narrowed
+            report.state = CheckState.DIFFERENT if report.differences else CheckState.SKIPPED
         if not report.differences and are_all(one.kinds for one in self.unjudged):
             report.state = CheckState.SKIPPED
             report.why = "any difference can be right: " + "; ".join(dict.fromkeys(one.why for one in self.unjudged))

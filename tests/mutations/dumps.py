@@ -309,22 +309,15 @@ DUMPS = [
     Mutation(
         "a bound follows whatever overload there is",
         "sidecar/pace/controller.py",
-        "return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), self._max_s(bound))",
-        "return bound.seconds or max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)",
-        MOST,
-    ),
-    Mutation(
-        "what a dump may make of a bound follows whatever overload there is",
-        "sidecar/pace/controller.py",
-        "max(min(floor_s / OVER, self._max_s(bound)), bound_s)",
-        "floor_s / OVER",
+        "min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), bound.max_s + WAITS * self.gather_s)",
+        "max(BOUND_LEAST_S, BOUND_SHARE * self.without_s)",
         MOST,
     ),
     Mutation(
         "a sink that gathers is overloaded by that",
         "sidecar/pace/controller.py",
-        "return bound.max_s + WAITS * self.gather_s",
-        "return bound.max_s",
+        " + WAITS * self.gather_s)",
+        ")",
         "tests/unit/pace/test_controller.py::test_a_sink_that_gathers_has_that_time_besides",
     ),
     Mutation(

@@ -208,6 +208,20 @@ VERIFYING = [
         f"{OF_RUNNER}::test_it_pauses_while_live_changes_are_late_and_not_for_ever",
     ),
     Mutation(
+        "a log that grows faster than it is followed is followed for ever",
+        "spark_merge/verify/keeping_up.py",
+        "if seconds > max(self._last_s, FOLLOW_MAX_S) and done < ranges:",
+        "if done > ranges:",
+        f"{OF_CHECK}::test_a_log_that_grows_faster_than_it_is_followed_ends_the_reading_of_ranges_and_that_is_said[False-skipped]",
+    ),
+    Mutation(
+        "a table that was compared in part is equal",
+        "spark_merge/verify/tally.py",
+        "            report.state = CheckState.DIFFERENT if report.differences else CheckState.SKIPPED\n",
+        "",
+        f"{OF_CHECK}::test_a_log_that_grows_faster_than_it_is_followed_ends_the_reading_of_ranges_and_that_is_said[False-skipped]",
+    ),
+    Mutation(
         "a verification pauses for ever",
         "spark_merge/verify/runner.py",
         "while waited_s < PAUSE_MAX * worked_s and settings.late():",

@@ -238,7 +238,7 @@ class VerificationRequest(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class Verification(_message.Message):
-    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for", "repair")
+    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for", "repair", "rows_per_second", "remaining_s")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +250,8 @@ class Verification(_message.Message):
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     REPAIR_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
     state: CheckState
@@ -261,7 +263,9 @@ class Verification(_message.Message):
     left_out: _containers.RepeatedCompositeFieldContainer[LeftOutSink]
     waiting_for: str
     repair: Repair
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ...) -> None: ...
+    rows_per_second: float
+    remaining_s: float
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ..., rows_per_second: _Optional[float] = ..., remaining_s: _Optional[float] = ...) -> None: ...
 
 class Repair(_message.Message):
     __slots__ = ("state", "keys", "dumps", "followed_by", "error", "waiting_for", "deletes")

@@ -33,6 +33,8 @@ RUNNING = verification(
     table("item", pb.CHECK_STATE_WAITING, rows_estimated=70_000),
     table("done", pb.CHECK_STATE_EQUAL, rows=2, equal=2, seconds=0.5, high_tso=TSO),
     state=pb.CHECK_STATE_RUNNING,
+    rows_per_second=500.0,
+    remaining_s=90.0,
 )
 
 
@@ -42,7 +44,13 @@ def test_one_that_runs_shows_how_far_each_table_is() -> None:
     assert line_of(text, "item")[:4] == ["copy", "shop.item", "waiting", "70,000"]
     assert line_of(text, "done")[2:9] == ["equal", "2", "0", "0", "0", "0", "4"]
     assert "keys changed" not in text, "they are looked at again"
-    assert plain_line(RUNNING) == f"verification {'a' * 16} running  1/3 tables  1,502 rows  orders in copy: 75%"
+    line = f"verification {'a' * 16} running  1/3 tables  1,502 rows  orders in copy: 75%"
+    assert plain_line(RUNNING) == f"{line}  500 rows/s, about 1 min 30 s left"
+    assert "500 rows/s, about 1 min 30 s left" in text
+    unknown = pb.Verification()
+    unknown.CopyFrom(RUNNING)
+    unknown.remaining_s = 0
+    assert "time left not known yet" in picture(unknown)
     assert not is_over(RUNNING)
 
 

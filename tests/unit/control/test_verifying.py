@@ -149,6 +149,19 @@ def test_a_report_is_told_as_it_is() -> None:
     assert (found.tables[1].state, found.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
 
 
+def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> None:
+    done = TableReport("copy", *ORDERS, CheckState.EQUAL, 3_000)
+    half = TableReport("copy", *ITEM, CheckState.RUNNING, 1_000, parts=4, parts_done=2, waiting_for="the log")
+    report = VerifyReport(ID, CheckState.RUNNING, 5_000, written_ms=45_000, tables=[done, half])
+    found = verification(REQUEST, report)
+    assert (found.rows_per_second, found.waiting_for) == (100.0, "the log")
+    assert round(found.remaining_s, 3) == 13.333, "a quarter is left of what took 40 s for three"
+    assert verification(REQUEST, structs.replace(report, waiting_for="live delivery")).waiting_for == "live delivery"
+    over = verification(REQUEST, structs.replace(report, state=CheckState.STOPPED))
+    assert (over.rows_per_second, over.remaining_s) == (0.0, 0.0)
+    assert verification(REQUEST, structs.replace(report, tables=[structs.replace(half, parts_done=0)])).remaining_s == 0.0, "not known"
+
+
 @pytest.mark.parametrize(
     ("asked_for", "state", "told"),
     [

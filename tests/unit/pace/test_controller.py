@@ -108,11 +108,6 @@ def test_no_bound_exceeds_the_setting_and_what_takes_longer_without_a_dump_is_ov
     room = controller.room(Demand(delivery_bound_max_s=7.0))
     assert controller.states(200.0)[0].bound_s == 7.0
     assert room.rows > 0, "a dump goes on"
-    hear(controller, *(batch(seq, seconds=40.0, dump_rows=100) for seq in range(4, 14)), now_s=500.0)
-    controller.room(Demand(delivery_bound_s=3.0))
-    (state,) = controller.states(500.0)
-    assert (state.bound_s, state.limit_s) == (3.0, 30.0), "nor does what a dump may make of it"
-    assert state.fixed_s > 30.0
 
 
 def test_a_sink_that_gathers_has_that_time_besides() -> None:

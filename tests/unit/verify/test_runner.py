@@ -16,10 +16,11 @@ import pytest
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
 from sidecar.log.verification import AskedTable, CheckState, VerifyReport, VerifyRequest, differences_name, request_name, stop_name
+from sidecar.log.verification_files import read_report
 from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
-from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, Verifications, VerifySettings
+from spark_merge.verify.runner import LATE, PAUSE_MAX, WAIT_S, Verifications, VerifySettings
 from tests.support.table_shapes import TABLE
 from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
@@ -216,9 +217,12 @@ def test_an_operator_ends_it(world: World) -> None:
 def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) -> None:
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
     pauses: list[float] = []
+    told: list[str] = []
 
     def slept(seconds: float) -> None:
         pauses.append(seconds)
+        report = read_report(world.job.log, "v1")
+        told.append(report.waiting_for if report is not None else "")
         if seconds != WAIT_S:  # the log's end is by the clock, which this world's changes are far behind
             world.wait(seconds)
 
@@ -227,9 +231,10 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
             sleep(0.05)
             return super().run(work, rows=rows)
 
-    late = replace(settings, late=lambda: True, runner=Slow(), wait=slept)
+    late = replace(settings, late=lambda: True, runner=Slow(), wait=slept, write_every_s=0.0)
     began_s = monotonic()
     assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
+    assert LATE in told
     paused_s = sum(one for one in pauses if one == WAIT_S)
     assert paused_s >= 3 * PAUSE_MAX * 0.05 - WAIT_S, "the sink, the source, the buckets"
     assert paused_s <= PAUSE_MAX * (monotonic() - began_s) + 20 * WAIT_S, "no longer than the work, of fewer than 20 pieces"

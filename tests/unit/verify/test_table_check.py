@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from time import sleep
 from typing import Any
 
 import pyarrow as pa
@@ -17,19 +18,19 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sidecar.core.keyset import Key
-from sidecar.core.model import TableSchema
+from sidecar.core.model import CommitTs, TableSchema
 from sidecar.errors import SinkError, SourceChanged, SourceLost
 from sidecar.log.verification import AskedTable, CheckState, Slice, Unjudged
 from spark_merge.readable import Reading, ReadPart, RowsRead
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
-from spark_merge.verify import table_check
+from spark_merge.verify import keeping_up, table_check
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
 from spark_merge.verify.tally import DUPLICATES
 from tests.support.table_shapes import TABLE
-from tests.support.verified import World, WorldPart
+from tests.support.verified import InOrder, World, WorldPart
 
 
 def check_of(world: World, uri: str, *, where: str = "", hidden: Sequence[str] = (), **parts: Any) -> TableCheck:
@@ -375,6 +376,51 @@ def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_told(still: St
     monkeypatch.setattr(table_check, "SINK_WAIT_S", -1.0)
     with pytest.raises(SinkError, match=r"sink mine has not reached \d+ within -1 s, so s\.t cannot be compared"):
         still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
+
+
+@pytest.mark.parametrize(("spoilt", "state"), [(False, CheckState.SKIPPED), (True, CheckState.DIFFERENT)])
+def test_a_log_that_grows_faster_than_it_is_followed_ends_the_reading_of_ranges_and_that_is_said(
+    still: Still, monkeypatch: pytest.MonkeyPatch, spoilt: bool, state: CheckState
+) -> None:
+    """What was not compared is not equal."""
+    for number in range(2, 12):
+        still.world.put(still.world.key(number), "x")
+    still.world.append()
+    still.world.deliver()
+    first = min(still.world.rows)
+    if spoilt:
+        still.output.delete(first)
+    slower = itertools.count(1)
+    follow = Moving.follow
+
+    def slowly(moving: Moving) -> CommitTs:
+        sleep(0.01 * next(slower))
+        return follow(moving)
+
+    class OneAtATime(InOrder):
+        cores = 1
+
+    monkeypatch.setattr(keeping_up, "FOLLOW_MAX_S", 0.0)
+    monkeypatch.setattr(Moving, "follow", slowly)
+    report = check_of(still.world, still.uri, runner=OneAtATime()).run()
+    assert (report.state, report.partial, report.missing) == (state, True, int(spoilt))
+    assert 0 < report.rows < len(still.world.rows)
+    assert report.why.startswith("2 of 3 ranges were compared: the log grows faster than it can be followed beside deliveries")
+    assert report.waiting_for == ""
+
+
+def test_what_a_table_waits_for_is_told_while_it_does(still: Still) -> None:
+    told: list[str] = []
+    wait = Steps(*[lambda: None] * 3, still.world.deliver)
+    check = check_of(
+        still.world,
+        still.uri,
+        gate=Steps(lambda: still.change("y")),
+        wait=wait,
+        progress=lambda report: told.append(report.waiting_for),
+    )
+    assert check.run().waiting_for == ""
+    assert any(text.startswith("sink mine to accept the changes up to ") for text in told)
 
 
 def test_a_table_that_ddls_change_again_and_again_is_not_compared(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,23 @@
+"""Whether a comparison can follow the log as fast as it grows: else it reads no more ranges, so that what it has read comes to an end."""
+
+from __future__ import annotations
+
+FOLLOW_MAX_S = 300.0
+"""For what the log has got since it was followed last: more is slow where it also takes longer each time."""
+
+
+class KeepingUp:
+    """Of one comparison. `narrowed`: why some of its ranges are not compared; empty: they are."""
+
+    def __init__(self) -> None:
+        self._last_s = float("inf")
+        self.narrowed = ""
+
+    def followed(self, seconds: float, *, done: int, ranges: int) -> None:
+        """The log was followed once more, in so long, after `done` of the ranges were read."""
+        if seconds > max(self._last_s, FOLLOW_MAX_S) and done < ranges:
+            self.narrowed = (
+                f"{done:,} of {ranges:,} ranges were compared: the log grows faster than it can be followed beside deliveries; "
+                "verify a sample, or again when less is written"
+            )
+        self._last_s = seconds
