@@ -301,6 +301,10 @@ class SparkJob:
         """As `SinkLoop.batch_s`, of each sink that does not fail."""
         return {loop.name: loop.batch_s() for loop in self._loops if loop.error is None}
 
+    def last_batches_s(self) -> Mapping[str, list[float]]:
+        """As `SinkLoop.took_s`, of each sink."""
+        return {loop.name: list(loop.took_s) for loop in self._loops}
+
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return tuple(loop.standing() for loop in self._loops)
 

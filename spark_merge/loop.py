@@ -76,6 +76,8 @@ class SinkLoop:
         self._batches: deque[BatchDone] = deque(maxlen=BATCHES_KEPT)
         self._batch_began_s: float | None = None
         self._batch_s = self._gather_s = 0.0
+        self.took_s: deque[float] = deque(maxlen=BATCHES_KEPT)
+        """The last batches, without the time for which the sink gathered before them."""
         self._to_the_end = False
         self._certify_due_s = 0.0
         self._running: Background | None = None
@@ -98,10 +100,9 @@ class SinkLoop:
         return SinkDelivery(self.name, self._accepted, batches, error, began, tables_seq, self.upto_ts, self._gather_s)
 
     def batch_s(self) -> float:
-        """How long the last batch took, or the one that is under way has taken, beyond the time for which the sink gathers."""
+        """How long the last batch took, or the one that is under way has taken, as `took_s`."""
         began_s = self._batch_began_s
-        batch_s = self._batch_s if began_s is None else max(self._batch_s, time.monotonic() - began_s)
-        return max(batch_s - self._gather_s, 0.0)
+        return self._batch_s if began_s is None else max(self._batch_s, time.monotonic() - began_s)
 
     def check(self) -> None:
         """Raises what ended the loop."""
@@ -188,9 +189,12 @@ class SinkLoop:
         self._gather_s = delivery.gather_s
         self._batch_began_s = began_s = time.monotonic()
         try:
-            return delivery.deliver()
+            found = delivery.deliver()
         finally:
             self._batch_s, self._batch_began_s = time.monotonic() - began_s, None
+        if found:
+            self.took_s.append(self._batch_s)
+        return found
 
     def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
         tables: dict[TableName, Rows] = {}

@@ -30,6 +30,7 @@ from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
+from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
 from spark_merge.delivery import JobSettings
 from spark_merge.job import SUBMITTED, SparkJob, SparkTasks, session
@@ -146,9 +147,7 @@ class Worker:
             return None
         clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
         begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
-        lateness = Lateness(
-            job.batches_s, lambda: {sink.sink: [one.seconds for one in sink.batches] for sink in job.sinks()}, settings.late_s
-        )
+        lateness = Lateness(job.batches_s, job.last_batches_s, settings.late_s)
         process = VerifyProcess(begin, lateness, job.spark.each_or_cores if clustered else None, self._notice)
         return Background(process.run, name="verify")
 
@@ -223,12 +222,17 @@ class Worker:
             dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
             rows=job.rows(),
             spark=SPARK_READY if job.spark.ready else SPARK_STARTING if job.spark.begun else "",
-            sinks=job.sinks(),
+            sinks=tuple(map(self._where_it_was, job.sinks())),
             log=own_of(self.settings.log_id),
             skipped=job.skipped(),
             guessed=job.guessed(),
             epoch=self.settings.job.epoch_max or 0,
         )
+
+    def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:
+        """One that cannot be opened is where a former worker saw it last: how far it is behind does not begin anew with each worker."""
+        former = self._former.sinks if self._former is not None and sink.accepted is None else ()
+        return next((replace(sink, upto_ts=one.upto_ts) for one in former if one.sink == sink.sink), sink)
 
 
 def _error_text(error: Exception) -> str:

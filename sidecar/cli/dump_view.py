@@ -185,7 +185,7 @@ def _sink(sink: pb.SinkStatus, line: Sparkline | None, *, dump_runs: bool) -> Te
     """How long it takes of what it may, and what that leaves to the dump that runs."""
     without = f" ({sink.without_dump_s:.2f} s without a dump)" if sink.without_dump_s else ""
     bound = f"bound {sink.bound_s:.2f} s"
-    if sink.without_dump_s > sink.bound_s > 0:
+    if sink.overloaded:
         bound, without = f"overloaded: {bound}, {sink.without_dump_s:.2f} s without a dump", ""
     elif sink.limit_s > sink.bound_s and dump_runs:
         bound = f"{sink.limit_s:.2f} s allowed as each batch of the dump takes {sink.fixed_s:.2f} s alone, {bound}"

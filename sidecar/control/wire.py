@@ -126,6 +126,7 @@ def _sink(sink: SinkState, status: SidecarStatus) -> pb.SinkStatus:
         live_s=sink.live_s,
         median_s=sink.median_s,
         bound_s=sink.bound_s,
+        overloaded=sink.overloaded,
         without_dump_s=sink.without_s,
         rows_allowed=max(sink.rows, 0),
         holds=sink.holds,

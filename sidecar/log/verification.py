@@ -267,12 +267,13 @@ class VerifyReport(msgspec.Struct):
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
-def stopped(report: VerifyReport | None, operation_id: str, now_ms: int) -> VerifyReport:
-    """The report of one that an operator has ended. `report`: the last one; None: it has not begun."""
-    report = report or VerifyReport(operation_id, CheckState.STOPPED, now_ms)
-    states = [one.state if one.state in TABLE_OVER else CheckState.STOPPED for one in report.tables]
-    tables = [msgspec.structs.replace(one, state=state) for one, state in zip(report.tables, states, strict=True)]
-    return msgspec.structs.replace(report, state=CheckState.STOPPED, tables=tables, needs_from=None, ended_ms=now_ms)
+def stopped(report: VerifyReport | None, operation_id: str, now_ms: int, *, why: str = "") -> VerifyReport:
+    """The report of one that an operator has ended, or that has failed because of `why`. `report`: the last one; None: it has not begun."""
+    end = CheckState.FAILED if why else CheckState.STOPPED
+    report = report or VerifyReport(operation_id, end, now_ms)
+    open_ = {"state": end, "waiting_for": ""} | ({"why": why} if why else {})
+    tables = [one if one.state in TABLE_OVER else msgspec.structs.replace(one, **open_) for one in report.tables]
+    return msgspec.structs.replace(report, state=end, tables=tables, needs_from=None, ended_ms=now_ms, waiting_for="")
 
 
 def report_from_json(data: bytes) -> VerifyReport:

@@ -96,11 +96,12 @@ def remove_waiting(log: Folder, operation_id: str) -> None:
         storage.remove(log, [waiting_name(operation_id)])
 
 
-def end_stopped(log: Folder, operation_id: str, now_ms: int) -> VerifyReport:
-    """Writes the report of one that an operator has ended; the report of one that was over before stays. As `read_report`."""
+def end_stopped(log: Folder, operation_id: str, now_ms: int, *, why: str = "") -> VerifyReport:
+    """Writes the report of one that an operator has ended, or that has failed because of `why`; the report of one that was over before
+    stays. As `read_report`."""
     report = read_report(log, operation_id)
     if report is None or report.state not in OVER:
-        report = stopped(report, operation_id, now_ms)
+        report = stopped(report, operation_id, now_ms, why=why)
         with storage_errors(log):
             storage.write_atomically(log, report_name(operation_id), report.to_json())
     return report

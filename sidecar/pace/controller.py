@@ -100,7 +100,8 @@ class SinkState:
     `lag_s`: how long the oldest segment that it has not accepted has been in the log; in a `SidecarStatus` from the wall clock to where it
     has accepted all. `error`: why it does not continue. `limit_s`: what
     the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
-    SinkDelivery. `median_s`: as `live_s`, the p50."""
+    SinkDelivery. `median_s`: as `live_s`, the p50. `overloaded`: live changes alone take longer than a dump may make them take, besides
+    what the sink gathers for."""
 
     sink: str
     live_s: float
@@ -114,11 +115,7 @@ class SinkState:
     fixed_s: float = 0.0
     began: Seq = FIRST_SEQ
     median_s: float = 0.0
-
-    @property
-    def overloaded(self) -> bool:
-        """Its live changes alone take longer than a dump may make them take."""
-        return self.without_s > self.bound_s
+    overloaded: bool = False
 
 
 class Bound(NamedTuple):
@@ -258,6 +255,9 @@ class SinkPace:
     def bound_s(self, bound: Bound) -> float:
         return bound.seconds or min(max(BOUND_LEAST_S, BOUND_SHARE * self.without_s), bound.max_s + WAITS * self.gather_s)
 
+    def overloaded(self, bound: Bound) -> bool:
+        return self.without_s > (bound.seconds + WAITS * self.gather_s if bound.seconds else self.bound_s(bound))
+
     def limit_s(self, bound: Bound) -> float:
         """What live delivery is kept within. Where that is the floor and not the bound, the gain falls from the floor on, not below it."""
         if bound.strict:
@@ -384,6 +384,7 @@ class Controller:
             SinkState(
                 name, sink.live_s(now_s), sink.bound_s(bound), sink.without_s, sink.width(bound)[0], self._holds == name,
                 sink.lag_s(now_s), sink.error, sink.limit_s(bound), sink.fixed_s, sink.began, sink.median_s(),
+                sink.overloaded(bound),
             )
             for name, sink in self._sinks.items()
             if name

@@ -306,8 +306,9 @@ class Sidecar:
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
-                self.measured.see(self.status, wall_ms())
-                say(*news.heard(self.status, self.deliveries.report, now_s))
+                status = self.status
+                services.spare("samples", lambda: self.measured.see(status, wall_ms()))
+                services.spare("log lines", lambda: say(*news.heard(status, self.deliveries.report, now_s)))
 
         seen(term.pipeline, self.clock.now_s())
         self.hindered = ""

@@ -47,6 +47,17 @@ class Services:
         self._put(ServiceStatus(name))
         self._threads.append(Background(lambda ending: self._serve(name, life, ending), name=name))
 
+    def spare(self, name: str, work: Callable[[], object]) -> None:
+        """What the pipeline's own thread does and the stream can do without: quick work that waits for nothing. Raises nothing of it."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # as of a life
+            if name not in self._states:
+                self._put(ServiceStatus(name))
+            self._began_s[name] = self._now_s()
+            self._failed(name, error, 0.0)
+            self._until_s.pop(name, None)
+
     def states(self) -> tuple[ServiceStatus, ...]:
         with self._lock:
             now_s = self._now_s()

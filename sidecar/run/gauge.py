@@ -103,7 +103,9 @@ class Gauge:
         resolved_ts = pipeline.sequence.after_ts or None
         measured = self._measured(now_s, wall_ms, lanes, sinks, worker=worker)
         delivered_ts = (report.upto_ts or None) if report else None
-        sinks = self._behind_the_clock(sinks, wall_ms)
+        behind_s = self._behind_the_clock(wall_ms)
+        sinks = tuple(replace(sink, lag_s=behind_s.get(sink.sink, sink.lag_s)) for sink in sinks)
+        behind_s |= {"": _behind_s(delivered_ts, wall_ms)} if delivered_ts is not None else {}
         return SidecarStatus(
             changefeed=self._name,
             epoch=pipeline.epoch,
@@ -113,7 +115,7 @@ class Gauge:
             delivered_ts=delivered_ts,
             open_windows=pipeline.dump.open_windows(),
             resolved_lag_s=_behind_s(resolved_ts, wall_ms),
-            delivery_lag_s=measured.delivery_lag_s if delivered_ts is None else _behind_s(delivered_ts, wall_ms),
+            delivery_lag_s=max(behind_s.values(), default=measured.delivery_lag_s),
             lanes=lanes,
             waiting_for=waiting_for(measured),
             stream_waiting_for=stream_waiting_for(measured),
@@ -145,10 +147,9 @@ class Gauge:
             services=services,
         )
 
-    def _behind_the_clock(self, sinks: Sequence[SinkState], wall_ms: float) -> tuple[SinkState, ...]:
-        """With lags that hold across restarts."""
-        told = {sink.sink: sink.upto_ts for sink in self._deliveries.sinks() if sink.upto_ts}
-        return tuple(sink if (ts := told.get(sink.sink)) is None else replace(sink, lag_s=_behind_s(ts, wall_ms)) for sink in sinks)
+    def _behind_the_clock(self, wall_ms: float) -> dict[str, float]:
+        """Of each sink whose position is known, in whatever term and by whatever worker it was reached."""
+        return {sink.sink: _behind_s(sink.upto_ts, wall_ms) for sink in self._deliveries.sinks() if sink.upto_ts}
 
     def _waited_s(self) -> float:
         """How long the oldest segment that is not delivered has been in the log; of one that an earlier term has written, how far the log

@@ -212,6 +212,7 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
         ),
         ("batch_fixed_seconds", "What a batch with any dump rows takes, however few; 0: unknown", lambda sink: sink.fixed_s),
         ("live_delivery_without_dump_seconds", "What live delivery would take without a dump; 0: unknown", lambda sink: sink.without_s),
+        ("sink_overloaded", "1 while live changes alone take longer than their bound", lambda sink: float(sink.overloaded)),
         ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
         ("sink_lag_seconds", "From now back to the commit time up to which this sink has accepted all", lambda sink: sink.lag_s),
         ("sink_failing", "1 while this sink does not go on", lambda sink: float(bool(sink.error))),

@@ -13,7 +13,6 @@ It must not know how lines are written (`logs` does), and decides nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +35,6 @@ from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0
 DDL_CHARS_MAX = 120
-SAMPLES_MAX = 7200
 """An hour of statuses: a sink that is further behind is told as an hour behind, at the least."""
 
 # ---- the process ---------------------------------------------------------------------------------------------------------
@@ -130,7 +128,6 @@ class News:
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
         self._judged: set[str] = set()
-        self._segments: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
 
     def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[NewsLine]:
         """`report`: the merge worker's last; one of a worker that does not run is not looked at."""
@@ -205,8 +202,6 @@ class News:
             yield NewsLine("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
 
     def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[NewsLine]:
-        if not self._segments or self._segments[-1][0] != status.segments:
-            self._segments.append((status.segments, at_s))
         accepted = report.seq if report else None
         last = self._minute
         if last is not None and at_s - last.at_s < MINUTE_S:
@@ -227,14 +222,9 @@ class News:
         }
         if accepted is not None and last.accepted is not None:
             values["delivered_segments"] = accepted - last.accepted
-        if report is not None and len(report.sinks) > 1:
-            values["sinks"] = ", ".join(f"{sink.sink} {self._lag_s(sink.accepted, at_s):.1f} s behind" for sink in report.sinks)
+        if len(status.sinks) > 1:
+            values["sinks"] = ", ".join(f"{sink.sink} {sink.lag_s:.1f} s behind" for sink in status.sinks)
         yield NewsLine("resolved", values | _progress(status) | given(waiting_for=status.waiting_for))
-
-    def _lag_s(self, accepted: Seq | None, at_s: float) -> float:
-        """The age of a sink's oldest segment that it has not accepted."""
-        waits = (accepted if accepted is not None else -1) + 1
-        return next((at_s - logged_s for segments, logged_s in self._segments if segments > waits), 0.0)
 
 
 def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:

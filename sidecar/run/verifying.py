@@ -52,11 +52,10 @@ from sidecar.log.verification_files import (
     remove_waiting,
 )
 from sidecar.ports import OperationHistory
+from sidecar.run import logs
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.logs import log as process_log
-from sidecar.run.logs import say
 from sidecar.run.news_line import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
 from sidecar.run.verification_texts import EQUAL, STATES, deletes_line, ended_line, entry_of, repair_line, result_of
@@ -71,8 +70,7 @@ KEPT_MAX = 100
 
 
 class TermVerifications:
-    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair. `continuous`:
-    the slices of the continuous verification."""
+    """`control.verifying.VerificationPort`. `log_line` receives a line for each that ends. `start_dump`: as of Repair."""
 
     def __init__(
         self,
@@ -82,7 +80,7 @@ class TermVerifications:
         *,
         start_dump: Callable[[KeyDump], KeyDump],
         continuous: ContinuousVerification,
-        log_line: Callable[[NewsLine], object] = say,
+        log_line: Callable[[NewsLine], object] = logs.say,
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
         self._start_dump, self._continuous = start_dump, continuous
@@ -105,14 +103,14 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock:
-            self._running, self._repairs, self._slice = {}, {}, None
+            self._running, self._repairs, self._slice, self._needs = {}, {}, None, {}
             found = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = found[0].id if found else None
             for entry in found:
                 self._apart(entry.id, partial(self._take_over, entry))
             self._take_over_slice()
-            self._begun = True
         self.follow()
+        self._begun = True
 
     def _take_over(self, entry: HistoryEntry) -> None:
         if entry.state in OVER:
@@ -220,7 +218,7 @@ class TermVerifications:
                 raise
             self._give_up(operation_id, str(error))
         except Exception as error:  # noqa: BLE001  # a defect in one of them ends that one
-            process_log.warning("a defect in a verification", verification=operation_id, exc_info=error)
+            logs.log.warning("a defect in a verification", verification=operation_id, exc_info=error)
             self._give_up(operation_id, f"a defect: {error!r}")
 
     def _give_up(self, operation_id: str, why: str) -> None:
@@ -232,6 +230,7 @@ class TermVerifications:
                 failed = structs.replace(repair.report, state=RepairState.FAILED, error=f"{why}; verify and repair again", waiting_for="")
                 self._write(files.repair_name(operation_id), failed.to_json())
             elif operation_id in self._running:
+                self._write(files.stop_name(operation_id), b"")  # the worker is to end it, too
                 self._end(operation_id, DumpState.FAILED, why)
         except TicdcDumpError as error:
             if error.retryable or isinstance(error, CoordinationError):
@@ -242,12 +241,15 @@ class TermVerifications:
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
     def _follow_one(self, operation_id: str) -> None:
-        if (report := read_report(self._log, operation_id)) is not None:
+        report = read_report(self._log, operation_id)
+        if report is not None and report.state in files.OVER:
             self._heard(operation_id, report)
         elif (request := read_waiting(self._log, operation_id)) is not None:
             self._await_dump(operation_id, request)
         elif read_request(self._log, operation_id) is None:
-            self._end(operation_id, DumpState.FAILED, "its files are gone")
+            self._give_up(operation_id, "its files are gone")
+        elif report is not None:
+            self._heard(operation_id, report)
 
     def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
         """One that is to begin after a dump."""
@@ -270,10 +272,10 @@ class TermVerifications:
         """One that an earlier term has not ended. One that asks goes on when it is answered."""
         if entry.state in (DumpState.FINISHED, DumpState.FAILED) and entry.result != EQUAL:
             repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
-            if request is not None and request.repair and (repair is None or repair.state is RepairState.RUNNING):
-                report = read_report(self._log, entry.id)
-                if report is not None and request.is_to_repair(report):
-                    self._begin_repair(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
+            if request is None or not request.repair or (repair is not None and repair.state is not RepairState.RUNNING):
+                return
+            if (report := read_report(self._log, entry.id)) is not None and request.is_to_repair(report):
+                self._begin_repair(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
 
     def _begin_repair(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None) -> None:
         deletes, differences = rows_to_delete(report, delete_at_most), partial(self.differences, entry.id)
@@ -316,10 +318,10 @@ class TermVerifications:
             if ended is not None and request is not None and request.is_to_repair(report):
                 self._begin_repair(ended, report, request.delete_at_most)
             return
-        if report.needs_from is not None:
-            self._needs[operation_id] = Seq(report.needs_from)
         with self._lock:
             entry, now_s = self._running.get(operation_id), monotonic()
+            if entry is not None and report.needs_from is not None:
+                self._needs[operation_id] = Seq(report.needs_from)
             if entry is None or self._is_slice(operation_id):
                 return
             if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:

@@ -2,7 +2,7 @@
 
     python -m spark_merge.verify.child FD         FD: its end of the connection, of which BeginVerifying is the first message
 
-It ends when the connection does, with the processes that it has started: they are one process group.
+It ends when the connection does, and the processes that it has started with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from itertools import count
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Event, Lock
+from time import sleep
 from typing import Any, TypeVar
 
 from sidecar.errors import SinkError
@@ -35,6 +36,8 @@ R = TypeVar("R")
 
 NICE = 19
 """The lowest priority: a core that is busy with deliveries gives this process a hundredth of it."""
+
+PARENT_LOOK_S = 0.1
 
 HERE_ROWS = 5_000
 """A table that has no more is compared in this process: other processes, or Spark, take longer to begin."""
@@ -104,8 +107,20 @@ class OwnProcesses:
     def _processes(self) -> ProcessPoolExecutor:
         with self._lock:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self.cores, mp_context=multiprocessing.get_context("spawn"))
+                spawn = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(self.cores, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),))
             return self._pool
+
+
+def end_with(parent: int) -> None:
+    """In a process of the pool, which does not hear of its parent's death."""
+
+    def watch(_: Event) -> None:
+        while os.getppid() == parent:
+            sleep(PARENT_LOOK_S)
+        os._exit(1)
+
+    Background(watch, name="parent")
 
 
 @telling
@@ -147,7 +162,7 @@ def main() -> None:
     os.nice(NICE)
     link = Link(Connection(int(sys.argv[1])))
     begin: BeginVerifying = link.receive()
-    worker = WorkerLink(link, lambda: os.killpg(0, signal.SIGKILL))
+    worker = WorkerLink(link, lambda: os.kill(os.getpid(), signal.SIGKILL))
     runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses()
     settings = VerifySettings(
         begin.job,

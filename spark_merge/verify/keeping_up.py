@@ -1,4 +1,5 @@
-"""Whether a comparison can follow the log as fast as it grows: else it reads no more ranges, so that what it has read comes to an end."""
+"""Whether a comparison can follow the log as fast as it grows: else it reads no more ranges, so that what it has read comes to an end, and
+says what it has left out."""
 
 from __future__ import annotations
 
@@ -21,3 +22,11 @@ class KeepingUp:
                 "verify a sample, or again when less is written"
             )
         self._last_s = seconds
+
+    def left(self, keys: int) -> None:
+        """So many keys changed between the reads of the two sides, and are too many to look at again."""
+        if keys and not self.narrowed:
+            self.narrowed = (
+                f"{keys:,} rows changed while they were compared and were not looked at again, because there are too many: "
+                "verify a sample, or again when less is written"
+            )

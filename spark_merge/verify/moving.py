@@ -15,14 +15,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, ts_at
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
+from sidecar.log.storage import Folder
 from spark_merge.contract import Head
 from spark_merge.delivery import JobSettings
 from spark_merge.merge import key_text
@@ -32,9 +36,6 @@ from spark_merge.segments import Segments, SegmentSource
 MANIFESTS_AT_ONCE = 200
 ROWS_AT_ONCE = 20_000
 """Of segments that are passed without a word to the gate: a second of one core."""
-LOOK_EVERY_S = 0.05
-"""Into a log that has nothing new, by all checks together."""
-
 KEYS_KEPT_MAX = 2_000_000
 """Of segments that were passed: a check that asks for one that is not kept any more reads it again."""
 
@@ -65,26 +66,38 @@ class LogKeys:
         self._lock = Lock()
         self._kept: OrderedDict[Seq, PassedSegment] = OrderedDict()
         self._count = 0
-        self._looked_s = -LOOK_EVERY_S
+        self._end = _Look(Seq(-1), float("-inf"))
 
     def after(self, seq: Seq | None) -> Iterator[PassedSegment]:
-        """The segments that are in the log after this one; None: all. Raises what reading and decoding the log raises."""
-        began_s = time.monotonic()
-        while found := self._next(seq):
+        """The segments after this one that are in the log now; None: all. Raises what reading and decoding the log raises."""
+        end, began_s = self._last(seq), time.monotonic()
+        while seq is None or seq < end:
+            found = self._next(seq)
             self._gate(time.monotonic() - began_s)
-            yield from found
+            yield from (one for one in found if one.seq <= end)
+            if not found:
+                return
             seq, began_s = found[-1].seq, time.monotonic()
+
+    def _last(self, seq: Seq | None) -> Seq:
+        """The log's last segment, as of now or later: it is looked for from `seq` on, in steps that double and then halve."""
+        now_s = time.monotonic()
+        with self._lock:
+            if self._end.began_s < now_s:
+                began_s, log = time.monotonic(), self.settings.log
+                if seq is None:
+                    first = new_manifests(log, after=None, limit=1)
+                    seq = first[0].seq if first else Seq(-1)
+                self._end = _Look(_last_of(log, max(seq, self._end.seq)), began_s)
+                if self._end.seq == seq:
+                    new_manifests(log, after=seq, limit=1)  # raises where there should be one
+            return self._end.seq
 
     def _next(self, seq: Seq | None) -> list[PassedSegment]:
         with self._lock:
             if seq is not None and (kept := self._kept.get(Seq(seq + 1))) is not None:
                 return [kept]
-            now_s = time.monotonic()
-            if seq is not None and seq in self._kept and now_s - self._looked_s < LOOK_EVERY_S:
-                return []
             manifests = new_manifests(self.settings.log, after=seq, limit=MANIFESTS_AT_ONCE)
-            if not manifests:
-                self._looked_s = now_s
             found = list(self._passed(_at_once(manifests)))
             for one in found:
                 if one.seq not in self._kept:
@@ -122,6 +135,26 @@ class LogKeys:
         return key_text([rows.column(name) for name in schema.key]).combine_chunks()
 
 
+class _Look(NamedTuple):
+    """For the log's end: what it was, and when the look began."""
+
+    seq: Seq
+    began_s: float
+
+
+def _last_of(log: Folder, seq: Seq) -> Seq:
+    """Segments have consecutive numbers, and those from `seq` on are kept."""
+    step = 1
+    with storage_errors(log):
+        while storage.exists(log, manifest_name(Seq(seq + step))):
+            seq, step = Seq(seq + step), 2 * step
+        while step > 1:
+            step //= 2
+            if storage.exists(log, manifest_name(Seq(seq + step))):
+                seq = Seq(seq + step)
+    return seq
+
+
 def _at_once(manifests: Sequence[Manifest]) -> Sequence[Manifest]:
     """The first of them, one at least."""
     rows = 0
@@ -151,9 +184,8 @@ class Moving:
         return self._found[0]
 
     def follow(self) -> CommitTs:
-        """Pass the segments that are there, and none that commits after this moment: else it would not end where the log grows faster than
+        """Pass the segments that are in the log now, and none that comes meanwhile: else it would not end where the log grows faster than
         it can be followed. Returns to where. Raises as `LogKeys.after`."""
-        until_ts = ts_at(int(time.time() * 1000))
         for passed in self._log.after(self.seq):
             self.altered |= any(self._is_another(schemas.get(self.table)) for schemas in passed.schemas)
             if (keys := passed.keys.get(self.table)) is not None:
@@ -161,8 +193,6 @@ class Moving:
             if (dumped := passed.dumped.get(self.table)) is not None:
                 self._found.append(dumped)
             self.seq, self.upto_ts = passed.seq, passed.upto_ts
-            if self.upto_ts >= until_ts:
-                break
         return self.upto_ts
 
     def _is_another(self, found: TableSchema | None) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from threading import Event
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import Any
 
 from sidecar.errors import TicdcDumpError
@@ -43,6 +43,9 @@ IDLE_S = 30.0
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 60.0
 END_S = 5.0
+GROUP_END_S, GROUP_LOOK_S = 1.0, 0.05
+DEATHS_MAX = 5
+"""In the same verification without a piece of work done: it would die of that for ever."""
 
 RunOnSpark = Callable[[Sequence[Callable[[], Any]] | None], list[Any]]
 """The results of work; of None how many cores there are."""
@@ -55,6 +58,7 @@ class _Child:
         self._on_spark, self._notice = on_spark, notice
         self.running = ""
         """The id of the verification that is under way; empty: none."""
+        self._told_late = False
         ours, theirs = Pipe()
         with theirs:
             command = [sys.executable, "-m", "spark_merge.verify.child", str(theirs.fileno())]
@@ -64,18 +68,25 @@ class _Child:
         self._link.send(begin)
         self.listening = Background(self._listen, name="verify-link")
 
-    def tell(self, message: LateState) -> None:
-        with suppress(OSError):  # its death is seen by `exit_code`
-            self._link.send(message)
+    def tell(self, late: bool) -> None:
+        """What has changed alone: one that stands still would take a few hundred messages, and then nobody else's word."""
+        if late != self._told_late:
+            self._told_late = late
+            with suppress(OSError):  # its death is seen by `exit_code`
+                self._link.send(LateState(late))
 
     def exit_code(self) -> int | None:
         return self._process.poll()
 
     def kill(self) -> None:
-        """With the processes that it has started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """With the processes that it has started. They end with it by themselves, and the one that frees their semaphores after them."""
+        self._process.kill()
         self._process.wait(END_S)
+        with suppress(ProcessLookupError):
+            for _ in range(int(GROUP_END_S / GROUP_LOOK_S)):
+                os.killpg(self._process.pid, 0)
+                sleep(GROUP_LOOK_S)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _listen(self, _: Event) -> None:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
@@ -118,6 +129,8 @@ class VerifyProcess:
         self._begin_s = 0.0
         self._retry_s = RETRY_FIRST_S
         self._stop_s: tuple[str, float] = "", 0.0
+        self._deaths = 0
+        self._done: tuple[str, int] = "", 0
 
     @property
     def _log(self) -> Folder:
@@ -141,7 +154,9 @@ class VerifyProcess:
 
     def _step(self, now_s: float) -> None:
         if now_s - self._asked_s >= ASKED_EVERY_S:
-            self._asked_s, self._asked = now_s, self._due()
+            before, self._asked_s, self._asked = self._asked, now_s, self._due()
+            if self._asked and not before:
+                self.lateness.begin()
         self._wanted_s = now_s if self._asked else self._wanted_s
         child = self._child
         if child is not None and not child.listening.alive:
@@ -149,15 +164,14 @@ class VerifyProcess:
             child.listening.check()
         if child is None:
             if self._asked and now_s >= self._begin_s:
-                self.lateness.begin()
                 self._child = _Child(self.begin, self.on_spark, self.notice)
         elif (code := child.exit_code()) is not None:
             self._died(child, code, now_s)
         elif now_s - self._wanted_s >= IDLE_S:
             self._end()
         else:
-            child.tell(LateState(self.lateness.late()))
             self._stop(child, now_s)
+            child.tell(self.lateness.late())
 
     def _due(self) -> list[str]:
         """Those that are asked for and not over."""
@@ -189,6 +203,19 @@ class VerifyProcess:
         self._retry_s = RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
         self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
         self.notice(f"the process of verifications ended with exit code {code}, and is started again: see its lines above")
+        if child.running:
+            self._count_death(child.running)
+
+    def _count_death(self, running: str) -> None:
+        report = read_report(self._log, running)
+        done = sum(one.parts_done for one in report.tables) if report is not None else 0
+        self._deaths = self._deaths + 1 if (running, done) == self._done else 1
+        self._done = running, done
+        if self._deaths >= DEATHS_MAX:
+            why = f"its process ended {self._deaths} times at the same place: see the worker's lines; most often the memory is too small"
+            self.notice(f"verification {running} is given up: {why}")
+            end_stopped(self._log, running, self.now_ms(), why=why)
+            remove_work(self._log, running)
 
     def _end(self) -> None:
         child, self._child = self._child, None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import msgspec
+import polars
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
@@ -27,7 +28,8 @@ _KEYS = pa.schema([("key", pa.string())])
 class CheckProgress(msgspec.Struct):
     """`schema`: the table's, as `schema_text`. The sink's rows are of segment `accepted` or later, which ends at `low_ts`. The log is
     followed to `seq`, which ends at `upto_ts`, and must be followed to `high_ts`. `rows`: of the table, about. `ranges`: of the source,
-    after and upper key; `done` of them are read. `sink_files`, `source_files`: of digests, by bucket."""
+    after and upper key; `done` of them are read. `sink_files`, `source_files`: of digests, by bucket;
+    `digests`: what made them."""
 
     schema: str
     accepted: int
@@ -43,6 +45,11 @@ class CheckProgress(msgspec.Struct):
     high_ts: int = 0
     seq: int = 0
     upto_ts: int = 0
+    digests: str = ""
+
+
+DIGESTS = f"polars {polars.__version__}"
+"""Digests of rows are equal within one version (digest.py)."""
 
 
 def schema_text(schema: TableSchema) -> str:
@@ -52,7 +59,7 @@ def schema_text(schema: TableSchema) -> str:
 def save(folder: Folder, path: str, progress: CheckProgress, moving: Moving, *, fresh: Collection[str]) -> None:
     """`fresh`: files of digests that are not durable yet. Raises as the storage."""
     assert moving.seq is not None
-    progress.seq, progress.upto_ts = moving.seq, moving.upto_ts
+    progress.seq, progress.upto_ts, progress.digests = moving.seq, moving.upto_ts, DIGESTS
     keys = pa.table([moving.keys], schema=_KEYS)
     with storage_errors(folder):
         storage.make_durable(folder, sorted(fresh))
@@ -67,11 +74,20 @@ def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
         there = {name for name in storage.list_names(folder, deep=True, beginning=f"{path}/") if name.startswith(f"{path}/")}
         if not {_name(path), _keys_name(path)} <= there:
             return None
-        found = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
-        if not {*found.sink_files, *found.source_files} <= there:
+        try:
+            found = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
+        except (msgspec.DecodeError, RecursionError):
+            return None  # it is written again
+        if found.digests != DIGESTS or not {*found.sink_files, *found.source_files} <= there:
             return None
         with storage.open_to_read(folder, _keys_name(path)) as file, pa.ipc.open_file(file) as reader:
             return found, reader.read_all()["key"].combine_chunks()
+
+
+def forget(folder: Folder, path: str) -> None:
+    """Nothing is continued with. Raises as the storage."""
+    with storage_errors(folder):
+        storage.remove(folder, [_name(path)])
 
 
 def _name(path: str) -> str:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -32,13 +32,14 @@ from spark_merge.contract import Accepted, Sink
 from spark_merge.read import LoggedSchemas, new_manifests
 from spark_merge.readable import Readable, ReadPart, newest_of
 from spark_merge.verify.by_keys import lookups
+from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, ranges_of_slice, reads_by_keys
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
 from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.keeping_up import KeepingUp
 from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
 from spark_merge.verify.moving import Moving
-from spark_merge.verify.resume import CheckProgress, load, save, schema_text
+from spark_merge.verify.resume import CheckProgress, forget, load, save, schema_text
 from spark_merge.verify.source import key_table
 from spark_merge.verify.tally import Tally, unmoved
 
@@ -46,18 +47,8 @@ R = TypeVar("R")
 
 NO_TS = CommitTs(0)
 
-PART_ROWS = 100_000
-"""Of the source, about, in a range: seconds of a SELECT."""
-
 SINK_PART_ROWS = 1_000_000
 """Of a sink, about, in a part: some of them read all for each part."""
-
-PARTS_MAX = 10_000
-SAMPLE_PARTS = 10
-"""Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
-
-BY_KEYS_MAX = 0.03
-"""Of a table, looked up by key: a row costs 12 (MySQL) to 60 times (ClickHouse) what it costs where all of the sink is read."""
 
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
@@ -66,7 +57,9 @@ LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
 """Second looks at a table's keys, and the waits between them, which double."""
 
 LOOKED_KEYS_MAX = 100_000
-"""Of a table: beyond, differences are what the first look found."""
+"""Of a table, that differ: beyond, differences are what the first look found."""
+MOVED_KEYS_MAX = 1_000_000
+"""Of a table, that changed between the two sides' reads: beyond, the table counts as compared in part. Some 100 MB."""
 
 SAVE_EVERY_S = 60.0
 """What a comparison has done: with it are the keys that are moving, which may be millions."""
@@ -184,23 +177,25 @@ class TableCheck:
     def _begun(self) -> tuple[TableSchema, Moving, CheckProgress]:
         """With the digests of the sink's rows."""
         context = self.context
+        forget(context.folder, self.path)  # its digests would be replaced one by one
+        self._durable, self._saved_s = set(), 0.0
         accepted = self._accepted()
         context.needs(accepted.seq)
         schema = self._schema_after(accepted)
         rows = context.source.rows(schema)
-        by_keys = self._is_by_keys(rows)
+        by_keys = reads_by_keys(self.sink, rows, part=self.slice, sample=self.sample)
         none = key_table(schema, []) if by_keys else None
         reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
         low_ts = CommitTs(accepted.upto_ts or 0)
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
-        ranges = self._ranges(schema, rows, by_keys=by_keys)
+        ranges = self._chosen(schema, rows, by_keys=by_keys)
         self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
         buckets = max(1, min(2 * min(rows, len(ranges) * PART_ROWS) // BUCKET_ROWS, 4096))
         self.report.parts = len(reading.parts) + len(ranges) * (2 if by_keys else 1)
         self._saves = len(ranges) > context.runner.cores
         text = schema_text(schema)
         progress = CheckProgress(text, accepted.seq, low_ts, rows, by_keys, buckets, [(*one,) for one in ranges], self.report)
-        progress.sink_files = self._digested(schema, "sink", reading.parts, buckets)
+        progress.sink_files = self._digested(schema, "sink", reading.parts, buckets, between=partial(self._followed, moving))
         progress.high_ts = moving.follow()
         self._save(progress, moving)
         return schema, moving, progress
@@ -215,13 +210,13 @@ class TableCheck:
         schema = self._schema_after(accepted)
         moving = Moving(self.context.log, schema, after=Seq(progress.seq), low_ts=CommitTs(progress.low_ts), keys=keys)
         moving.upto_ts = CommitTs(progress.upto_ts)
+        self.context.needs(Seq(progress.seq))
         try:
             moving.follow()
         except (LogBroken, SinkError):  # the log has its segments no more
             return None
         if accepted.seq < progress.accepted or moving.altered or schema_text(schema) != progress.schema:
             return None
-        self.context.needs(Seq(progress.seq))
         self.report, self._table_rows, self._saves = progress.report, progress.rows, True
         return schema, moving, progress
 
@@ -238,7 +233,7 @@ class TableCheck:
     def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
         self.report.rows = total([one.source for one in found]).rows
         self.report.partial |= bool(self._keeping_up.narrowed)
-        pending: dict[str, int] = {}
+        pending, unlooked_moved = dict[str, int](), 0
         for kind in ("missing", "different", "duplicate") if self.report.partial else ("missing", "extra", "different", "duplicate"):
             keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
             moved = pc.is_in(keys, value_set=moving.keys)
@@ -246,11 +241,16 @@ class TableCheck:
             if not self.tally.judges(kind):
                 self.tally.expect(kind, unmoved(keys, moved))
                 continue
-            looked = LOOKED_KEYS_MAX - len(pending)
-            pending |= dict(zip(keys[:looked].to_pylist(), pc.if_else(moved[:looked], 0, 1).to_pylist(), strict=True))
-            self.tally.count_unlooked(self.report, kind, keys[looked:].filter(pc.invert(moved[looked:])))
+            stood, changed = keys.filter(pc.invert(moved)), keys.filter(moved)
+            looked = LOOKED_KEYS_MAX - sum(pending.values())
+            room = MOVED_KEYS_MAX - (len(pending) - sum(pending.values()))
+            pending |= dict.fromkeys(stood[:looked].to_pylist(), 1) | dict.fromkeys(changed[:room].to_pylist(), 0)
+            self.tally.count_unlooked(self.report, kind, stood[looked:])
+            unlooked_moved += max(len(changed) - room, 0)
         self._upto_ts = moving.upto_ts
         self._look_again(schema, pending)
+        self.report.moving += unlooked_moved
+        self._keeping_up.left(unlooked_moved)
 
     # ---- the second look ---------------------------------------------------------------------------------------------
 
@@ -355,26 +355,23 @@ class TableCheck:
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def _is_by_keys(self, rows: int) -> bool:
-        if self.slice is not None:
-            whole = KeySpan(*self.slice.range) == KeySpan() and rows <= self.slice.rows
-            return self.sink.finds_keys and not whole
-        return self.sink.finds_keys and self.sample <= BY_KEYS_MAX
+    def _chosen(self, schema: TableSchema, rows: int, *, by_keys: bool) -> Sequence[KeySpan]:
+        if self.slice is None or not by_keys:
+            return chosen_ranges(self.context.source, schema, rows, sample=self.sample, seed=self.path)
+        walked = ranges_of_slice(self.context.source, schema, self.slice)
+        self.report.partial, self.report.lower, self.report.upper = True, walked[0].after, walked[-1].upper
+        return walked
 
-    def _ranges(self, schema: TableSchema, rows: int, *, by_keys: bool) -> Sequence[KeySpan]:
-        """Of the source: all of them, or as many of them at random as make the sample, or the slice's."""
-        if self.slice is not None and by_keys:
-            count = max(1, self.slice.rows // PART_ROWS)
-            walked = self.context.source.walk(schema, KeySpan(*self.slice.range), range_rows=PART_ROWS, ranges_max=count)
-            self.report.partial, self.report.lower, self.report.upper = True, walked[0].after, walked[-1].upper
-            return walked
-        count = max(rows // PART_ROWS, round(SAMPLE_PARTS / self.sample) if self.sample < 1 else 1)
-        found = self.context.source.cut(schema, parts=min(count, PARTS_MAX))
-        wanted = len(found) if self.sample >= 1 else max(1, round(len(found) * self.sample))
-        return Random(self.path).sample(found, wanted) if wanted < len(found) else found
+    def _followed(self, moving: Moving) -> None:
+        """Before anything is saved: another worker would begin anew, and needs no segment that was passed."""
+        moving.follow()
+        if moving.seq is not None:
+            self.context.needs(moving.seq)
 
-    def _digested(self, schema: TableSchema, name: str, parts: Iterable[ReadPart], buckets: int) -> list[str]:
-        """The files. As many parts at once as there are cores."""
+    def _digested(
+        self, schema: TableSchema, name: str, parts: Iterable[ReadPart], buckets: int, between: Callable[[], object] = lambda: None
+    ) -> list[str]:
+        """The files. As many parts at once as there are cores; `between` follows each time."""
         context, files, done = self.context, list[str](), 0
         left = iter(parts)
         while wave := list(islice(left, context.runner.cores)):
@@ -386,6 +383,7 @@ class TableCheck:
             done += len(wave)
             self.report.parts_done += len(wave)
             context.progress(self.report)
+            between()
         return files
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:

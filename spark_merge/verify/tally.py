@@ -56,8 +56,8 @@ class Tally:
     def conclude(self, report: TableReport, narrowed: str = "") -> None:
         """A table of which no kind of difference is judged is not equal, whatever was read, nor one that was not read whole although all of
         it was wanted: `narrowed` says why."""
-        report.equal = report.rows - report.missing - report.different - report.duplicate
-        report.equal -= self.expected.get("missing", 0) + self.expected.get("different", 0)
+        known = report.missing + report.different + report.duplicate + self.expected.get("missing", 0) + self.expected.get("different", 0)
+        report.equal = max(report.rows - known - report.moving, 0)
         report.expected = sum(self.expected.values())
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.why = DUPLICATES if report.duplicate else ""

@@ -13,7 +13,7 @@ from sidecar.core.keyset import Key
 from sidecar.core.model import CommitTs
 from sidecar.log.verification import AskedTable, CheckState, RowDifference, Slice
 from spark_merge.sinks.registry import open_sink
-from spark_merge.verify import table_check
+from spark_merge.verify import chosen
 from spark_merge.verify.table_check import TableCheck
 from tests.lanes import LANE
 from tests.support.planted_faults import Faults, Named
@@ -128,7 +128,7 @@ def test_every_planted_fault_is_named_and_nothing_else(request: pytest.FixtureRe
 def test_slices_name_every_planted_fault_but_extra_rows_once(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(table_check, "PART_ROWS", 10)
+    monkeypatch.setattr(chosen, "PART_ROWS", 10)
     output = OUTPUTS[name][1](request, tmp_path)
     world = world_of(tmp_path, 1, output.uri, keys=4 * FAULTS)
     quiet = in_parts(world, output.uri)

@@ -316,8 +316,8 @@ DUMPS = [
     Mutation(
         "a sink that gathers is overloaded by that",
         "sidecar/pace/controller.py",
-        " + WAITS * self.gather_s)",
-        ")",
+        "bound.max_s + WAITS * self.gather_s)",
+        "bound.max_s)",
         "tests/unit/pace/test_controller.py::test_a_sink_that_gathers_has_that_time_besides",
     ),
     Mutation(

@@ -758,7 +758,7 @@ class DumpSummary(_message.Message):
     def __init__(self, dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., tables: _Optional[int] = ..., tables_complete: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sinks: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
-    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables", "median_s")
+    __slots__ = ("sink", "live_s", "bound_s", "without_dump_s", "rows_allowed", "holds", "lag_s", "error", "limit_s", "fixed_s", "began_seq", "began_tso", "tables_known", "tables", "overloaded", "median_s")
     SINK_FIELD_NUMBER: _ClassVar[int]
     LIVE_S_FIELD_NUMBER: _ClassVar[int]
     BOUND_S_FIELD_NUMBER: _ClassVar[int]
@@ -773,6 +773,7 @@ class SinkStatus(_message.Message):
     BEGAN_TSO_FIELD_NUMBER: _ClassVar[int]
     TABLES_KNOWN_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
+    OVERLOADED_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_S_FIELD_NUMBER: _ClassVar[int]
     sink: str
     live_s: float
@@ -788,8 +789,9 @@ class SinkStatus(_message.Message):
     began_tso: int
     tables_known: bool
     tables: _containers.RepeatedCompositeFieldContainer[SinkTableStatus]
+    overloaded: bool
     median_s: float
-    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ..., median_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, sink: _Optional[str] = ..., live_s: _Optional[float] = ..., bound_s: _Optional[float] = ..., without_dump_s: _Optional[float] = ..., rows_allowed: _Optional[int] = ..., holds: _Optional[bool] = ..., lag_s: _Optional[float] = ..., error: _Optional[str] = ..., limit_s: _Optional[float] = ..., fixed_s: _Optional[float] = ..., began_seq: _Optional[int] = ..., began_tso: _Optional[int] = ..., tables_known: _Optional[bool] = ..., tables: _Optional[_Iterable[_Union[SinkTableStatus, _Mapping]]] = ..., overloaded: _Optional[bool] = ..., median_s: _Optional[float] = ...) -> None: ...
 
 class SinkTableStatus(_message.Message):
     __slots__ = ("schema", "table", "complete_since_tso")

@@ -37,9 +37,11 @@ def _errors() -> Iterator[None]:
 
 
 @_errors()
-def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:  # noqa: ARG001  # a file system lists whole folders only
+def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
+    """A file system lists whole folders only: of those below one another, from the one that `beginning` names on."""
     found: list[str] = []
-    for parent, folders, files in os.walk(folder.root, onerror=_unless_gone, followlinks=True):
+    top = os.path.join(folder.root, os.path.dirname(beginning)) if deep and "/" in beginning else folder.root
+    for parent, folders, files in os.walk(top, onerror=_unless_gone, followlinks=True):
         found += [os.path.join(parent, name)[len(folder.root) + 1 :] for name in files]
         if not deep:
             folders.clear()

@@ -152,7 +152,7 @@ def test_a_sink_is_judged_by_the_bound_only_while_a_dump_runs() -> None:
 
 
 def test_a_sink_whose_live_changes_alone_exceed_the_bound_is_overloaded_whether_a_dump_runs_or_not() -> None:
-    sink = pb.SinkStatus(sink="lake", live_s=90.0, bound_s=30.0, limit_s=30.0, without_dump_s=82.2)
+    sink = pb.SinkStatus(sink="lake", live_s=90.0, bound_s=30.0, limit_s=30.0, without_dump_s=82.2, overloaded=True)
     for state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_FINISHED):
         text = picture(status(table(1), state=state, sinks=[sink]))
         assert "overloaded: bound 30.00 s, 82.20 s without a dump" in text

@@ -81,7 +81,19 @@ STATUS = SidecarStatus(
     ambiguous_timestamps=18,
     sinks=(
         SinkState(
-            "file:///out", 0.6, 0.5, 0.04, 75_000, True, lag_s=0.7, error="no leader", limit_s=0.9, fixed_s=0.2, began=Seq(3), median_s=0.1
+            "file:///out",
+            0.6,
+            0.5,
+            0.04,
+            75_000,
+            True,
+            lag_s=0.7,
+            error="no leader",
+            limit_s=0.9,
+            fixed_s=0.2,
+            began=Seq(3),
+            median_s=0.1,
+            overloaded=True,
         ),
     ),
     source_away_s=84.0,

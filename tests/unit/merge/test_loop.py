@@ -319,3 +319,19 @@ def test_a_sink_that_gathers_ends_when_it_is_asked_to(story: Story) -> None:
     story.wait_for(loop)
     loop.end(to_the_end=False)
     assert closed.wait(PATIENCE_S)
+
+
+def test_how_long_batches_take_is_without_what_the_sink_gathers_for(story: Story) -> None:
+    """Else a lake that gathers for longer than its commits take is never late beside a verification."""
+    wait_s = 0.3
+
+    class Waiting(FileSink):
+        gather_s = wait_s
+
+    loop = story.start(Waiting(open_folder(str(story.folder / "waiting")), log_id="cf", file_format="jsonl"))
+    story.wait_for(loop)
+    took_s = list(loop.took_s)
+    assert len(took_s) == len(loop.standing().batches)
+    assert loop.batch_s() <= max(took_s)
+    began_s = loop._batch_began_s = monotonic() - 100
+    assert loop.batch_s() >= monotonic() - began_s - 1, "one that is under way counts whole"

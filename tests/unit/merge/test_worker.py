@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -203,3 +204,14 @@ def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
     worker._mind(cast(SparkJob, Delivering(Event(), 0)))
     assert reports == ["running"] * 3
     assert cast(Busy, worker.ending).paused_s == [pause_s] * 3
+
+
+def test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it(log: Folder) -> None:
+    """How far it is behind did begin anew with each worker."""
+    worker = worker_of(log)
+    unopened, opened = SinkDelivery("lake", None, error="it is away"), SinkDelivery("lake", Seq(9), upto_ts=CommitTs(90))
+    assert worker._where_it_was(unopened) == unopened
+    former = (SinkDelivery("other", Seq(1), upto_ts=CommitTs(10)), SinkDelivery("lake", Seq(7), upto_ts=CommitTs(70)))
+    worker._former = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=former)
+    assert worker._where_it_was(unopened) == replace(unopened, upto_ts=CommitTs(70))
+    assert worker._where_it_was(opened) == opened

@@ -116,6 +116,12 @@ def test_a_sink_that_gathers_has_that_time_besides() -> None:
     controller.hear(None, [SinkDelivery(SINK, Seq(3), batches, gather_s=100.0)], None, now_s=400.0)
     (state,) = controller.states(400.0)
     assert (state.without_s, state.bound_s, state.overloaded) == (200.0, 230.0, False)
+    controller.room(Demand(delivery_bound_s=2.0))
+    assert not controller.states(400.0)[0].overloaded, "nor by an operator's bound"
+    controller.room(Demand(delivery_bound_s=0.1))
+    batches += tuple(batch(seq, seconds=120.0) for seq in range(4, 8))
+    controller.hear(None, [SinkDelivery(SINK, Seq(7), batches, gather_s=100.0)], None, now_s=900.0)
+    assert controller.states(900.0)[0].overloaded, "by what it takes besides"
 
 
 def test_the_least_of_all_sinks_holds_and_is_named() -> None:

@@ -113,3 +113,16 @@ def test_an_error_is_forgotten_after_a_long_life() -> None:
         now_s = LONG_LIFE_S + 1
         assert made.states()[0].error == ""
         assert made.states()[0].failures == 1
+
+
+def test_what_the_pipelines_own_thread_can_do_without_ends_nothing_and_is_told_once() -> None:
+    now_s = [0.0]
+    lines = list[NewsLine]()
+    with closing(Services(log_line=lines.append, now_s=lambda: now_s[0])) as services:
+        for _ in range(3):
+            services.spare("samples", lambda: 1 // 0)
+        assert services.states() == (ServiceStatus("samples", "a defect: ZeroDivisionError('integer division or modulo by zero')", 3),)
+        assert len(lines) == 1
+        now_s[0] = LONG_LIFE_S + 1
+        services.spare("samples", lambda: None)
+        assert services.states() == (ServiceStatus("samples", "", 3),)

@@ -129,6 +129,24 @@ def test_lags_of_delivery_hold_across_restarts(tmp_path: Path) -> None:
     assert status.waiting_for == ""
 
 
+def test_a_sink_that_cannot_be_opened_after_a_restart_is_behind_by_where_it_was(tmp_path: Path) -> None:
+    stage = Stage()
+    deliveries = LogDeliveries(open_folder(str(tmp_path)))
+    stage.deliveries = deliveries  # type: ignore[assignment]  # the real ones
+    pipeline = stage.attach()
+    sinks = (
+        SinkDelivery("lake", None, error="it is away", upto_ts=CommitTs(now_ts(ago_s=7200))),
+        SinkDelivery("new", None, error="it is away"),
+    )
+    (tmp_path / DELIVERED_NAME).write_bytes(DeliveryReport(None, CommitTs(0), "running", 1, sinks=sinks).to_json())
+    deliveries._read()
+    stage.feed.say(put(5, "x"), resolved(now_ts()))
+    pipeline.step(poll_s=0)
+    status = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s())
+    assert [sink.lag_s >= 7200 for sink in status.sinks] == [True, False]
+    assert 7200 <= status.delivery_lag_s < 7200 + PATIENCE_S
+
+
 def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()

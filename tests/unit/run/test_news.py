@@ -287,12 +287,10 @@ def test_how_the_stream_goes_is_one_line_a_minute() -> None:
 
 
 def test_each_of_several_sinks_has_its_lag() -> None:
+    sinks = tuple(SinkState(name, 0.1, 0.5, 0.1, 1, False, lag_s=lag_s) for name, lag_s in (("a", 0.04), ("b", 7200.0)))
     told = Told(replace(BASE, segments=7), report(5, 5))
-    told(replace(BASE, segments=8), after_s=10.0)
-    told(replace(BASE, segments=9), after_s=10.0)
-    told.report = report(8, 6, None)
-    line = told.one(replace(BASE, segments=9), after_s=MINUTE_S)
-    assert line.values["sinks"] == "file:///0 0.0 s behind, file:///1 70.0 s behind, file:///2 80.0 s behind"
+    line = told.one(replace(BASE, segments=9, sinks=sinks), after_s=MINUTE_S)
+    assert line.values["sinks"] == "a 0.0 s behind, b 7200.0 s behind"
 
 
 # ---- the dump ------------------------------------------------------------------------------------------------------------

@@ -143,6 +143,37 @@ def test_a_stop_ends_one_at_once_whether_a_worker_is_there_or_not(term: Term, be
     assert term.history.find(REQUEST.id) == entry, "again it changes nothing"
 
 
+def test_one_whose_request_is_gone_ends_although_a_worker_had_begun(term: Term) -> None:
+    """The worker does not know it any more, and the log would be kept for it."""
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.RUNNING, needs_from=3)
+    storage.remove(term.log, [request_name(REQUEST.id)])
+    term.made.follow()
+    entry = term.history.find(REQUEST.id)
+    assert entry is not None
+    assert (entry.state, entry.result) == (DumpState.FAILED, "its files are gone")
+    assert storage.exists(term.log, stop_name(REQUEST.id))
+    assert term.made.needs_from() is None
+
+
+def test_one_that_is_given_up_is_ended_by_the_worker_too(term: Term) -> None:
+    term.made.start(REQUEST, ALICE)
+    storage.write_atomically(term.log, report_name(REQUEST.id), b"{")
+    term.made.follow()
+    entry = term.history.find(REQUEST.id)
+    assert entry is not None
+    assert entry.state is DumpState.FAILED
+    assert storage.exists(term.log, stop_name(REQUEST.id))
+
+
+def test_what_is_told_of_one_that_is_over_keeps_nothing(term: Term) -> None:
+    """A report that was read before a stop."""
+    term.made.start(REQUEST, ALICE)
+    term.made.stop(REQUEST.id, ALICE)
+    term.made._heard(REQUEST.id, VerifyReport(REQUEST.id, CheckState.RUNNING, 1, needs_from=3))
+    assert term.made.needs_from() is None
+
+
 def test_a_stop_of_one_that_is_just_over_leaves_its_result(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     report = VerifyReport(REQUEST.id, CheckState.EQUAL, 1)

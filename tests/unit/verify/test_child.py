@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import Pipe
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -118,3 +121,33 @@ def test_the_end_of_the_worker_is_heard() -> None:
     WorkerLink(Link(theirs), is_gone.set)
     ours.close()
     assert is_gone.wait(10)
+
+
+STARTED = """
+import sys, time
+from multiprocessing import resource_tracker
+from spark_merge.verify.child import HERE_ROWS, OwnProcesses
+from tests.unit.verify.test_child import Pid
+processes = OwnProcesses(2)
+pids = processes.run([Pid()] * 4, rows=HERE_ROWS + 1)
+print(*{*pids, resource_tracker._resource_tracker._pid}, flush=True)
+time.sleep(600)
+"""
+
+
+def test_its_processes_end_with_it_and_the_one_that_frees_their_semaphores_after_them() -> None:
+    """Killed with them it leaves five files in /dev/shm each time."""
+    with subprocess.Popen([sys.executable, "-c", STARTED], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        pids = [int(pid) for pid in started.stdout.readline().split()]
+        assert len(pids) >= 2
+        started.kill()
+    eventually(lambda: not [pid for pid in pids if lives(pid)])
+
+
+def lives(pid: int) -> bool:
+    """One that nobody has reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

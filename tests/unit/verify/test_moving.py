@@ -116,17 +116,43 @@ def test_segments_that_retention_removed_are_an_error_too(tmp_path: Path) -> Non
         moved(log, table, 0, SEGMENT_TS)
 
 
-def test_what_is_logged_while_the_log_is_followed_is_for_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Hidden:
+    """The log's segments from `first` on, until they `come`."""
+
+    def __init__(self, log: LogKeys, first: int) -> None:
+        self.folder = log.settings.log
+        names = [name for name in storage.list_names(self.folder, deep=False) if name[:20].isdigit() and int(name[:20]) >= first]
+        self.data = {name: storage.read_file(self.folder, name) for name in names}
+        storage.remove(self.folder, names)
+
+    def come(self, _: float = 0) -> None:
+        for name, data in self.data.items():
+            storage.write_atomically(self.folder, name, data)
+
+
+def test_what_is_logged_while_the_log_is_followed_is_for_the_next_time(tmp_path: Path) -> None:
     """Else a comparison that follows more slowly than the log grows would never return."""
     history = random_history(Random(1))
     log = log_of(tmp_path, history)
-    table = min(log._tables)
-    monkeypatch.setattr(moving_module, "ts_at", lambda _: CommitTs(3 * SEGMENT_TS))
-    moving = Moving(log, schema(table), after=Seq(0), low_ts=CommitTs(SEGMENT_TS))
+    table, later = min(log._tables), Hidden(log, 3)
+    moving = Moving(LogKeys(log.settings, log._tables, gate=later.come), schema(table), after=Seq(0), low_ts=CommitTs(SEGMENT_TS))
     assert moving.follow() == 3 * SEGMENT_TS
-    monkeypatch.undo()
     assert moving.follow() == SEGMENTS * SEGMENT_TS
     assert {key_of(key) for key in moving.keys.to_pylist()} == expected(history, table, 0, SEGMENT_TS)
+
+
+@pytest.mark.parametrize("first", range(1, SEGMENTS))
+def test_what_is_there_is_followed_whatever_another_check_has_seen_a_moment_before(tmp_path: Path, first: int) -> None:
+    """And whatever a clock says: these segments end in 1970. Else a sink has a row already that is not known to be moving."""
+    log = log_of(tmp_path, random_history(Random(1)))
+    table, later = min(log._tables), Hidden(log, first)
+    one, other = (Moving(log, schema(table), after=None, low_ts=CommitTs(0)) for _ in range(2))
+    for moving in (one, other):
+        assert moving.follow() == first * SEGMENT_TS
+    assert one.follow() == first * SEGMENT_TS
+    later.come()
+    assert other.follow() == SEGMENTS * SEGMENT_TS
+    assert one.follow() == SEGMENTS * SEGMENT_TS
 
 
 def test_the_gate_is_passed_after_each_part_of_a_long_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,14 +15,14 @@ from time import monotonic
 import pytest
 
 from sidecar.log import storage
-from sidecar.log.verification import CheckState, VerifyReport, stop_name
+from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying
-from spark_merge.verify.process import IDLE_S, VerifyProcess, _Child
+from spark_merge.verify.process import DEATHS_MAX, IDLE_S, VerifyProcess, _Child
 from tests.support.eventually import eventually
 from tests.support.verified import World
 from tests.unit.verify.test_runner import asked
@@ -181,3 +181,38 @@ def test_nothing_that_happens_to_it_ends_the_worker(worker: Worker, monkeypatch:
     thread.join(300)
     assert not thread.is_alive()
     assert len(worker.notices) == 2, "each once"
+
+
+def test_one_that_stands_still_is_ended_whatever_it_has_not_heard(worker: Worker) -> None:
+    """It takes no more messages after some hundreds, and nobody may wait for it then."""
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        child = worker.begun()
+        os.kill(child._process.pid, signal.SIGSTOP)
+        for _ in range(2_000):
+            worker.steps()
+        storage.write_atomically(worker.log, stop_name("v1"), b"")
+        eventually(lambda: worker.steps()._child is not child)
+    assert child.exit_code() == -signal.SIGKILL
+
+
+def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up(worker: Worker) -> None:
+    """Else it holds the log for ever."""
+    asked(worker.world, "mine")
+    tables = [TableReport("mine", "s", "t", CheckState.RUNNING, parts=9, parts_done=3)]
+    report = VerifyReport("v1", CheckState.RUNNING, 1, tables=tables, needs_from=0)
+    for done in (3, 4):
+        tables[0].parts_done = done
+        storage.write_atomically(worker.log, report_name("v1"), report.to_json())
+        for _ in range(DEATHS_MAX - 1):
+            worker.made._count_death("v1")
+        found = read_report(worker.log, "v1")
+        assert found is not None
+        assert found.state is CheckState.RUNNING, "a piece of work was done"
+    worker.made._count_death("v1")
+    found = read_report(worker.log, "v1")
+    assert found is not None
+    assert (found.state, found.needs_from, found.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
+    assert found.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")
+    assert len(worker.notices) == 1

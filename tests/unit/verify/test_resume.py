@@ -17,7 +17,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.verification import CheckState
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.readable import RowsRead
-from spark_merge.verify import moving, table_check
+from spark_merge.verify import table_check
 from spark_merge.verify.resume import load
 from spark_merge.verify.runner import Ending
 from spark_merge.verify.table_check import TableCheck
@@ -48,9 +48,8 @@ def dies(at: int, live: Callable[[float], object] = lambda _: None) -> Death:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has been done is saved at once, and each look at the log reads it: no test depends on how fast the machine is."""
+    """What has been done is saved at once: no test depends on how fast the machine is."""
     monkeypatch.setattr(table_check, "SAVE_EVERY_S", 0.0)
-    monkeypatch.setattr(moving, "LOOK_EVERY_S", 0.0)
 
 
 @pytest.fixture
@@ -144,9 +143,9 @@ def test_the_log_keeps_what_the_next_worker_has_to_follow(still: Still, monkeypa
     monkeypatch.setattr(table_check, "SAVE_EVERY_S", 600.0)
     needed, seq = list[Seq](), still.world.seq - 1
     checked(still, gate=lambda _: still.change("y"), needs=needed.append)
-    assert needed[:2] == [seq, seq + 1], "the sink's position; then the log's end when its rows are there"
-    assert len(needed) == 3, "the last one is written when all ranges are read"
-    assert needed[2] > seq + 1
+    assert needed[:3] == [seq, seq + 1, seq + 1], "the sink's position; then the log's end when its rows are there"
+    assert len(needed) == 4, "the last one is written when all ranges are read"
+    assert needed[3] > seq + 1
 
 
 # ---- from the beginning -------------------------------------------------------------------------------------------------------
@@ -176,13 +175,40 @@ def alter(still: Still) -> None:
     still.world.deliver()
 
 
-@pytest.mark.parametrize("lose", [lose_digests, lose_segments, alter])
+def upgrade(still: Still) -> None:
+    """Of the library that makes the digests."""
+    change(still, lambda text: text.replace(b"polars", b"older"))
+
+
+def tear(still: Still) -> None:
+    change(still, lambda text: text[: len(text) // 2])
+
+
+def change(still: Still, how: Callable[[bytes], bytes]) -> None:
+    folder = still.world.context().folder
+    [name] = [name for name in storage.list_names(folder, deep=True) if name.endswith("progress.json")]
+    before = storage.read_file(folder, name)
+    assert how(before) != before
+    storage.write_atomically(folder, name, how(before))
+
+
+@pytest.mark.parametrize("lose", [lose_digests, lose_segments, alter, upgrade, tear])
 def test_it_begins_again_where_what_was_done_is_of_no_use(still: Still, read: list[KeySpan], lose: Callable[[Still], None]) -> None:
     dead(still, 4)
     lose(still)
     read.clear()
     report = checked(still).report
     assert (report.state, len(read)) == (CheckState.EQUAL, 3)
+
+
+def test_what_was_done_is_forgotten_before_its_files_are_replaced(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a death amid that leaves digests of two lives under one progress."""
+    dead(still, 4)
+    folder = still.world.context().folder
+    assert load(folder, "one") is not None
+    monkeypatch.setattr(TableCheck, "_resumed", lambda _: None)
+    dead(still, 1)
+    assert load(folder, "one") is None
 
 
 def test_a_table_that_is_read_at_once_saves_nothing(tmp_path: Path) -> None:

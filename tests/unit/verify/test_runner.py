@@ -15,7 +15,16 @@ import pytest
 
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
-from sidecar.log.verification import AskedTable, CheckState, VerifyReport, VerifyRequest, differences_name, request_name, stop_name
+from sidecar.log.verification import (
+    AskedTable,
+    CheckState,
+    VerifyReport,
+    VerifyRequest,
+    differences_name,
+    report_name,
+    request_name,
+    stop_name,
+)
 from sidecar.log.verification_files import read_report
 from spark_merge.contract import Sink
 from spark_merge.sinks.registry import open_sink
@@ -223,8 +232,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
         pauses.append(seconds)
         report = read_report(world.job.log, "v1")
         told.append(report.waiting_for if report is not None else "")
-        if seconds != WAIT_S:  # the log's end is by the clock, which this world's changes are far behind
-            world.wait(seconds)
+        world.wait(seconds)
 
     class Slow(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
@@ -267,6 +275,24 @@ def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> No
     assert end.needs_from is None, "they may be removed again"
     assert needed == sorted(needed)
     assert accepted < needed[0] <= needed[-1] <= world.seq
+
+
+def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(world: World) -> None:
+    """`missing` begins after `mine`, and may have to follow the log from where it was."""
+    settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine", "missing")
+    before = VerifyReport("v1", CheckState.RUNNING, 1, needs_from=0)
+    storage.write_atomically(world.job.log, report_name("v1"), before.to_json())
+    needed: list[int | None] = []
+
+    def note() -> bool:
+        report = read_report(world.job.log, "v1")
+        needed.append(report.needs_from if report is not None else None)
+        return False
+
+    end = Verifications(replace(settings, late=note, checks_at_once=1, write_every_s=0.0)).carry_out(request, Event())
+    assert [one.state for one in end.tables] == [CheckState.EQUAL, CheckState.SKIPPED]
+    assert set(needed) == {0}
+    assert end.needs_from is None
 
 
 def test_what_is_to_be_read_is_told_before_the_first_piece_of_work(world: World) -> None:

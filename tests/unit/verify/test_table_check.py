@@ -25,7 +25,7 @@ from spark_merge.readable import Reading, ReadPart, RowsRead
 from spark_merge.rule import Image
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
-from spark_merge.verify import keeping_up, table_check
+from spark_merge.verify import chosen, keeping_up, table_check
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
 from spark_merge.verify.tally import DUPLICATES
@@ -225,7 +225,7 @@ def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where:
 def test_a_part_of_a_sink_that_follows_has_no_difference_whatever_happens_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, snapshots: bool
 ) -> None:
-    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    monkeypatch.setattr(chosen, "PART_ROWS", 5)
     for seed in range(3):
         uri = output.format(tmp_path / str(seed))
         world = world_of(tmp_path / str(seed), seed, uri, snapshots=snapshots)
@@ -238,7 +238,7 @@ def test_a_part_of_a_sink_that_follows_has_no_difference_whatever_happens_meanwh
 def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshots: bool
 ) -> None:
-    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    monkeypatch.setattr(chosen, "PART_ROWS", 5)
     named = 0
     for seed in range(8):
         uri = f"sqlite:///{tmp_path}/{seed}/out.db"
@@ -259,7 +259,7 @@ def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
     ("output", "rows"), [(OUTPUTS[0], 1000), (OUTPUTS[1], 5)], ids=["a table of few rows", "a sink that finds no keys"]
 )
 def test_a_slice_that_cannot_be_less_is_the_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, rows: int) -> None:
-    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    monkeypatch.setattr(chosen, "PART_ROWS", 5)
     uri = output.format(tmp_path)
     world = world_of(tmp_path, 1, uri, snapshots=True)
     [check] = in_slices(world, uri, rows=rows)
@@ -271,7 +271,7 @@ def test_a_slice_that_cannot_be_less_is_the_whole_table(tmp_path: Path, monkeypa
 def test_of_a_sink_that_finds_keys_a_small_part_is_read(
     still: Still, monkeypatch: pytest.MonkeyPatch, sample: float, slice: Slice | None
 ) -> None:
-    monkeypatch.setattr(table_check, "PART_ROWS", 5)
+    monkeypatch.setattr(chosen, "PART_ROWS", 5)
     looked, read = list[int](), reading.reading
 
     def noted(*given: Any, keys: pa.Table | None) -> Reading:
@@ -407,6 +407,46 @@ def test_a_log_that_grows_faster_than_it_is_followed_ends_the_reading_of_ranges_
     assert 0 < report.rows < len(still.world.rows)
     assert report.why.startswith("2 of 3 ranges were compared: the log grows faster than it can be followed beside deliveries")
     assert report.waiting_for == ""
+
+
+def test_rows_that_changed_and_are_too_many_to_look_at_again_are_not_equal(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_check, "MOVED_KEYS_MAX", 2)
+    keys = [still.world.key(number) for number in range(2, 12)]
+
+    def put(v: str) -> None:
+        for key in keys:
+            still.world.put(key, v)
+        still.world.append()
+
+    put("x")
+    still.world.deliver()
+    report = still.check(gate=Steps(partial(put, "y")), wait=still.world.wait).run()
+    assert (report.state, report.differences, report.moving) == (CheckState.SKIPPED, 0, 8)
+    assert report.equal == report.rows - 8
+    assert report.why.startswith("8 rows changed while they were compared and were not looked at again")
+
+
+def test_what_was_passed_while_the_sink_is_read_is_not_kept_for_it(still: Still) -> None:
+    """A lake of hours would hold the whole log."""
+    for number in range(2, 12):
+        still.world.put(still.world.key(number), "x")
+    still.world.append()
+    still.world.deliver()
+
+    class OneAtATime(InOrder):
+        cores = 1
+
+    needed: list[int] = []
+    read: list[int] = []
+
+    def gate(worked_s: float) -> None:
+        if worked_s:
+            still.change("y")
+            read.append(len(needed))
+
+    check = check_of(still.world, still.uri, runner=OneAtATime(), needs=needed.append, gate=gate, wait=still.world.wait)
+    assert check.run().state is CheckState.EQUAL
+    assert needed[read[1]] > needed[0], "before the first range of the source has been read"
 
 
 def test_what_a_table_waits_for_is_told_while_it_does(still: Still) -> None:
