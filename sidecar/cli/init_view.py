@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 NOT_CONFIGURED = frozenset({"state", "target-ts", "upstream-id"})
 """What a problem of a changefeed is about where its configuration file does not help."""
 UPDATE_NOTE = (
-    "`update` replaces the whole configuration: changefeed.toml is the file that the changefeed was created with, corrected as said above."
+    "`update` changes what changefeed.toml names, and replaces a list such as filter.rules whole: take the file that the changefeed was"
+    " created with, corrected as said above. It prints the differences and asks."
 )
+"""The file is decoded over the present configuration: pingcap/tiflow pkg/cmd/cli/cli_changefeed_update.go, applyChanges."""
 
 
 @dataclass(frozen=True, slots=True)

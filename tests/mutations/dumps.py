@@ -337,16 +337,23 @@ DUMPS = [
     Mutation(
         "a lag begins again with the owner",
         "sidecar/run/gauge.py",
-        "delivery_lag_s=measured.delivery_lag_s if delivered_ts is None else _behind_s(delivered_ts, wall_ms)",
+        "delivery_lag_s=max(behind_s.values(), default=measured.delivery_lag_s)",
         "delivery_lag_s=pipeline.delivery_lag_s()",
         LAGS,
     ),
     Mutation(
         "a sink's lag begins again with the owner",
         "sidecar/run/gauge.py",
-        "sinks = self._behind_the_clock(sinks, wall_ms)",
-        "sinks = tuple(sinks)",
+        "lag_s=behind_s.get(sink.sink, sink.lag_s)",
+        "lag_s=sink.lag_s",
         LAGS,
+    ),
+    Mutation(
+        "how far a sink that is away is behind begins again with the worker",
+        "spark_merge/worker.py",
+        "replace(sink, upto_ts=one.upto_ts)",
+        "sink",
+        "tests/unit/merge/test_worker.py::test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it",
     ),
     Mutation(
         "a sink that nobody knows gets all",

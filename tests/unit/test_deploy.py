@@ -283,6 +283,13 @@ def test_an_alert_is_there_for_a_log_that_is_ahead_of_the_clock() -> None:
     assert "changes(ticdc_dump_resolved_tso[5m])) == 0" in by_name["TicdcDumpOnlyRepeats"]
 
 
+def test_a_changefeed_of_which_no_process_answers_is_critical_whatever_the_others_do() -> None:
+    """A target that is down has no series but `up`. The cases are in prometheus/alerts_test.yaml."""
+    (rule,) = (rule for rule in rules() if rule["alert"] == "TicdcDumpNoOwner")
+    assert rule["labels"]["severity"] == "critical"
+    assert rule["expr"].endswith('or max by (changefeed) (up{job="ticdc-dump"}) == 0')
+
+
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
 def test_alerts_and_panels_ask_only_for_what_is_exported(expression: str, exported: dict[str, dict[str, set[str]]]) -> None:
     assert list(unknown(expression, exported)) == []
