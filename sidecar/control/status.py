@@ -235,10 +235,10 @@ def held_back(sink: SinkState) -> str:
 
 def above_bound(sink: SinkState) -> str:
     """Why live delivery exceeds its bound at this sink; empty where it does not."""
+    texts = list[str]()
     if sink.overloaded:
-        because = "the merge worker or the sink is saturated"
-        return f"live delivery takes {sink.without_s:.1f} s without a dump: {because}; bound {sink.bound_s:.1f} s"
-    if sink.limit_s <= sink.bound_s:
-        return ""
-    because = f"each batch with dump rows takes {sink.fixed_s:.2f} s here, however few they are"
-    return f"live delivery takes up to {sink.limit_s:.1f} s while a dump runs: {because}; bound {sink.bound_s:.1f} s"
+        texts.append(f"takes {sink.without_s:.1f} s without a dump: the merge worker or the sink is saturated")
+    if sink.limit_s > sink.bound_s:
+        because = f"each batch with dump rows takes {sink.fixed_s:.2f} s here, however few they are"
+        texts.append(f"takes up to {sink.limit_s:.1f} s while a dump runs: {because}")
+    return f"live delivery {'; it '.join(texts)}; bound {sink.bound_s:.1f} s" if texts else ""

@@ -97,6 +97,9 @@ def test_a_sink_whose_live_changes_alone_exceed_the_bound_is_said_to_be_overload
     assert above_bound(SLOW) == ""
     text = "live delivery takes 82.2 s without a dump: the merge worker or the sink is saturated; bound 30.0 s"
     assert above_bound(replace(SLOW, without_s=82.2, bound_s=30.0, limit_s=30.0, overloaded=True)) == text
+    both = above_bound(replace(SLOW, without_s=82.2, bound_s=30.0, limit_s=90.0, fixed_s=20.0, overloaded=True))
+    assert both.startswith("live delivery takes 82.2 s without a dump")
+    assert "; it takes up to 90.0 s while a dump runs: each batch with dump rows takes 20.00 s here" in both
 
 
 def test_what_holds_the_dump_that_runs_holds_no_other_one() -> None:
