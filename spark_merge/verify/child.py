@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
@@ -35,7 +36,8 @@ from spark_merge.verify.source import SqlSource
 R = TypeVar("R")
 
 NICE = 19
-"""The lowest priority: a core that is busy with deliveries gives this process a hundredth of it."""
+"""The lowest priority: a core that is busy with deliveries gives this process a hundredth of it. The scheduler's policy for idle work is
+set besides: a delivery that wakes up does not wait for this process at all (sched(7))."""
 
 PARENT_LOOK_S = 0.1
 
@@ -160,6 +162,8 @@ class _Told(Verifications):
 
 def main() -> None:
     os.nice(NICE)
+    with suppress(OSError):  # a sandbox that knows no policies has the priority
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     link = Link(Connection(int(sys.argv[1])))
     begin: BeginVerifying = link.receive()
     worker = WorkerLink(link, lambda: os.kill(os.getpid(), signal.SIGKILL))

@@ -104,6 +104,7 @@ def test_it_has_the_lowest_priority(worker: Worker) -> None:
         asked(worker.world, "mine")
         child = worker.begun()
         assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == NICE
+        assert os.sched_getscheduler(child._process.pid) == os.SCHED_IDLE
         worker.made._end()
 
 
