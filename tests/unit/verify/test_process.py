@@ -105,6 +105,7 @@ def test_it_has_the_lowest_priority(worker: Worker) -> None:
         child = worker.begun()
         assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == NICE
         assert os.sched_getscheduler(child._process.pid) == os.SCHED_IDLE
+        assert os.getsid(child._process.pid) == os.getsid(0), "in another session a priority says nothing of ours"
         worker.made._end()
 
 
