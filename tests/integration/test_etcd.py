@@ -317,6 +317,9 @@ def test_an_epoch_is_above_the_logs_also_when_etcd_forgot_it(etcd: Etcd) -> None
     with candidate(etcd, epoch_min=8) as made:
         assert made.acquire(timeout_s=0) == 8
         assert made.acquire(timeout_s=0) == 9
+        made.release()
+        made.client.transact([], [Delete(f"{KEYS}/epoch")])
+        assert made.acquire(timeout_s=0) == 10, "as the log has segments of epoch 9"
 
 
 def test_an_epoch_that_is_no_number_stops(etcd: Etcd) -> None:

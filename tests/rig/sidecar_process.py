@@ -118,12 +118,16 @@ class SidecarProcess:
 
 class MergeWorkerProcess:
     """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Started again by whoever kills it.
-    `slow_job_s`: by how much each of its Spark's jobs takes longer."""
+    `slow_job_s`: by how much each of its Spark's jobs takes longer. `odd`: with a defect in its `sqlite:` sinks (odd_worker.py)."""
 
-    def __init__(self, config: Path, log: Path, *, slow_job_s: float = 0.0) -> None:
+    def __init__(self, config: Path, log: Path, *, slow_job_s: float = 0.0, odd: bool = False) -> None:
         self.config = config
         self.log = log
-        self._program = [sys.executable, "-m", "tests.rig.slow_worker", str(slow_job_s)] if slow_job_s else [str(BIN / "ticdc-dump")]
+        self._program = [str(BIN / "ticdc-dump")]
+        if slow_job_s:
+            self._program = [sys.executable, "-m", "tests.rig.slow_worker", str(slow_job_s)]
+        elif odd:
+            self._program = [sys.executable, "-m", "tests.rig.odd_worker"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -242,6 +242,7 @@ class EtcdOwner:
         else:
             self.client.revoke(lease)
             return None
+        self.epoch_min = epoch + 1  # also where etcd loses its keys meanwhile
         return _Reign(epoch, lease, created, lives_until(sent, self.lease_s))
 
     def _begin(self, reign: _Reign) -> None:
