@@ -117,6 +117,10 @@ def _refused(master: str, error: Exception) -> ConfigError:
     )
 
 
+BESIDE = "ticdc-dump-beside"
+"""Of jobs that are no delivery's."""
+
+
 class SparkTasks:
     """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
     else. `when_needed`: not before something needs it or will soon (`want`), for a start takes a core for many seconds. Each thread's
@@ -181,11 +185,18 @@ class SparkTasks:
         return [outcome for _, outcome in done]
 
     def each(self, work: Sequence[Callable[[], R]]) -> list[R]:
-        """What each returns. Picklable work that is no sink's. Raises as `run`."""
+        """What each returns. Picklable work that is no sink's; `cancel` ends it. Raises as `run`."""
         context = self._session().sparkContext
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
+            context.setJobGroup(BESIDE, "beside deliveries", interruptOnCancel=True)
             return self._job(telling(partial(_called, self._hang_s)), work)
+
+    def cancel(self) -> None:
+        """End the work of `each` that is under way: whoever asked for it is gone."""
+        if self._ready.is_set() and self._spark is not None:
+            with self._asking():
+                self._spark.sparkContext.cancelJobGroup(BESIDE)
 
     def each_or_cores(self, work: Sequence[Callable[[], R]] | None) -> list[R] | list[int]:
         """As `each`; without work how many cores there are."""

@@ -148,7 +148,7 @@ class Worker:
         clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
         begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
         lateness = Lateness(job.batches_s, job.last_batches_s, settings.late_s)
-        process = VerifyProcess(begin, lateness, job.spark.each_or_cores if clustered else None, self._notice)
+        process = VerifyProcess(begin, lateness, job.spark if clustered else None, self._notice)
         return Background(process.run, name="verify")
 
     def _job(self) -> SparkJob:

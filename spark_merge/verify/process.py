@@ -21,9 +21,9 @@ from functools import partial
 from multiprocessing import Pipe
 from threading import Event
 from time import monotonic, sleep, time
-from typing import Any
+from typing import Any, Protocol
 
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -47,15 +47,21 @@ GROUP_END_S, GROUP_LOOK_S = 1.0, 0.05
 DEATHS_MAX = 5
 """In the same verification without a piece of work done: it would die of that for ever."""
 
-RunOnSpark = Callable[[Sequence[Callable[[], Any]] | None], list[Any]]
-"""The results of work; of None how many cores there are."""
+
+class Cluster(Protocol):
+    """What does large work of the process's (`job.SparkTasks`)."""
+
+    def each_or_cores(self, work: Sequence[Callable[[], Any]] | None) -> list[Any]: ...
+
+    def cancel(self) -> None: ...
 
 
 class _Child:
-    """`on_spark`: None where the process does all work itself."""
+    """`cluster`: None where the process does all work itself."""
 
-    def __init__(self, begin: BeginVerifying, on_spark: RunOnSpark | None, notice: Callable[[str], object]) -> None:
-        self._on_spark, self._notice = on_spark, notice
+    def __init__(self, begin: BeginVerifying, cluster: Cluster | None, notice: Callable[[str], object]) -> None:
+        self._cluster, self._notice = cluster, notice
+        self._works: list[Background] = []
         self.running = ""
         """The id of the verification that is under way; empty: none."""
         self._told_late = False
@@ -80,9 +86,15 @@ class _Child:
         return self._process.poll()
 
     def kill(self) -> None:
-        """With the processes that it has started. They end with it by themselves, and the one that frees their semaphores after them."""
+        """With the processes that it has started, which end with it by themselves, the one that frees their semaphores after them; and
+        with its work on a cluster: that would go on reading, and write files that nobody removes."""
         self._process.kill()
         self._process.wait(END_S)
+        if self._cluster is not None and any(one.alive for one in self._works):
+            with suppress(SinkError, SparkLost):  # then its work is over, too
+                self._cluster.cancel()
+            for one in self._works:
+                one.close(END_S)
         with suppress(ProcessLookupError):
             for _ in range(int(GROUP_END_S / GROUP_LOOK_S)):
                 os.killpg(self._process.pid, 0)
@@ -100,12 +112,13 @@ class _Child:
                     case Notice(text):
                         self._notice(text)
                     case SparkWork(number, work):
-                        Background(partial(self._work, number, work), name=f"verify-{number}")
+                        self._works = [one for one in self._works if one.alive]
+                        self._works.append(Background(partial(self._work, number, work), name=f"verify-{number}"))
 
     def _work(self, number: int, work: Sequence[Callable[[], Any]] | None, _: Event) -> None:
-        assert self._on_spark is not None
+        assert self._cluster is not None
         try:
-            done = SparkDone(number, self._on_spark(work))
+            done = SparkDone(number, self._cluster.each_or_cores(work))
         except Exception as error:  # noqa: BLE001  # the other end raises it
             done = SparkDone(number, [], error_text(error))
         with suppress(OSError):
@@ -114,11 +127,11 @@ class _Child:
 
 @dataclass
 class VerifyProcess:
-    """For one thread. `late`: of deliveries. `on_spark`: as of _Child. `now_ms`: of reports."""
+    """For one thread. `lateness`: of deliveries. `cluster`: as of _Child. `now_ms`: of reports."""
 
     begin: BeginVerifying
     lateness: Lateness
-    on_spark: RunOnSpark | None = None
+    cluster: Cluster | None = None
     notice: Callable[[str], object] = lambda _: None
     now_ms: Callable[[], int] = lambda: int(time() * 1000)
 
@@ -165,7 +178,7 @@ class VerifyProcess:
             child.listening.check()
         if child is None:
             if self._asked and now_s >= self._begin_s:
-                self._child = _Child(self.begin, self.on_spark, self.notice)
+                self._child = _Child(self.begin, self.cluster, self.notice)
         elif (code := child.exit_code()) is not None:
             self._died(child, code, now_s)
         elif now_s - self._wanted_s >= IDLE_S:

@@ -285,6 +285,13 @@ VERIFYING = [
         f"{OF_TERM}::test_what_is_told_of_one_that_is_over_keeps_nothing",
     ),
     Mutation(
+        "a stop leaves its work on a cluster",
+        "spark_merge/verify/process.py",
+        "if self._cluster is not None and any(one.alive for one in self._works):",
+        "if False:",
+        "tests/unit/verify/test_process.py::test_its_work_on_a_cluster_ends_with_it",
+    ),
+    Mutation(
         "a verification pauses for ever",
         "spark_merge/verify/runner.py",
         "while waited_s < PAUSE_MAX * worked_s and settings.late():",

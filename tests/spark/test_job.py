@@ -18,6 +18,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, SinkError, SparkLost
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
+from sidecar.process.background import Background
 from spark_merge.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
 from spark_merge.cut import BatchLimits, cut
 from spark_merge.delivery import Delivery, JobSettings
@@ -143,6 +144,31 @@ def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_en
         assert monotonic() - began_s > hang_s
     finally:
         job.close()
+
+
+@dataclass(frozen=True)
+class Long:
+    """A task that says that it has begun, and ends after ten minutes."""
+
+    begun: str
+
+    def __call__(self) -> int:
+        Path(self.begun).touch()
+        sleep(600)
+        return 0
+
+
+def test_work_beside_deliveries_ends_when_it_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    tasks = SparkTasks(lambda: spark)
+    tasks.cancel()
+    begun = tmp_path / "begun"
+    work = Background(lambda _: tasks.each([Long(str(begun))]), name="work")
+    eventually(begun.exists, within_s=600)
+    tasks.cancel()
+    eventually(lambda: not work.alive, within_s=120)
+    with pytest.raises(SinkError, match="a Spark task failed"):
+        work.check()
+    assert tasks.each([partial(int, "7")]) == [7], "and the next work is done"
 
 
 def test_who_waits_for_the_end_is_told_of_a_sink_that_did_not_come_to_it(spark: SparkSession, tmp_path: Path, log: Folder) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
+from typing import Any
 
 import pytest
 
+from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
@@ -218,3 +221,30 @@ def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up(wor
     assert (found.state, found.needs_from, found.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
     assert found.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")
     assert len(worker.notices) == 1
+
+
+class Busy:
+    """A cluster that is at work until that is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled = Event(), Event()
+
+    def each_or_cores(self, work: Sequence[Callable[[], Any]] | None) -> list[Any]:
+        self.begun.set()
+        self.cancelled.wait(600)
+        raise SinkError("it was cancelled", hint="nothing")
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def test_its_work_on_a_cluster_ends_with_it(worker: Worker) -> None:
+    cluster = Busy()
+    worker.made = worker.process(NO_SERVER)
+    worker.made.begin, worker.made.cluster = replace(worker.made.begin, on_spark=True), cluster
+    asked(worker.world, "mine")
+    child = worker.begun()
+    eventually(cluster.begun.is_set)
+    worker.made._end()
+    assert cluster.cancelled.is_set()
+    assert not any(one.alive for one in child._works)
