@@ -48,7 +48,7 @@ DEATHS_MAX = 5
 """In the same verification without a piece of work done: it would die of that for ever."""
 
 
-class Cluster(Protocol):
+class WorkCluster(Protocol):
     """What does large work of the process's (`job.SparkTasks`)."""
 
     def each_or_cores(self, work: Sequence[Callable[[], Any]] | None) -> list[Any]: ...
@@ -59,7 +59,7 @@ class Cluster(Protocol):
 class _Child:
     """`cluster`: None where the process does all work itself."""
 
-    def __init__(self, begin: BeginVerifying, cluster: Cluster | None, notice: Callable[[str], object]) -> None:
+    def __init__(self, begin: BeginVerifying, cluster: WorkCluster | None, notice: Callable[[str], object]) -> None:
         self._cluster, self._notice = cluster, notice
         self._works: list[Background] = []
         self.running = ""
@@ -131,7 +131,7 @@ class VerifyProcess:
 
     begin: BeginVerifying
     lateness: Lateness
-    cluster: Cluster | None = None
+    cluster: WorkCluster | None = None
     notice: Callable[[str], object] = lambda _: None
     now_ms: Callable[[], int] = lambda: int(time() * 1000)
 
