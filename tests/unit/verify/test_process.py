@@ -20,6 +20,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
+from sidecar.process.background import Background
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
@@ -244,7 +245,8 @@ def test_its_work_on_a_cluster_ends_with_it(worker: Worker) -> None:
     worker.made.begin, worker.made.cluster = replace(worker.made.begin, on_spark=True), cluster
     asked(worker.world, "mine")
     child = worker.begun()
-    eventually(cluster.begun.is_set)
+    child._works.append(Background(partial(child._work, 1, None), name="work"))  # as the process asks for it
+    assert cluster.begun.wait(300)
     worker.made._end()
     assert cluster.cancelled.is_set()
     assert not any(one.alive for one in child._works)
