@@ -230,7 +230,7 @@ class Worker:
         )
 
     def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:
-        """One that cannot be opened is where a former worker saw it last: how far it is behind does not begin anew with each worker."""
+        """With the position that the previous worker reported, where it cannot be opened: its lag does not restart with each worker."""
         former = self._former.sinks if self._former is not None and sink.accepted is None else ()
         return next((replace(sink, upto_ts=one.upto_ts) for one in former if one.sink == sink.sink), sink)
 

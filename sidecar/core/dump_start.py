@@ -18,7 +18,7 @@ KEYS_BYTES_MAX = 512 << 10
 
 
 DELIVERY_BOUND_MAX_S = 30.0
-"""For batches of any sink that commits as it goes; a lake that gathers for longer has that on top (sidecar/pace)."""
+"""More than a sink needs that does not gather changes. One that gathers has twice that time in addition (sidecar/pace)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ def _beginning(text: str) -> str:
 
 
 SHARE_MIN = 0.02
-"""Of the work: what less took tells nothing of the rest."""
+"""Of the work. From less of it nobody knows how long the rest takes."""
 
 
 class TableReport(msgspec.Struct):
@@ -227,7 +227,7 @@ class TableReport(msgspec.Struct):
 
 
 class VerifyReport(msgspec.Struct):
-    """`id`: the verification's. Times in milliseconds since 1970; `written_ms`: of this report, 0: not told. `needs_from`: the first
+    """`id`: the verification's. Times in milliseconds since 1970; `written_ms`: of this report, 0: unknown. `needs_from`: the first
     segment of the log that is still to be read, and must not be removed; None: there is none. `waiting_for`: as of TableReport, of all
     tables."""
 

@@ -48,7 +48,7 @@ class Services:
         self._threads.append(Background(lambda ending: self._serve(name, life, ending), name=name))
 
     def spare(self, name: str, work: Callable[[], object]) -> None:
-        """What the pipeline's own thread does and the stream can do without: quick work that waits for nothing. Raises nothing of it."""
+        """Quick work in the pipeline's thread that the stream does not depend on. Its errors are the service's, and not raised."""
         try:
             work()
         except Exception as error:  # noqa: BLE001  # as of a life

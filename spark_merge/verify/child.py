@@ -29,7 +29,7 @@ from sidecar.process.background import Background
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.task_errors import error_of_task, telling
 from spark_merge.verify.context import TaskRunner
-from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, VerificationBegan, VerificationEnded
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
 from spark_merge.verify.runner import Verifications, VerifySettings
 from spark_merge.verify.source import SqlSource
 
@@ -153,11 +153,11 @@ class _Told(Verifications):
         self._link = link
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
-        self._link.send(VerificationBegan(request.id))
+        self._link.send(UnderWay(request.id))
         try:
             return super().carry_out(request, ending)
         finally:
-            self._link.send(VerificationEnded(request.id))
+            self._link.send(UnderWay(""))
 
 
 def main() -> None:

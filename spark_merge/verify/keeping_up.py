@@ -4,7 +4,7 @@ says what it has left out."""
 from __future__ import annotations
 
 FOLLOW_MAX_S = 300.0
-"""For what the log has got since it was followed last: more is slow where it also takes longer each time."""
+"""For following what the log has received since the last time. If it takes longer, and longer each time, the log grows too fast."""
 
 
 class KeepingUp:

@@ -1,7 +1,7 @@
 """What a merge worker and the process of its verifications say to each other, over a pair of sockets.
 
-    worker ──► BeginVerifying, then LateState each BESIDE_EVERY_S, and SparkDone for each SparkWork ──► process
-    worker ◄── VerificationBegan, VerificationEnded, Notice, SparkWork ◄── process
+    worker ──► BeginVerifying, then LateState when that changes, and SparkDone for each SparkWork ──► process
+    worker ◄── UnderWay, Notice, SparkWork ◄── process
 
 A message is a pickle: both ends are processes of one user, and one has started the other.
 """
@@ -38,12 +38,9 @@ class LateState:
 
 
 @dataclass(frozen=True, slots=True)
-class VerificationBegan:
-    verification: str
+class UnderWay:
+    """`verification`: the id of the one that runs; empty: none."""
 
-
-@dataclass(frozen=True, slots=True)
-class VerificationEnded:
     verification: str
 
 

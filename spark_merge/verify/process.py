@@ -32,7 +32,7 @@ from sidecar.log.verification_files import end_stopped, read_report, remove_work
 from sidecar.process.background import Background
 from spark_merge.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, VerificationBegan, VerificationEnded
+from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
 
 LOOK_S = 0.25
 """Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
@@ -64,7 +64,7 @@ class _Child:
         self._works: list[Background] = []
         self.running = ""
         """The id of the verification that is under way; empty: none."""
-        self._told_late = False
+        self._sent_late = False
         ours, theirs = Pipe()
         with theirs:
             # A group, and no session: Linux gives each session the same share of a core, whatever priority is in it (autogroup, sched(7)).
@@ -77,8 +77,8 @@ class _Child:
 
     def tell(self, late: bool) -> None:
         """What has changed alone: one that stands still would take a few hundred messages, and then nobody else's word."""
-        if late != self._told_late:
-            self._told_late = late
+        if late != self._sent_late:
+            self._sent_late = late
             with suppress(OSError):  # its death is seen by `exit_code`
                 self._link.send(LateState(late))
 
@@ -105,10 +105,8 @@ class _Child:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
             while True:
                 match self._link.receive():
-                    case VerificationBegan(verification):
+                    case UnderWay(verification):
                         self.running = verification
-                    case VerificationEnded():
-                        self.running = ""
                     case Notice(text):
                         self._notice(text)
                     case SparkWork(number, work):
@@ -202,8 +200,8 @@ class VerifyProcess:
     def _stop(self, child: _Child, now_s: float) -> None:
         running = child.running
         with storage_errors(self._log):
-            told = bool(running) and storage.exists(self._log, stop_name(running))
-        if not told:
+            is_stopped = bool(running) and storage.exists(self._log, stop_name(running))
+        if not is_stopped:
             self._stop_s = "", now_s
         elif self._stop_s[0] != running:
             self._stop_s = running, now_s

@@ -150,7 +150,7 @@ class _Verification:
         report, request = self._report, self._request
         done = {(one.sink, one.name): one for one in report.tables if one.state in TABLE_OVER}
         wanted = [(sink, table) for sink in request.sinks for table in request.tables]
-        if report.needs_from is not None:  # until each of them has begun and told its own
+        if report.needs_from is not None:  # until each of them has begun and reported its own
             self._needed = {number: Seq(report.needs_from) for number, (sink, table) in enumerate(wanted) if (sink, table.name) not in done}
         report.tables = [done.get((sink, table.name)) or TableReport(sink, *table.name) for sink, table in wanted]
         self._write()

@@ -302,7 +302,7 @@ class TableCheck:
         self._waits_for("")
 
     def _waits_for(self, what: str) -> None:
-        """Told while it is so, and with the next progress when it is over."""
+        """Reported while it lasts; its end is reported with the next progress."""
         self.report.waiting_for = what
         if what:
             self.context.progress(self.report)

@@ -56,9 +56,12 @@ class Faults:
                 path.write_bytes(DAMAGE[number % len(DAMAGE)])
 
     def revoke(self) -> None:
+        """Until the dump has failed of that."""
         self.rig.db.execute(f"REVOKE SELECT ON {SCHEMA}.* FROM side@'%'")
-        time.sleep(2.0)  # as long as it stays away from an operator's eyes
+        status = self.sidecar.await_status(lambda found: found["state"] in ("failed", "finished"), timeout_s=DEADLINE_S)
         self.rig.db.execute(f"GRANT SELECT ON {SCHEMA}.* TO side@'%'")
+        if status["state"] == "failed":
+            self.sidecar.ask("dumpresume")
 
     def kill_verification(self) -> None:
         for pid in self._verifying():
@@ -139,7 +142,7 @@ def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) ->
 
 
 def finish(sidecar: SidecarProcess) -> None:
-    """A dump that was refused the source goes on when it is told to."""
+    """A dump that failed is resumed."""
 
     def over(found: dict[str, Any]) -> bool:
         if found["state"] == "failed":
