@@ -54,13 +54,13 @@ class ServiceStatus:
 
 @dataclass(frozen=True, slots=True)
 class SidecarStatus:
-    """Lags in seconds from the wall clock: `resolved_lag_s` to `resolved_ts`, the log's position; `delivery_lag_s` to `delivered_ts`, to
-    where every sink has accepted all. Rates are the dump's over
-    the last seconds. `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that
-    have none. `changes`, `repeats` and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge
-    worker began, because their key was touched in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the
-    newest of them; `rewrites`: those beside which rows may be wrong, `rewritten` the tables of the newest of these.
-    `waiting_for`: as the function of that name has it, of the dump `progress`; `stream_waiting_for`: of the stream alone.
+    """Lags in seconds from the wall clock: `resolved_lag_s` to `resolved_ts`, the log's position; `delivery_lag_s` to `delivered_ts`, up to
+    which every sink has accepted all, or to where a sink was before it could not be opened. Rates are the dump's over the last seconds.
+    `eta_s` None: unknown. `estimates`: rows of each table by the source's statistics, without those that have none. `changes`, `repeats`
+    and `spilled_rows` count since this owner began, `dropped_rows`: of chunks, since the merge worker began, because their key was touched
+    in the window. `ddls`: passed since this owner began, `last_ddl_ts` and `last_ddl` the newest of them; `rewrites`: those beside which
+    rows may be wrong, `rewritten` the tables of the newest of these. `waiting_for`: as the function of that name has it, of the dump
+    `progress`; `stream_waiting_for`: of the stream alone.
     `segments` is the log's length. `owner`: host:pid. `merge_worker`: running, starting, stopped or external. Texts are empty for
     nothing. `readers`, `strict_bound`: in force, `sinks`: those that the merge worker reports. `merged_rows`: of all sinks since the merge
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).

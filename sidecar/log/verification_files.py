@@ -85,9 +85,14 @@ def differences_of(log: Folder, operation_id: str, report: VerifyReport | None) 
 
 
 def remove_files(log: Folder, operation_id: str) -> None:
-    folder = f"{verify_folder(operation_id)}/"
+    remove_below(log, verify_folder(operation_id))
+
+
+def remove_below(log: Folder, folder: str) -> None:
+    """All files of a folder of a verification."""
     with storage_errors(log):
-        storage.remove(log, [name for name in storage.list_names(log, deep=True, beginning=folder) if name.startswith(folder)])
+        names = storage.list_names(log, deep=True, beginning=f"{folder}/")  # which may give others too
+        storage.remove(log, [name for name in names if name.startswith(f"{folder}/")])
 
 
 def remove_waiting(log: Folder, operation_id: str) -> None:
@@ -109,9 +114,7 @@ def end_stopped(log: Folder, operation_id: str, now_ms: int, *, why: str = "") -
 
 def remove_work(log: Folder, operation_id: str) -> None:
     """What a comparison that is over has left."""
-    folder = f"{verify_folder(operation_id)}/work/"
-    with storage_errors(log):
-        storage.remove(log, [name for name in storage.list_names(log, deep=True, beginning=folder) if name.startswith(folder)])
+    remove_below(log, f"{verify_folder(operation_id)}/work")
 
 
 def remove_others(log: Folder, kept: Collection[str]) -> None:

@@ -110,7 +110,7 @@ def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEv
         chart("Live changes", [changes(samples)], span, unit="/s", events=events),
         chart("Lag", [
             Series("log behind the source", "first", [(one.at_ms, one.resolved_lag_s) for one in samples]),
-            Series("slowest sink behind the log", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
+            Series("slowest sink behind the source", "second", [(one.at_ms, one.delivery_lag_s) for one in samples]),
         ], span, unit=" s", events=events),
     ]  # fmt: skip
     for name, measured in islice(_by_sink(samples).items(), sinks_max):

@@ -105,7 +105,7 @@ class Gauge:
         delivered_ts = (report.upto_ts or None) if report else None
         behind_s = self._behind_the_clock(wall_ms)
         sinks = tuple(replace(sink, lag_s=behind_s.get(sink.sink, sink.lag_s)) for sink in sinks)
-        behind_s |= {"": _behind_s(delivered_ts, wall_ms)} if delivered_ts is not None else {}
+        lags_s = [*behind_s.values(), *([] if delivered_ts is None else [_behind_s(delivered_ts, wall_ms)])]
         return SidecarStatus(
             changefeed=self._name,
             epoch=pipeline.epoch,
@@ -115,7 +115,7 @@ class Gauge:
             delivered_ts=delivered_ts,
             open_windows=pipeline.dump.open_windows(),
             resolved_lag_s=_behind_s(resolved_ts, wall_ms),
-            delivery_lag_s=max(behind_s.values(), default=measured.delivery_lag_s),
+            delivery_lag_s=max(lags_s, default=measured.delivery_lag_s),
             lanes=lanes,
             waiting_for=waiting_for(measured),
             stream_waiting_for=stream_waiting_for(measured),

@@ -35,7 +35,6 @@ from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0
 DDL_CHARS_MAX = 120
-"""An hour of statuses: a sink that is further behind is told as an hour behind, at the least."""
 
 # ---- the process ---------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from sidecar.log.verification import (
     stopped,
     verify_folder,
 )
-from sidecar.log.verification_files import read_report, read_request, remove_work, request_ids
+from sidecar.log.verification_files import read_report, read_request, remove_below, remove_work, request_ids
 from spark_merge.contract import Sink
 from spark_merge.delivery import JobSettings
 from spark_merge.readable import Readable
@@ -97,7 +97,7 @@ class Verifications:
         self._log: Folder = settings.job.log
 
     def run(self, ending: Event) -> None:
-        """Until the worker ends. No error of a verification ends deliveries, but one of Spark's session: raises SparkLost."""
+        """Until `ending`. An error of a verification is reported, and that is tried again. Raises SparkLost."""
         pause_s, last = LOOK_EVERY_S, dict[str, str]()
         while not ending.wait(pause_s):
             errors: dict[str, str] = {}
@@ -128,7 +128,7 @@ class Verifications:
 
 @contextmanager
 def _caught(errors: dict[str, str]) -> Iterator[None]:
-    """Errors of the log's storage, of a verification's file, and defects: they may not end deliveries. By its text, what is to be said."""
+    """Errors of the log's storage, of a verification's file, and defects: they end no other verification. By its text, what to report."""
     try:
         yield
     except SparkLost:
@@ -211,7 +211,7 @@ class _Verification:
             raise
         except Stopped:
             raise
-        except Exception as error:  # noqa: BLE001  # a defect may not end the deliveries of this process: it is logged
+        except Exception as error:  # noqa: BLE001  # a defect of one table: it is logged, and the others are compared
             why = str(error)
             if not isinstance(error, TicdcDumpError):
                 self._settings.notice(f"verification {self._request.id} of {table.name} in {sink} met a defect: {format_exc()}")
@@ -220,7 +220,7 @@ class _Verification:
             return msgspec.structs.replace(report, state=CheckState.FAILED, why=why)
         finally:
             if not continues:
-                self._forget(f"{work}/")
+                remove_below(self._log, work)
 
     def _progress(self, number: int, table: TableReport) -> None:
         copied = msgspec.structs.replace(table, columns=dict(table.columns), examples=list(table.examples))
@@ -278,8 +278,3 @@ class _Verification:
             with storage_errors(self._log), storage.new_file(self._log, name, durable=False) as out:
                 for one in check.tally.all():
                     out.write(msgspec.json.encode(one) + b"\n")
-
-    def _forget(self, work: str) -> None:
-        with storage_errors(self._log):
-            names = storage.list_names(self._log, deep=True, beginning=work)  # which may give others too
-            storage.remove(self._log, [name for name in names if name.startswith(work)])

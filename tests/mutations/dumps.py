@@ -337,7 +337,7 @@ DUMPS = [
     Mutation(
         "a lag begins again with the owner",
         "sidecar/run/gauge.py",
-        "delivery_lag_s=max(behind_s.values(), default=measured.delivery_lag_s)",
+        "delivery_lag_s=max(lags_s, default=measured.delivery_lag_s)",
         "delivery_lag_s=pipeline.delivery_lag_s()",
         LAGS,
     ),
