@@ -105,7 +105,7 @@ def replay(
     from sidecar.replay.replay import run
     from sidecar.replay.report import ReplaySettings
     from sidecar.ticdc.table_rules import split_rules
-    from spark_merge.places import WORKER_ROWS
+    from spark_merge.delivery.places import WORKER_ROWS
 
     console, looks = console_for(as_json=as_json), ReplayLooks()
     settings = ReplaySettings(
@@ -204,11 +204,11 @@ def merge(
     from sidecar.process.signals import end_when_told
     from sidecar.run.changefeed_watch import log_of
     from sidecar.run.logs import defects_told
-    from spark_merge.delivery import JobSettings
+    from spark_merge.delivery.batches import JobSettings
+    from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
-    from spark_merge.watchdog import Watchdog
-    from spark_merge.worker import Worker, WorkerSettings
-    from spark_merge.worker import end_with_stdin as watch_stdin
+    from spark_merge.worker.worker import Worker, WorkerSettings
+    from spark_merge.worker.worker import end_with_stdin as watch_stdin
 
     raise_limit()
     settings = _begun(config)

@@ -1,6 +1,6 @@
 """`ticdc-dump skip`: pass rows of the log that cannot be decoded, which hold delivery until somebody decides what is to become of them.
 
-Text for people, `--json` one object for programs. What may be left out, and what that means, lives in spark_merge/undecodable.py and
+Text for people, `--json` one object for programs. What may be left out, and what that means, lives in spark_merge/log/undecodable.py and
 sidecar/log/skips.py.
 
     exit code  0 done        2 wrong usage        3 refused, or an error
@@ -46,7 +46,7 @@ def skip(
     from sidecar.core.model import Seq
     from sidecar.log.skips import read_skips
     from sidecar.log.storage import open_folder
-    from spark_merge.undecodable import Decoding, leave_out, undecodable
+    from spark_merge.log.undecodable import Decoding, leave_out, undecodable
 
     if show == (seq is not None) or (ordinal and every) or (seq is None and (ordinal or every)):
         raise typer.BadParameter("give --list, or --seq with --ordinal, with --all, or alone; see --help")

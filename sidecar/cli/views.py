@@ -12,10 +12,10 @@ from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.core.model import TableName
 from sidecar.core.progress import TableProgress
+from sidecar.replay.judge.table_replay import Findings
+from sidecar.replay.judge.verify import VerifyVerdict
 from sidecar.replay.report import ReplayReport, crashes_text
 from sidecar.replay.status import ReplayStatus
-from sidecar.verify.table_replay import Findings
-from sidecar.verify.verify import VerifyVerdict
 
 TABLE_COLUMNS = (
     FittedColumn("table", folds=True),

@@ -6,5 +6,5 @@
     README.md       how to add a protocol      FORMATS.md the formats of TiCDC's protocols, with their sources
 
 Pure: the standard library, msgspec and cramjam; no I/O, no clock, no log. It must not know the changefeed's filter (ticdc/) nor how
-a row's values are decoded (spark_merge/decode).
+a row's values are decoded (spark_merge/codecs/decode).
 """

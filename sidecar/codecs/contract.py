@@ -1,7 +1,7 @@
 """What a protocol's envelope side does: message bytes to ordered things. Rows stay bytes.
 
 Only what order needs is parsed (commit_ts, table, delete or put), by a typed partial decode. The Spark side
-(`spark_merge/decode`) reads the same `key` and `value` bytes later, in columns.
+(`spark_merge/codecs/decode`) reads the same `key` and `value` bytes later, in columns.
 
 `Codec` is one protocol with its settings; `CodecModule` is the file of one of TiCDC's protocols, as its record has it (registry.py).
 """

@@ -22,7 +22,7 @@ from sidecar.errors import FeedUnsuitable
 class TicdcProtocol:
     """`name` is TiCDC's; a log's `codec` column and a sink's `protocol=` use it too. A record is of one of three kinds:
 
-        codec is set     it carries a dump. spark_merge/decode and spark_merge/encode have a module of the same name as the codec's
+        codec is set     it carries a dump. codecs/decode and spark_merge/codecs/encode have a module of the same name as the codec's
         lacks is set     it can never carry a dump, because of this
         neither          it is not supported yet
 

@@ -3,7 +3,7 @@
     sinks/{name}.json
 
 - The worker writes it before the first batch of a sink, and before it reports that segments are accepted which change it: retention goes
-  by the report, so what the file lacks can be made of the segments that are still there (spark_merge/sink_record.py).
+  by the report, so what the file lacks can be made of the segments that are still there (spark_merge/delivery/sink_record.py).
 - It names its log. What another log left in this folder says nothing of this one.
 - A file that cannot be read stops its sink with an error. It is never taken for a sink that has nothing.
 """

@@ -4,7 +4,7 @@
 
 - The file is the decision and the dead letter in one. It is created exclusively, and nothing removes it: neither retention nor a new owner.
 - It is part of the log: every sink and every batch that is done again leaves out the same rows (P5). Only a row that cannot be decoded
-  may have one (spark_merge/undecodable.py), so nobody can have delivered it before; from then on it is left out, also by a version that
+  may have one (spark_merge/log/undecodable.py), so nobody can have delivered it before; from then on it is left out, also by a version that
   could decode it.
 - The row's key is not known. To a window it is as if the change had not been: a chunk's row of that key comes out.
 """

@@ -49,8 +49,8 @@ from sidecar.process.patience import patience
 from sidecar.run.beginning import check_beginning
 from sidecar.run.completing import completing_dump, named
 from sidecar.ticdc.changefeed import ChangefeedName
-from spark_merge.follow import check_has
-from spark_merge.read import kept, read_schemas
+from spark_merge.log.follow import check_has
+from spark_merge.log.read import kept, read_schemas
 from spark_merge.sinks.registry import holds_rows, misfits, open_sink, outputs_of
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
@@ -339,7 +339,7 @@ def spark_session(section: SparkSection, log_uri: str, *, asked_for: bool) -> To
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from spark_merge.job import session
+    from spark_merge.worker.job import session
 
     folder = storage.log_folder(log_uri)
     hint = f"the tasks of {section.master} must reach {folder} under the same name, and have ticdc-dump installed"

@@ -154,7 +154,7 @@ def _newest(tail: Tail, carried: Tables) -> Iterator[tuple[TableName, tuple[str,
 
 def _texts(codec: str, carried: Tables, change: Change) -> dict[str, str | None]:
     """The row as canonical text, with timestamps as the feed shows them: read as UTC they are left as they are."""
-    from spark_merge.decode.rows import decode  # it loads pyspark, without which all other checks do
+    from spark_merge.codecs.decode.rows import decode  # it loads pyspark, without which all other checks do
 
     op = "delete" if change.rank is Rank.DELETE else "put"
     lane, position = change.lane, change.position

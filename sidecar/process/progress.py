@@ -1,4 +1,4 @@
-"""How work reports that it proceeds, to a watch that ends what hangs (spark_merge/watchdog.py). The work does not know who watches.
+"""How work reports that it proceeds, to a watch that ends what hangs (delivery/watchdog.py). The work does not know who watches.
 
     with watched_by(watch): …     what this thread does in the block belongs to `watch`
     progressed()                  a step is done: an answer came, a file is written

@@ -7,5 +7,5 @@
     feed, source, played, recorded_dump, recorded_time   the stand-ins for the ports;  operator, crashes  what happens to them
     progress_file                             a sidecar without etcd
 
-verify/ compares the output with the truth. Of the product only the command line imports this.
+judge/ compares the output with the truth. Of the product only the command line imports this.
 """

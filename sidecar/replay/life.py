@@ -25,11 +25,12 @@ from sidecar.log.absent import parted
 from sidecar.log.errors import storage_errors
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import Folder
+from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
-from sidecar.verify.rows import Key, Row, equal_rows, rows_by_key
-from spark_merge.decode.rows import decode
-from spark_merge.merge import key_text, touched
-from spark_merge.read import new_manifests, read_rows, read_schemas
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.log.read import new_manifests, read_rows, read_schemas
+from spark_merge.merge.survivors import touched
+from spark_merge.port.keys import key_text
 from spark_merge.sinks.files.reader import read_rows as read_output_rows
 from spark_merge.sinks.files.reader import read_segments
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from sidecar.core.model import CommitTs, TableName
+from sidecar.replay.judge.rows import Row
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.rowcodec.kv_table import KvTable
 from sidecar.schema.ddl import DdlJob, Step
 from sidecar.schema.history import SchemaHistory
-from sidecar.verify.rows import Row
 
 
 class RowChange(NamedTuple):

@@ -25,14 +25,14 @@ from sidecar.ports import Clock, Feed, Schemas
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.feed import Play, RecordingFeed
 from sidecar.replay.history import HistorySchemas, RecordedHistory
+from sidecar.replay.judge.rows import Key, RowStep
+from sidecar.replay.judge.verify import FalseDeletes
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedCluster
 from sidecar.replay.tables import RecordedTables
 from sidecar.ticdc.changefeed import FeedFilter
 from sidecar.ticdc.ddl_rules import DdlRules
-from sidecar.verify.rows import Key, RowStep
-from sidecar.verify.verify import FalseDeletes
 
 
 class PlayedCluster(RecordedCluster, Protocol):

@@ -34,6 +34,7 @@ from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
+from sidecar.replay.judge.verify import VerifyVerdict, verify
 from sidecar.replay.life import life_of_a_key
 from sidecar.replay.operator import OPERATOR, Script
 from sidecar.replay.played import PlayedFeed
@@ -45,11 +46,10 @@ from sidecar.replay.reported import ReplayFacts, ReportedDump, check_writable
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
 from sidecar.ticdc.table_rules import matching
-from sidecar.verify.verify import VerifyVerdict, verify
-from spark_merge.delivery import JobSettings
-from spark_merge.greeting import without_greeting
-from spark_merge.job import SparkJob, SparkTasks, session
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sinks
+from spark_merge.worker.greeting import without_greeting
+from spark_merge.worker.job import SparkJob, SparkTasks, session
 
 STEPS_MAX = 5_000_000
 """A replay that has not ended by then never ends; the error says what it waits for."""
@@ -117,7 +117,7 @@ class Replay:
 
     def run(self, show: Callable[[ReplayStatus], None], begin: Callable[[], SparkSession]) -> ReplayReport:
         """Play to the end of the recording and of the dump, deliver, verify. Raises what stops the sidecar or Spark. `begin` makes the
-        session, where a batch needs Spark: what is small is merged in this process (spark_merge/places.py)."""
+        session, where a batch needs Spark: what is small is merged in this process (spark_merge/delivery/places.py)."""
         self.spark = SparkJob(SparkTasks(begin, when_needed=True), self.sinks, JobSettings(self.log), worker_rows=self.settings.worker_rows)
         self.spark.start()
         self.began_s = self.clock.now_s()

@@ -9,8 +9,8 @@ from typing import Any
 from sidecar.core.messages import UNBOUNDED, Pace
 from sidecar.core.model import TableName
 from sidecar.log.skips import Skip
-from sidecar.verify.verify import VerifyVerdict
-from spark_merge.places import WORKER_ROWS
+from sidecar.replay.judge.verify import VerifyVerdict
+from spark_merge.delivery.places import WORKER_ROWS
 
 EVERY_TABLE = ("*.*",)
 

@@ -26,9 +26,9 @@ from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, Command, Mar
 from sidecar.core.model import CommitTs, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError
 from sidecar.log.absent import with_absent
+from sidecar.replay.judge.rows import Key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables
-from sidecar.verify.rows import Key
 
 MARK_ROW_ID = 1
 """The watermark row's `id`; the recordings' own row has a random one."""

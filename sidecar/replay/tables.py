@@ -24,9 +24,9 @@ from sidecar.core.model import MARK_TABLE, Change, CommitTs, Kind, Message, Rank
 from sidecar.errors import SourceError
 from sidecar.log.manifest import DATA_COLUMNS
 from sidecar.replay.history import RecordedHistory
+from sidecar.replay.judge.rows import Key, Row, RowStep, equal_rows, rows_by_key, seen_by_sql
 from sidecar.replay.recording import FeedConfig, Recording
-from sidecar.verify.rows import Key, Row, RowStep, equal_rows, rows_by_key, seen_by_sql
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 
 
 class ReplayedChunk(NamedTuple):

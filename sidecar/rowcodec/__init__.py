@@ -5,5 +5,5 @@
     key_values, frontier, kv_matcher                                  what a puller delivers, how far it is, prewrite and commit joined
     binlog_event, binlog_fold, binlog_row, binlog_table               the same for row events of TiDB-Binlog
 
-It must not know lanes, feeds or the log. The fast decoders, columns at a time, are in spark_merge/decode.
+It must not know lanes, feeds or the log. The fast decoders, columns at a time, are in spark_merge/codecs/decode.
 """

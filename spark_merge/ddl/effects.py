@@ -32,11 +32,11 @@ from typing import NamedTuple
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import LoggedDdl, logged_ddls
 from spark_merge.ddl.names import changed_tables, together
 from spark_merge.ddl.statement import Partitions, StatementKind
+from spark_merge.port.contract import Head, has_rows
 
 Schemas = Mapping[TableName, TableSchema]
 

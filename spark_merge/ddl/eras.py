@@ -31,13 +31,13 @@ from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.schema.sql_text import for_servers
+from spark_merge.codecs.values import UnfitValue, from_ints, from_texts, parse_ints
+from spark_merge.codecs.zone import ServerZone
 from spark_merge.ddl.columns import added_column
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
-from spark_merge.decode.values import UnfitValue, from_ints, from_texts, parse_ints
-from spark_merge.decode.zone import ServerZone
 
 TS_MAX = CommitTs((1 << 63) - 1)
 

@@ -9,11 +9,11 @@ from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.schema.sql_text import for_servers
 from sidecar.ticdc.ddl_text import keeps_rows
-from spark_merge.contract import Head
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader
 from spark_merge.ddl.statement import Statement, StatementKind
+from spark_merge.port.contract import Head
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from sidecar.core.model import TableName, TableSchema, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Piece, Pieces, SchemaPiece, Statement, StatementKind
 from spark_merge.ddl.tokens import REPORT
+from spark_merge.port.contract import Head
 
 Move = tuple[TableName, TableName]
 

@@ -14,6 +14,6 @@
     table_ddl    what tables of `mode=merge` cannot follow;  parquet_rows, log_parts  Parquet files read back
     row_versions, json_rows, message_rows   rows of outputs that keep rows of all times, read back
 
-README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. spark_merge/contract.py defines
+README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. port/contract.py defines
 a sink; spark_merge/testing/sink_port.py is the suite that each must pass.
 """

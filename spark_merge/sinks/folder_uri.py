@@ -6,8 +6,8 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import place_problem
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.kind import SinkUri
 
 
 def folder_of(uri: SinkUri) -> Folder:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sidecar.errors import SinkError
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.files import uri as files
-from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.storage.options import PARAMETERS
 from spark_merge.sinks.storage.uri import open_storage, storage_holds_rows, storage_leaves
 

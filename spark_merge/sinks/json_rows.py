@@ -10,9 +10,9 @@ import msgspec
 from sidecar.core.model import Column, TableName
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
+from spark_merge.codecs.encode.json_columns import json_columns
 from spark_merge.ddl.eras import Era, era_of
-from spark_merge.encode.json_columns import json_columns
-from spark_merge.readable import RowsRead, Versions
+from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.row_versions import ranks, rows_read
 
 BLOCK_BYTES = 8 << 20

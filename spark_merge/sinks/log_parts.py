@@ -1,4 +1,4 @@
-"""Parquet files of rows of all times as versions of rows (spark_merge/readable.py), for every sink that has such files.
+"""Parquet files of rows of all times as versions of rows (spark_merge/port/readable.py), for every sink that has such files.
 
 Each file has rows of one or more eras (ddl/eras.py); of each its own columns are read. A row's version is what the envelope says: a delete,
 a live put, or a dump's row, at its commit_ts.
@@ -17,7 +17,7 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era
-from spark_merge.readable import RowsRead, Versions
+from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import ranks, rows_read
 

@@ -1,6 +1,6 @@
 """Messages of TiCDC's protocols back to rows: what the Kafka sink and the storage sink's canal-json hold.
 
-The log's own decoders read them (spark_merge/decode). An update that changes the handle key is one message there, and two rows here.
+The log's own decoders read them (spark_merge/codecs/decode). An update that changes the handle key is one message there, and two rows here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Change, Column, Rank
 from sidecar.errors import FeedError, SinkError
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.encode.block import image_columns, of_changes
+from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
+from spark_merge.codecs.zone import ServerZone
 from spark_merge.ddl.eras import WAY_OUT, Era
-from spark_merge.decode.rows import decode
-from spark_merge.decode.zone import ServerZone
-from spark_merge.encode.block import image_columns, of_changes
-from spark_merge.encode.zone import UTC, local_texts, zone_of
-from spark_merge.readable import RowForm, RowsRead, Versions
+from spark_merge.port.readable import RowForm, RowsRead, Versions
 from spark_merge.sinks.row_versions import ranks, rows_read
 
 

@@ -1,4 +1,4 @@
-"""Parquet files of an output as rows of its table's present schema (spark_merge/readable.py), for every sink that has such files.
+"""Parquet files of an output as rows of its table's present schema (spark_merge/port/readable.py), for every sink that has such files.
 
     part ─► file ─► batch of rows ─► columns by Sources ─► texts (encode/untyped.py)
 
@@ -23,10 +23,10 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.encode.untyped import texts
-from spark_merge.merge import key_text
-from spark_merge.read import batches_of
-from spark_merge.readable import RowsRead, Versions
+from spark_merge.codecs.encode.untyped import texts
+from spark_merge.log.read import batches_of
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.errors import storage_errors
 
 BATCH_ROWS_MAX = 65_536

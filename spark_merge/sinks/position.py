@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sidecar.core.model import Seq
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.fence import check_log, check_next
 
 SWAPS_MAX = 100

@@ -9,7 +9,7 @@
 
 A sink whose packages come with an extra of this project (`pip install 'ticdc-dump[…]'`) is loaded when a URI names it.
 
-A scheme that is not in the list is looked for among the installed packages' entry points (kind.py).
+A scheme that is not in the list is looked for among the installed packages' entry points (kinds.py).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, TicdcDumpError, nearest
 from sidecar.process.kept_secrets import without_secrets
-from spark_merge.contract import Sink
 from spark_merge.ddl.routes import routes_of
-from spark_merge.readable import Readable
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
+from spark_merge.port.readable import Readable
 from spark_merge.sinks.console.sink import CONSOLE
 from spark_merge.sinks.folders import FILE, S3
 from spark_merge.sinks.http.uri import HTTP
 from spark_merge.sinks.kafka.uri import KAFKA
-from spark_merge.sinks.kind import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.sinks.mysql.sink import MYSQL
 from spark_merge.sinks.options import CommonOptions, names_of, read
 from spark_merge.sinks.spool.uri import GRPC

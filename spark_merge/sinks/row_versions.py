@@ -1,4 +1,4 @@
-"""Rows of an output that has a stream of versions, as a reader of it gets them (spark_merge/readable.py)."""
+"""Rows of an output that has a stream of versions, as a reader of it gets them (spark_merge/port/readable.py)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.ddl.eras import Era
-from spark_merge.readable import RowsRead, Versions
+from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.port.readable import RowsRead, Versions
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from sidecar.errors import SinkError
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.options import option, read, text
 from spark_merge.sinks.passwords import keep_password, password_of
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.contract import Head
 
 
 @dataclass(frozen=True, slots=True)

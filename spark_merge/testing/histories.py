@@ -32,8 +32,8 @@ from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_DELETE, RANK_PUT
-from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.merge.rule import Image, OutputRow, merged
+from spark_merge.port.contract import RANK_DELETE, RANK_PUT
 from spark_merge.sinks.files.reader import read_output
 
 TABLES, SEGMENTS, KEYS, SEGMENT_TS = 12, 6, 8, 100

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Seq, TableName
-from spark_merge.contract import Head, Outcome, Sink
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import TaskWork
+from spark_merge.delivery.batches import TaskWork
+from spark_merge.merge.cut import BatchLimits
+from spark_merge.port.contract import Head, Outcome, Sink
 
 Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
 """seq, commit_ts, op, key, the row after it (None: deleted)."""

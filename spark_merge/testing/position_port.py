@@ -15,7 +15,7 @@ import pytest
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, PositionStore, Stored
 
 LOG = "default/feed 1#0123456789abcdef0123456789abcdef"

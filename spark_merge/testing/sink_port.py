@@ -1,4 +1,4 @@
-"""The contract suite of sinks (spark_merge/contract.py): what each sink keeps, of whatever kind. Run it by a class that gives it `place`.
+"""The contract suite of sinks (port/contract.py): what each sink keeps, of whatever kind. Run it by a class that gives it `place`.
 
     from spark_merge.testing.places import Place
     from spark_merge.testing.sink_port import SinkPort
@@ -29,8 +29,8 @@ from sidecar.log.identity import name_of
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import to_json
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Outcome
-from spark_merge.delivery import TaskWork
+from spark_merge.delivery.batches import TaskWork
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.memory import hidden, versioned
 from spark_merge.testing import histories

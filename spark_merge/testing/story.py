@@ -20,13 +20,13 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
-from spark_merge.complete import received
-from spark_merge.contract import Accepted, Batch, Outcome, Sink, Standing
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, TaskWork
-from spark_merge.readable import Readable, Reading
-from spark_merge.readable import newest as newest_rows
-from spark_merge.sink_record import SinkId
+from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.delivery.complete import received
+from spark_merge.delivery.sink_record import SinkId
+from spark_merge.merge.cut import BatchLimits
+from spark_merge.port.contract import Accepted, Batch, Outcome, Sink, Standing
+from spark_merge.port.readable import Readable, Reading
+from spark_merge.port.readable import newest as newest_rows
 from spark_merge.testing import histories
 from spark_merge.testing.histories import RandomHistory
 from spark_merge.testing.places import Here, Place, Shown, accepted

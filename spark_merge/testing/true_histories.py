@@ -17,7 +17,7 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Seq, TableName
 from sidecar.core.progress import Key
 from sidecar.log.layout import chunk_name
-from spark_merge.rule import Image
+from spark_merge.merge.rule import Image
 from spark_merge.testing import histories
 from spark_merge.testing.histories import SEGMENT_TS, SEGMENTS, RandomHistory, change_of, rows_of_change
 

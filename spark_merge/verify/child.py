@@ -26,8 +26,8 @@ from typing import Any, TypeVar
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
 from sidecar.process.background import Background
+from spark_merge.delivery.task_errors import error_of_task, telling
 from spark_merge.sinks.registry import name_of, open_sink
-from spark_merge.task_errors import error_of_task, telling
 from spark_merge.verify.context import TaskRunner
 from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
 from spark_merge.verify.runner import Verifications, VerifySettings

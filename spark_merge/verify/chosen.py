@@ -8,7 +8,7 @@ from random import Random
 from sidecar.core.model import TableSchema
 from sidecar.log.verification import Slice
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.readable import Readable
+from spark_merge.port.readable import Readable
 from spark_merge.verify.source import ComparedSource
 
 PART_ROWS = 100_000

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.log.storage import Folder
-from spark_merge.latest import are_last
+from spark_merge.port.keys import are_last
 from spark_merge.verify.digest import read_bucket
 
 

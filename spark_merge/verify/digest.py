@@ -26,8 +26,8 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.merge import key_text
-from spark_merge.readable import ReadPart, RowsRead, rows_of
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import ReadPart, RowsRead, rows_of
 
 DIGESTS = pa.schema(
     [

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any
 
-from spark_merge.delivery import JobSettings
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.mysql.server import SqlServer
 
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import Kind, TableSchema
 from sidecar.log.verification import CellDifference, RowDifference
-from spark_merge.merge import key_text
-from spark_merge.readable import ReadPart, RowsRead, Versions, rows_of
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import ReadPart, RowsRead, Versions, rows_of
 
 Row = tuple[str | None, ...]
 

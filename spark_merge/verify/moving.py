@@ -27,11 +27,11 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import Folder
-from spark_merge.contract import Head
-from spark_merge.delivery import JobSettings
-from spark_merge.merge import key_text
-from spark_merge.read import LoggedSchemas, new_manifests, whole_pages
-from spark_merge.segments import Segments, SegmentSource
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.log.read import LoggedSchemas, new_manifests, whole_pages
+from spark_merge.log.segments import Segments, SegmentSource
+from spark_merge.port.contract import Head
+from spark_merge.port.keys import key_text
 
 MANIFESTS_AT_ONCE = 200
 ROWS_AT_ONCE = 20_000

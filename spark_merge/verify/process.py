@@ -30,7 +30,7 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import OVER, stop_name
 from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids
 from sidecar.process.background import Background
-from spark_merge.task_errors import error_text
+from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
 

@@ -42,9 +42,9 @@ from sidecar.log.verification import (
     verify_folder,
 )
 from sidecar.log.verification_files import read_report, read_request, remove_below, remove_work, request_ids
-from spark_merge.contract import Sink
-from spark_merge.delivery import JobSettings
-from spark_merge.readable import Readable
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.port.contract import Sink
+from spark_merge.port.readable import Readable
 from spark_merge.verify.context import CheckContext, TaskRunner
 from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.source import ComparedSource

@@ -21,7 +21,7 @@ from sidecar.mysql.key_ranges import KeySpan, cut, row_count, walk
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from spark_merge.readable import ReadPart, RowForm, RowsRead, rows_of
+from spark_merge.port.readable import ReadPart, RowForm, RowsRead, rows_of
 from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import SqlTexts

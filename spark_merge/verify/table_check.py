@@ -28,9 +28,9 @@ from sidecar.core.model import CommitTs, Seq, TableSchema, utc
 from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.log.verification import AskedTable, CheckState, Slice, TableReport, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.contract import Accepted, Sink
-from spark_merge.read import LoggedSchemas, new_manifests
-from spark_merge.readable import Readable, ReadPart, newest_of
+from spark_merge.log.read import LoggedSchemas, new_manifests
+from spark_merge.port.contract import Accepted, Sink
+from spark_merge.port.readable import Readable, ReadPart, newest_of
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, ranges_of_slice, reads_by_keys
 from spark_merge.verify.compare import BucketDifference, BucketWork, total

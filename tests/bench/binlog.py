@@ -14,7 +14,7 @@ from sidecar.rowcodec.binlog_fold import folded
 from sidecar.rowcodec.binlog_row import decode_logged
 from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode.binlog import decode_events
+from spark_merge.codecs.decode.binlog import decode_events
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed
 from tests.support.binlog_recordings import binlog_recording, frames, unmarked

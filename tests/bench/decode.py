@@ -7,9 +7,9 @@ from io import StringIO
 from pathlib import Path
 
 from sidecar.log.storage import open_folder
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.console.sink import ConsoleSink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench.bench import Bench
 from tests.bench.feed import PROTOCOLS, Shape
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed_tree

@@ -14,9 +14,9 @@ from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.layout import chunk_name
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message, rows
 from tests.bench.feed import FIRST_TS, TS_STEP
 from tests.bench.figures import Cost, timed_tree

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.bench.bench import Bench
 from tests.bench.figures import Cost, Figure, beside, best, rate, timed
 from tests.support.kv_recordings import kv_recording

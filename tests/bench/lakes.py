@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench import sink_delta, sink_iceberg
 from tests.bench.account import SCHEMA, rows_of
 from tests.bench.bench import Bench

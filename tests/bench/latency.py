@@ -23,11 +23,11 @@ from sidecar.log.spill import FileSpill
 from sidecar.log.storage import open_folder
 from sidecar.pipeline import Outside, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
-from spark_merge.contract import Batch, Outcome, Sink
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench.account import ACCOUNT, SCHEMA
 from tests.bench.bench import Bench
 from tests.bench.cluster import CHANGEFEED, MemorySource, PacedFeed

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.storage import Folder
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench.account import ACCOUNT, SCHEMA, canal_updates, message
 from tests.bench.account import rows as account_rows
 from tests.bench.bench import Bench

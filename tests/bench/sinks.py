@@ -22,9 +22,9 @@ from urllib.parse import quote
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sidecar.core.model import Seq
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench import subscribers
 from tests.bench.account import ACCOUNT
 from tests.bench.bench import Bench

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from sidecar.log.storage import Folder
-from spark_merge.job import session
+from spark_merge.worker.job import session
 from tests.bench.bench import Bench
 from tests.bench.dumped import Dumped, deliver, dumped
 from tests.bench.figures import Figure, best

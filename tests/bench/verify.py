@@ -20,8 +20,8 @@ from sidecar.core.keyset import quoted, quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.delivery import JobSettings
-from spark_merge.readable import RowForm, RowsRead
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.port.readable import RowForm, RowsRead
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify.child import OwnProcesses

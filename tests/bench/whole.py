@@ -23,9 +23,9 @@ from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.progress_file import FileProgress
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.bench.account import ACCOUNT, SCHEMA
 from tests.bench.bench import Bench
 from tests.bench.cluster import CHANGEFEED, MemorySource, PacedFeed

@@ -13,7 +13,7 @@ import pytest
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.contract import Batch, Head, Outcome
+from spark_merge.port.contract import Batch, Head, Outcome
 from spark_merge.sinks.iceberg import lake, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake

@@ -18,8 +18,8 @@ from sidecar.log.identity import claim_log, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.read import new_manifests, read_rows, read_schemas
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here, accepted

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.model import Seq
 from sidecar.log.storage import open_folder
-from spark_merge.contract import DumpPass
+from spark_merge.port.contract import DumpPass
 from spark_merge.sinks.iceberg.merge import LIVE, Below
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Row, Segments, change, chunk, deliver, opened, write, write_chunk

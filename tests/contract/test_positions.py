@@ -19,7 +19,7 @@ from sidecar.log.storage import open_folder
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.kept_secrets import keep
-from spark_merge.contract import Accepted
+from spark_merge.port.contract import Accepted
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.folder.commits import FolderPositions

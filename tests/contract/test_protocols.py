@@ -19,10 +19,10 @@ from sidecar.codecs.registry import CARRIERS, PROTOCOLS, codec_for
 from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Mark, MarkKind, Message, Rank, Resolved
 from sidecar.errors import ConfigError, FeedUnsuitable
 from sidecar.log.manifest import DdlRecord
-from spark_merge.decode import canal_json, open_protocol
-from spark_merge.decode.rows import decode
-from spark_merge.encode.messages import Architecture, Encoder, RowMessage
-from spark_merge.protocols import DecoderModule, decoder_module, encoder, encoder_module
+from spark_merge.codecs.decode import canal_json, open_protocol
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.encode.messages import Architecture, Encoder, RowMessage
+from spark_merge.codecs.protocols import DecoderModule, decoder_module, encoder, encoder_module
 from tests.lanes import examples
 from tests.unit.decode.log import logged
 from tests.unit.encode.open_tables import ALL, Image, changes, pairs, table

@@ -27,7 +27,7 @@ from sidecar.log.layout import chunk_name, data_name, manifest_name
 from sidecar.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import Folder, dispatch, open_folder, s3
-from spark_merge.read import read_rows, read_schemas
+from spark_merge.log.read import read_rows, read_schemas
 
 Log = FolderLog | MemoryLog
 TABLE = TableName("shop", "orders")

@@ -15,9 +15,9 @@ from moto.server import ThreadedMotoServer
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder, s3
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import ENTRY_POINTS
 from spark_merge.sinks.files.reader import read_segments
-from spark_merge.sinks.kind import ENTRY_POINTS
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.versioned import VersionedSink
@@ -173,7 +173,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
         f"[{ENTRY_POINTS}]\nshelf = shelf_sink:SHELF\nbroken = shelf_sink:open_shelf\n"
     )
     (site / "shelf_sink.py").write_text(
-        "from spark_merge.sinks.kind import SinkKind\n"
+        "from spark_merge.port.kinds import SinkKind\n"
         "from spark_merge.sinks.memory.hidden import HiddenSink\n\n"
         "def open_shelf(uri):\n"
         "    return HiddenSink(uri.parts.netloc, log_id=uri.log_id)\n\n"

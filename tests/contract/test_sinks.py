@@ -18,7 +18,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, open_folder, s3
-from spark_merge.contract import Outcome, Rows, Sink
+from spark_merge.port.contract import Outcome, Rows, Sink
 from spark_merge.sinks.files.reader import read_rows, read_segments
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.registry import open_sink

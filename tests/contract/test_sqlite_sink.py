@@ -13,8 +13,8 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
-from spark_merge.readable import newest
+from spark_merge.port.contract import Head
+from spark_merge.port.readable import newest
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions

@@ -13,7 +13,7 @@ import pytest
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.storage import commits as committing
 from spark_merge.sinks.storage import writer

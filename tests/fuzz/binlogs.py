@@ -18,7 +18,7 @@ from sidecar.rowcodec.binlog_fold import folded
 from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode import binlog
+from spark_merge.codecs.decode import binlog
 from tests.fuzz import slow_binlog
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import mutations

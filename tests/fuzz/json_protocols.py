@@ -15,8 +15,8 @@ from sidecar.codecs.contract import Codec
 from sidecar.codecs.registry import codec_for
 from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, TableName
 from sidecar.errors import TicdcDumpError
-from spark_merge.decode.rows import decode
-from spark_merge.decode.zone import ServerZone
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.zone import ServerZone
 from tests.fuzz import slow_canal_json, slow_open_protocol
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import Seeds, seeds

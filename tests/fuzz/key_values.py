@@ -15,9 +15,9 @@ from sidecar.errors import MessageUnreadable, TicdcDumpError
 from sidecar.rowcodec.key_values import KvEntry
 from sidecar.rowcodec.kv_row import FORMAT_2, decode_row
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode import kv
-from spark_merge.decode.images import RowUnusable
-from spark_merge.decode.kv_rows import parted
+from spark_merge.codecs.decode import kv
+from spark_merge.codecs.decode.kv_rows import parted
+from spark_merge.codecs.images import RowUnusable
 from tests.fuzz import slow_kv
 from tests.fuzz.damage import damaged_bytes, damaged_json, varint
 from tests.fuzz.seeds import entries, layouts

@@ -1,4 +1,4 @@
-"""canal-json, slowly: the twin of sidecar/codecs/canal_json.py and spark_merge/decode/canal_json.py."""
+"""canal-json, slowly: the twin of sidecar/codecs/canal_json.py and spark_merge/codecs/decode/canal_json.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""open-protocol, slowly: the twin of sidecar/codecs/open_protocol.py and spark_merge/decode/open_protocol.py."""
+"""open-protocol, slowly: the twin of sidecar/codecs/open_protocol.py and spark_merge/codecs/decode/open_protocol.py."""
 
 from __future__ import annotations
 

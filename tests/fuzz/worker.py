@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, TableSchema
 from sidecar.errors import TicdcDumpError
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.fuzz.slow_values import Row, Texts, changes, rows_of
 from tests.fuzz.verdict import Refused, differ, fault, ours, slow
 from tests.unit.decode.log import logged

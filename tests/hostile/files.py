@@ -26,9 +26,9 @@ from sidecar.log.layout import manifest_name, retained_name
 from sidecar.log.manifest import Manifest, to_json
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Accepted
-from spark_merge.follow import check_follows, check_has
-from spark_merge.read import new_manifests, read_rows, read_schemas
+from spark_merge.log.follow import check_follows, check_has
+from spark_merge.log.read import new_manifests, read_rows, read_schemas
+from spark_merge.port.contract import Accepted
 from tests.hostile import disks, flips, s3_answers
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome, refuses
 

@@ -15,9 +15,9 @@ from sidecar.errors import TicdcDumpError
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import open_folder
-from spark_merge.contract import DueChunk
-from spark_merge.read import read_rows
-from spark_merge.task import open_chunk
+from spark_merge.log.read import read_rows
+from spark_merge.merge.task import open_chunk
+from spark_merge.port.contract import DueChunk
 from tests.hostile.attempts import Attempt, Fault, Outcome
 
 FLIPS, FLIPS_AT_ONCE = 1_500, 100

@@ -14,7 +14,7 @@ from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.read import new_manifests
+from spark_merge.log.read import new_manifests
 from tests.hostile.attempts import Attempt, Outcome, outcome_of
 
 SECRET = "hush-of-the-hostile-lake"

@@ -15,7 +15,7 @@ from sidecar.log.storage import open_folder
 from sidecar.rowcodec.binlog_fold import folded
 from sidecar.rowcodec.kv_layout import kv_table_of, layout_of
 from sidecar.rowcodec.kv_table import kv_table
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.lanes import LANE
 from tests.support.binlog_encoder import deleted, inserted, int_handle, transaction, updated
 from tests.support.binlog_recordings import unmarked

@@ -15,8 +15,8 @@ from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.rowcodec.binlog_event import schema_version_of
 from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
 from sidecar.rowcodec.binlog_table import is_older
-from spark_merge.decode.binlog import decode_events
-from spark_merge.decode.images import NO_IMAGE
+from spark_merge.codecs.decode.binlog import decode_events
+from spark_merge.codecs.images import NO_IMAGE
 from tests.lanes import LANE
 from tests.support.binlog_recordings import COMPACT, WHOLE, binlog_recording
 

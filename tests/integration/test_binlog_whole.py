@@ -29,7 +29,7 @@ from sidecar.config import EtcdSection, SourceSection
 from sidecar.core.model import MARK_TABLE
 from sidecar.log.storage import open_folder
 from sidecar.pump_client.client import PumpClient, WriteSettings
-from sidecar.verify.verify import verify
+from sidecar.replay.judge.verify import verify
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_binlog_pumps import Drainer
 from tests.integration.test_live import complete_at

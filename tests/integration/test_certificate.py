@@ -20,7 +20,7 @@ import pytest
 from sidecar.core.model import Column, Seq
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from spark_merge import loop as loops
+from spark_merge.delivery import loop as loops
 from tests.contract.test_sources import declared
 from tests.support.certified import SINK, CertifiedDump, checker
 from tests.support.replaying import Run

@@ -14,7 +14,7 @@ from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDef
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Batch, Head, Outcome
+from spark_merge.port.contract import Batch, Head, Outcome
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink

@@ -14,7 +14,7 @@ from threading import Barrier
 import pytest
 
 from sidecar.errors import OwnershipLost
-from spark_merge.contract import Batch, Outcome, Sink
+from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink

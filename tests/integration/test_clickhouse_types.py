@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.registry import open_sink
 from tests.support.clickhouse_place import rows_of, uri_of

@@ -16,8 +16,8 @@ import pytest
 from sidecar.core.model import MARK_TABLE, Seq, TableName
 from sidecar.core.progress import DumpState, progress_from_json
 from sidecar.replay.history import RecordedHistory
-from sidecar.verify import table_replay
-from sidecar.verify.rows import Key, Row, equal_rows
+from sidecar.replay.judge import table_replay
+from sidecar.replay.judge.rows import Key, Row, equal_rows
 from tests.lanes import LANE
 from tests.support.kv_ddl import ddl_recording, feed_changes
 from tests.support.replaying import Run, Stage, live, stage

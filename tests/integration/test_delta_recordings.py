@@ -16,7 +16,7 @@ import pytest
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
-from sidecar.verify.rows import Key, Row, equal_rows
+from sidecar.replay.judge.rows import Key, Row, equal_rows
 from spark_merge.sinks.delta.columns import Mode
 from tests.lanes import LANE
 from tests.support.delta_place import delta_table, folder_of, rows_of

@@ -24,6 +24,7 @@ from sidecar.core.model import MARK_TABLE, Change, Column, Message, TableName, T
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import FILTERED
 from sidecar.replay.feed import Play
+from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
@@ -33,8 +34,7 @@ from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, EventFilter, Fe
 from sidecar.ticdc.changefeed_info import changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
 from sidecar.ticdc.event_filter import DumpScope, FilterRules, LeftOut, RowEvent, Through, ValueExpr, dump_scope
-from sidecar.verify.rows import Key, Row, rows_by_key
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.support.kv_line import Line
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb

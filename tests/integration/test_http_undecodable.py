@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.errors import FeedUnsuitable
 from sidecar.log.storage import open_folder
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import poison, random_history, write_log
 from spark_merge.testing.places import Here

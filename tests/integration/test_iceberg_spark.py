@@ -13,9 +13,9 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableSchema
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Sink, Task
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits
+from spark_merge.port.contract import Sink, Task
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from tests.lanes import LANE

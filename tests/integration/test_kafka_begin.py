@@ -23,7 +23,7 @@ from sidecar.feeds.kafka.reading import KafkaSettings
 from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.replay import NoSource
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.rig import open_protocol
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import real_cluster

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.delivery import Delivery
+from spark_merge.delivery.batches import Delivery
 from spark_merge.sinks.kafka import sink
 from spark_merge.sinks.kafka.output import LIVE
 from spark_merge.sinks.kafka.position import PositionReader

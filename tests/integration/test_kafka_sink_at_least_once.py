@@ -16,7 +16,7 @@ import pytest
 
 from sidecar.core.model import TableName
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Outcome
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka import holder as holders
 from spark_merge.sinks.kafka import sink
 from spark_merge.sinks.kafka.client import SinkCluster

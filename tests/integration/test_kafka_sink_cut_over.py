@@ -14,7 +14,7 @@ from sidecar.codecs.contract import Codec
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Message, Resolved, physical_ms
 from sidecar.log.storage import open_folder
 from sidecar.replay.recording import FeedConfig, Recording
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S

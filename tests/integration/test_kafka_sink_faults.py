@@ -33,7 +33,7 @@ TOPIC = "merged"
 FROZEN_S = 12.0
 """Longer than one request to a broker waits."""
 
-PYTHON_WORKERS = "-m spark_merge.daemon"
+PYTHON_WORKERS = "-m spark_merge.worker.daemon"
 MERGE_WORKER = "-m sidecar merge"
 
 

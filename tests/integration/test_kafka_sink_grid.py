@@ -23,9 +23,9 @@ from sidecar.log.layout import logged_dumps
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
 from sidecar.partition.ids import is_partitioned
-from spark_merge.cut import BatchLimits
-from spark_merge.decode.rows import decode
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from spark_merge.testing.story import Died, Mortal, WorkerLife

@@ -17,12 +17,12 @@ import pytest
 
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
+from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.rowcodec.kv_row import cells_of, decode_row
 from sidecar.rowcodec.kv_table import KvTable
 from sidecar.schema.ddl import DdlEvent, Effect
 from sidecar.schema.version import TableVersion
-from sidecar.verify.rows import equal_rows, rows_by_key
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.support.kv_ddl import DdlRecording, Raw, Row, ddl_recording, feed_versions, kv_versions
 from tests.support.kv_state import State
 

@@ -19,7 +19,7 @@ from sidecar.core.model import MARK_TABLE, Change, Ddl, Message, TableName, Tabl
 from sidecar.replay.feed import Play
 from sidecar.replay.kv import KvRecording, RecordedPuller
 from sidecar.replay.recording import Recording
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.integration.test_kv_recordings import DELETES_OF_NOTHING, UPDATES_SPLIT, equal
 from tests.lanes import LANE
 from tests.support import kv_ddl, kv_recordings

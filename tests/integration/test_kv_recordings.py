@@ -20,11 +20,11 @@ import pytest
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import MessageUnreadable
+from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
-from sidecar.verify.rows import equal_rows, rows_by_key
-from spark_merge.decode import kv
+from spark_merge.codecs.decode import kv
 from tests.support.kv_recordings import Entry, Place, Row, Versions, feed_versions, kv_recording, merged
 
 FEEDS = ("open-protocol", "canal-json")

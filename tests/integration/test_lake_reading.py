@@ -1,4 +1,4 @@
-"""Tables of the Delta and the Iceberg sink read back (spark_merge/readable.py): every value, at an exact position, whoever works on them.
+"""Tables of the Delta and the Iceberg sink read back (port/readable.py): every value, at an exact position, whoever works on them.
 
 What recorded streams amount to is in test_sink_recordings.py, and in test_delta_recordings.py and test_iceberg_recordings.py.
 """
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from sidecar.core.model import Column, Kind, Seq, TableName
 from sidecar.errors import SinkError
 from spark_merge.ddl.eras import WAY_OUT
-from spark_merge.readable import Readable, newest
+from spark_merge.port.readable import Readable, newest
 from spark_merge.sinks.delta import reading as delta_reading
 from spark_merge.sinks.delta.columns import Mode
 from tests.lanes import LANE

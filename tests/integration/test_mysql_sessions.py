@@ -19,7 +19,7 @@ from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.mysql.setup import ISOLATION, VARIABLES, same, settings
 from sidecar.process.kept_secrets import keep
-from spark_merge.readable import RowsRead
+from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.mysql.reading import of_ranges, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.tables import read_table

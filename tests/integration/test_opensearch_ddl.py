@@ -13,7 +13,7 @@ from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDef
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Batch
+from spark_merge.port.contract import Batch
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.sink import OpenSearchSink
 from spark_merge.sinks.registry import open_sink

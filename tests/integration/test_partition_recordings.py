@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.core.model import Change, TableName, TableSchema
 from sidecar.partition.ids import is_partitioned, partition_ids
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.integration.test_schema_history_recordings import Recorded
 from tests.unit.decode.log import logged, recorded_changes
 

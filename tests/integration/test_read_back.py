@@ -16,7 +16,7 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
-from spark_merge.readable import Readable
+from spark_merge.port.readable import Readable
 from spark_merge.sinks.files.reading import FilesPart
 from spark_merge.sinks.http.reading import ReceiverPart
 from spark_merge.sinks.kafka.reading import KafkaPart

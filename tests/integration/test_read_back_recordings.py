@@ -11,9 +11,9 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import SinkError
-from sidecar.verify.rows import Key, Row, equal_rows
+from sidecar.replay.judge.rows import Key, Row, equal_rows
 from spark_merge.ddl.eras import WAY_OUT
-from spark_merge.readable import Readable, newest
+from spark_merge.port.readable import Readable, newest
 from spark_merge.sinks.registry import open_sink
 from tests.lanes import LANE
 from tests.support.kafka_feeds import new_topic

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.report.build import CHUNKS_AT_ONCE
 from sidecar.report.figures import amount
-from spark_merge import loop as loops
+from spark_merge.delivery import loop as loops
 from tests.support.certified import CertifiedDump
 from tests.support.replaying import Run
 from tests.unit.report.parsed import page, texts

@@ -18,8 +18,8 @@ import pytest
 from sidecar.core.model import MARK_TABLE, Seq
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from tests.lanes import LANE

@@ -18,8 +18,8 @@ from sidecar.errors import OwnershipLost, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.kv_layout import kv_table_of
-from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.port.contract import Head
 from spark_merge.sinks.memory.positions import MemoryPositions
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Decided, Intent, MemoryDdlPosition

@@ -22,7 +22,7 @@ from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from sidecar.core.model import TableName
-from sidecar.verify.rows import rows_by_key
+from sidecar.replay.judge.rows import rows_by_key
 from tests.lanes import LANE
 from tests.rig.binlog import MySqlAddress
 from tests.rig.disasters import DEADLINE_S, Disasters, await_finished, await_progress, pass_through, peak_bytes, start_dump

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from sidecar.log.storage import open_folder
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here

@@ -18,7 +18,7 @@ from sidecar.config import ControlSection, Tls
 from sidecar.control.subscribe import Spool
 from sidecar.core.model import Seq
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.delivery import Delivery, JobSettings
+from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink

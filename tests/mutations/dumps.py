@@ -350,7 +350,7 @@ DUMPS = [
     ),
     Mutation(
         "how far a sink that is away is behind begins again with the worker",
-        "spark_merge/worker.py",
+        "spark_merge/worker/worker.py",
         "replace(sink, upto_ts=one.upto_ts)",
         "sink",
         "tests/unit/merge/test_worker.py::test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it",

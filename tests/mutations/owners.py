@@ -132,7 +132,7 @@ FENCES = [
     ),
     Mutation(
         "a loop that has another epoch keeps the sink that it opened",
-        "spark_merge/loop.py",
+        "spark_merge/delivery/loop.py",
         "        self._settings = settings\n        self._serves.set()\n",
         "        self._settings = settings\n",
         "tests/unit/merge/test_loop.py::test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it",
@@ -160,7 +160,7 @@ FENCES = [
     ),
     Mutation(
         "a merge worker delivers a later owner's segments",
-        "spark_merge/delivery.py",
+        "spark_merge/delivery/batches.py",
         "        self._check_owner(manifests)\n",
         "",
         "tests/unit/merge/test_delivery.py::test_segments_of_a_later_owner_are_not_delivered",
@@ -199,14 +199,14 @@ LOGS = [
     ),
     Mutation(
         "a sink goes on with a log that was restored",
-        "spark_merge/delivery.py",
+        "spark_merge/delivery/batches.py",
         "            check_has(settings.log, before)  # first: who opens it makes it this log's\n",
         "            pass\n",
         f"{SINKS}::TestTwins::test_a_log_that_is_not_the_one_that_it_has_is_refused_and_takes_nothing_over[HiddenSink-and written on]",
     ),
     Mutation(
         "a log that is replaced under a worker is continued",
-        "spark_merge/delivery.py",
+        "spark_merge/delivery/batches.py",
         "        check_follows(self._settings.log, self._standing.accepted, manifests)\n",
         "",
         f"{SINKS}::TestTwins::test_a_log_that_is_replaced_under_a_worker_is_noticed[HiddenSink]",

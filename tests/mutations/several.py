@@ -96,7 +96,7 @@ SEVERAL = [
     ),
     Mutation(
         "a sink is told of dumps that are for others",
-        "spark_merge/complete.py",
+        "spark_merge/delivery/complete.py",
         'if sink in (one.get("sinks") or (sink,)))',
         ")",
         "tests/unit/merge/test_complete.py::test_a_sink_receives_only_the_dumps_that_are_for_it",

@@ -83,6 +83,6 @@ def test_the_mutation_is_caught(mutation: Mutation, warm: Warm) -> None:
 def test_without_a_mutation_nothing_fails(warm: Warm) -> None:
     """Else every mutation would look caught."""
     code, output = warm.run(
-        file="spark_merge/rule.py", old=" <= window.high_ts}", new=" <= window.high_ts}", test="tests/unit/merge/test_rule.py"
+        file="spark_merge/merge/rule.py", old=" <= window.high_ts}", new=" <= window.high_ts}", test="tests/unit/merge/test_rule.py"
     )
     assert code == pytest.ExitCode.OK, output

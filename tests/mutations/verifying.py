@@ -132,7 +132,7 @@ VERIFYING = [
     ),
     Mutation(
         "any version of a key is read back",
-        "spark_merge/readable.py",
+        "spark_merge/port/readable.py",
         "are_last(codes, ranks=rank, commit_ts=commit_ts)",
         "are_last(codes, ranks=rank, commit_ts=-commit_ts)",
         "tests/contract/test_sink_port.py::TestTwins::test_what_is_read_back_is_each_keys_newest_row",

@@ -13,8 +13,8 @@ from sidecar.core.model import TableSchema
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
 from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_logged
-from spark_merge.decode.binlog import decode_events
-from spark_merge.decode.images import NO_IMAGE
+from spark_merge.codecs.decode.binlog import decode_events
+from spark_merge.codecs.images import NO_IMAGE
 from tests.lanes import examples
 from tests.property.test_kv_decoders import mutations, same
 from tests.support.binlog_encoder import ROWID, common_handle, int_handle, pairs

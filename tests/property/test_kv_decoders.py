@@ -16,7 +16,7 @@ from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.kv_json import json_text
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.lanes import examples
 from tests.support.kv_encoder import json_bytes
 from tests.support.kv_values import EncodedRow, Table, encoded_rows, json_values, tables

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.kv_row import decode_row
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.support.kv_recordings import Entry, kv_recording
 
 SEEDS = 8

@@ -27,7 +27,7 @@ from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.schema.ddl import ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor
 from sidecar.schema.history import SchemaHistory
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.property.test_kv_mutator import mutant
 from tests.support.kv_ddl import DdlRecording, Raw, ddl_recording, describe, job_metas, job_rows, snapshot
 

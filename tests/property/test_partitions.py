@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.ticdc.dispatch import Hashing, PartitionRule
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions
 from tests.lanes import examples
 

@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 from sidecar.codecs.open_protocol import encode_resolved
 from sidecar.core.model import CommitTs, TableName, TableSchema, physical_ms, ts_at
 from sidecar.partition.ids import partition_ids
+from sidecar.replay.judge.rows import Key, Row
 from sidecar.replay.recording import Recording
-from sidecar.verify.rows import Key, Row
-from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT
-from spark_merge.encode.messages import RowMessage
-from spark_merge.encode.open_protocol import OpenProtocolEncoder
+from spark_merge.codecs.encode.messages import RowMessage
+from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder
+from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT
 from tests.recordings.make import COMPACT
 
 SECONDS = 20.0

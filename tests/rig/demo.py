@@ -21,7 +21,7 @@ from stamina import instrumentation
 from sidecar.core.model import CommitTs, TableName
 from sidecar.log.dump_files import REPORTS
 from sidecar.log.storage import open_folder
-from sidecar.verify.rows import Key, Row, rows_by_key
+from sidecar.replay.judge.rows import Key, Row, rows_by_key
 from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA

@@ -118,7 +118,7 @@ class Disasters:
     def _tasks(self) -> list[int]:
         """Spark's Python workers: children of the daemon that Spark's JVM has."""
         found = {pid: (parent, command) for pid, parent, command in _processes()}
-        daemons = {pid for pid, (_, command) in found.items() if "-m spark_merge.daemon" in command and self._is_ours(pid)}
+        daemons = {pid for pid, (_, command) in found.items() if "-m spark_merge.worker.daemon" in command and self._is_ours(pid)}
         return [pid for pid, (parent, _) in found.items() if parent in daemons]
 
     def _is_ours(self, pid: int) -> bool:

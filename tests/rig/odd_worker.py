@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from sidecar.cli.main import main
-from spark_merge.contract import Batch, Outcome
+from spark_merge.port.contract import Batch, Outcome
 from spark_merge.sinks.sqlite.sink import SqliteSink
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from sidecar.codecs.registry import codec_for
 from sidecar.core.model import MARK_TABLE, Change, Envelope, Lane, Message, TableName, TableSchema
 from sidecar.replay.tables import logged
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 
 POLL_S = 5.0
 

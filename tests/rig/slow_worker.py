@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sidecar.cli.main import main
-from spark_merge.job import SparkTasks
+from spark_merge.worker.job import SparkTasks
 
 T = TypeVar("T")
 R = TypeVar("R")

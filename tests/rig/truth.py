@@ -17,8 +17,8 @@ from pymysql.converters import encoders
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.log.storage import Folder
-from sidecar.verify.rows import Key, Row, equal_rows, rows_by_key
-from sidecar.verify.verify import VerifyVerdict, verify
+from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
+from sidecar.replay.judge.verify import VerifyVerdict, verify
 from spark_merge.sinks.files.reader import read_segments
 from tests.rig.binlog import MySqlAddress
 from tests.rig.columns import read_tables
@@ -28,7 +28,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LiveTruth:
-    """What `sidecar.verify.verify` asks of a truth, with one snapshot, at `ts`."""
+    """What `sidecar.replay.judge.verify` asks of a truth, with one snapshot, at `ts`."""
 
     schemas: Mapping[TableName, TableSchema]
     tables: Mapping[TableName, pa.Table]

@@ -28,11 +28,11 @@ from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.kv_layout import layout_of
-from spark_merge.contract import Head
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.clickhouse.ddl import followed

@@ -30,7 +30,7 @@ from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, Successor
 from sidecar.schema.history import SchemaHistory
 from sidecar.schema.version import SchemaSnapshot, TableVersion
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.support.kv_encoder import NOT_NULL, Plain, Stored, column, info, memcomparable_int, row_1, row_2, row_key
 
 _TABLE_ID = 104

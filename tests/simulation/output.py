@@ -9,8 +9,8 @@ from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Seq, TableName
 from sidecar.log.absent import parted
-from spark_merge.complete import received
-from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.delivery.complete import received
+from spark_merge.merge.rule import Image, OutputRow, merged
 from tests.simulation.cluster import Cluster
 
 

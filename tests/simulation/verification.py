@@ -9,7 +9,7 @@ from random import Random
 from sidecar.adapters.memory.log import MemoryLog
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.core.sequence import NO_TS
-from spark_merge.complete import received
+from spark_merge.delivery.complete import received
 from tests.simulation.output import Output, rows_of
 
 

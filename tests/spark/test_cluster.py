@@ -25,15 +25,15 @@ from sidecar.core.model import TableName
 from sidecar.log.identity import known_id, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import list_names, open_folder
-from spark_merge.contract import Outcome
-from spark_merge.delivery import Delivery, JobSettings, TaskWork
-from spark_merge.job import SECRET
+from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.folder.layout import COMMITS
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, TABLES, RandomHistory, expected, random_history, written
 from spark_merge.testing.places import Here, Shown, accepted
 from spark_merge.testing.story import newest
+from spark_merge.worker.job import SECRET
 from tests.lanes import LANE
 from tests.support.delta_place import history_place
 from tests.support.lake import lake_place, uri_of

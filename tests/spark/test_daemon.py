@@ -8,7 +8,7 @@ import zipimport
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_merge import daemon
+from spark_merge.worker import daemon
 
 
 def _what_a_worker_does(_: int) -> str:

@@ -19,15 +19,15 @@ from sidecar.errors import LogBroken, SinkError, SparkLost
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder, open_folder
 from sidecar.process.background import Background
-from spark_merge.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
-from spark_merge.cut import BatchLimits, cut
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.job import SECURITY, SparkJob, SparkTasks
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits, cut
+from spark_merge.port.contract import Batch, Head, Outcome, Portion, Sink, Task, Writer
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import accepted
+from spark_merge.worker.job import SECURITY, SparkJob, SparkTasks
 from tests.spark.conftest import S3_KEYS
 from tests.support.eventually import eventually
 from tests.support.watched import for_ever
@@ -68,7 +68,7 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
     spark: SparkSession, tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = tmp_path / "died"
-    monkeypatch.setattr("spark_merge.job._nothing", partial(dies_once, str(died)))
+    monkeypatch.setattr("spark_merge.worker.job._nothing", partial(dies_once, str(died)))
     tasks = SparkTasks(lambda: spark)
     starting = tasks._starting
     assert starting is not None
@@ -81,7 +81,7 @@ def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
 
 
 def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_merge.job._nothing", partial(os._exit, 1))
+    monkeypatch.setattr("spark_merge.worker.job._nothing", partial(os._exit, 1))
     tasks = SparkTasks(lambda: spark)
     starting = tasks._starting
     assert starting is not None
@@ -130,7 +130,7 @@ class SlowSink(FileSink):
 def test_a_task_that_hangs_ends_and_is_done_again_and_one_that_is_slow_is_not_ended(
     spark: SparkSession, tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", -1.0)  # all that there is in one task
+    monkeypatch.setattr("spark_merge.delivery.batches.ACCEPT_QUICK_S", -1.0)  # all that there is in one task
     hang_s, sink = 5.0, SlowSink(local(tmp_path / "out"), log_id="x", file_format="jsonl")
     sink.hung, sink.each_s = str(tmp_path / "hung"), 0.12
     job = SparkJob(SparkTasks(lambda: spark, hang_s=hang_s), {"slow": sink}, JobSettings(log), worker_rows=0)

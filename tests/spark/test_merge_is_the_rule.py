@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sidecar.log.storage import Folder
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob, SparkTasks
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.delivery.places import WORKER_ROWS
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.folder.layout import LIVE_PARTS
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
+from spark_merge.worker.job import SparkJob, SparkTasks
 from tests.support.sinks import place_of
 
 

@@ -26,7 +26,7 @@ from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
 from sidecar.run.gauge import _error_of
 from sidecar.run.merge_process import Death, MergeProcess
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, check, poison, random_history, write_log

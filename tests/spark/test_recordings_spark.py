@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.places import WORKER_ROWS
 from tests.integration.test_recordings import CASES
 from tests.lanes import LANE
 from tests.support.binlog_recordings import WHOLE as BINLOGS

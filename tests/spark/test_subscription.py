@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from sidecar.core.model import TableName
 from sidecar.log.storage import open_folder
+from sidecar.replay.judge.verify import replay
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from sidecar.verify.verify import replay
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.spool.reader import SpoolReader
 from tests.support.recordings import recording

@@ -17,7 +17,7 @@ from sidecar.core.model import TableName
 from sidecar.log.storage import open_folder
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.files.reader import read_output
 from tests.support.kafka_feeds import new_topic
 from tests.support.kafka_output import decoded, read_all

@@ -19,10 +19,10 @@ from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_js
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import from_json, to_json
 from sidecar.log.storage import Folder
-from spark_merge.delivery import JobSettings
+from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
-from spark_merge.worker import Worker, WorkerSettings
+from spark_merge.worker.worker import Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S
 
 pytestmark = pytest.mark.spark

@@ -32,10 +32,10 @@ DIES_ONCE = """
 import sys, threading, time
 from pathlib import Path
 from sidecar.log.storage import open_folder
-from spark_merge.delivery import JobSettings
-from spark_merge.watchdog import Watchdog
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.delivery.watchdog import Watchdog
 from spark_merge.sinks.files.writer import FileWriter
-from spark_merge.worker import Worker, WorkerSettings, end_with_stdin
+from spark_merge.worker.worker import Worker, WorkerSettings, end_with_stdin
 
 how, log, out, died = sys.argv[1:]
 write = FileWriter.__call__
@@ -90,8 +90,8 @@ def test_a_worker_that_dies_is_started_again_and_the_output_is_the_rules(tmp_pat
 RUNS = """
 import sys
 from sidecar.log.storage import open_folder
-from spark_merge.delivery import JobSettings
-from spark_merge.worker import Worker, WorkerSettings
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.worker.worker import Worker, WorkerSettings
 
 log, out = sys.argv[1:]
 WorkerSettings.spark_when_needed = False  # as of a cluster, whose Spark is there from the start

@@ -199,7 +199,7 @@ class BinlogTidb:
 
 @dataclass(frozen=True)
 class WrittenTruth:
-    """What `sidecar.verify.verify` asks of a truth: the rows at some moments of the load, and at its end."""
+    """What `sidecar.replay.judge.verify` asks of a truth: the rows at some moments of the load, and at its end."""
 
     tidb: BinlogTidb
     truth_ts: tuple[CommitTs, ...]

@@ -21,9 +21,9 @@ from sidecar.log.manifest import DdlRecord
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
 from sidecar.schema.version import TableVersion
-from spark_merge.decode.rows import decode
-from spark_merge.encode.messages import Encoder, RowMessage
-from spark_merge.protocols import encoder
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.encode.messages import Encoder, RowMessage
+from spark_merge.codecs.protocols import encoder
 from tests.support.kv_ddl import ddl_recording
 from tests.support.recordings import recording
 

@@ -39,9 +39,9 @@ from sidecar.run.news_line import NewsLine
 from sidecar.run.reporting import CertificateFacts, DumpReports
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
-from spark_merge.delivery import JobSettings
-from spark_merge.loop import SinkLoop
-from spark_merge.sink_record import SinkId
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.delivery.loop import SinkLoop
+from spark_merge.delivery.sink_record import SinkId
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folder.layout import FileFormat
 from spark_merge.testing.places import Here

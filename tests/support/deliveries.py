@@ -17,7 +17,9 @@ from sidecar.log import storage
 from sidecar.log.absent import with_absent
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder
-from spark_merge.contract import (
+from spark_merge.codecs.encode.block import schema_of
+from spark_merge.merge.task import open_chunk
+from spark_merge.port.contract import (
     CHANGES,
     RANK_CHUNK,
     RANK_DELETE,
@@ -32,9 +34,7 @@ from spark_merge.contract import (
     Sink,
     Task,
 )
-from spark_merge.encode.block import schema_of
-from spark_merge.merge import key_text
-from spark_merge.task import open_chunk
+from spark_merge.port.keys import key_text
 
 ORDERS = TableName("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False), Column("name", "text")), ("id",))

@@ -16,9 +16,9 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.log import storage
 from sidecar.log.absent import parted
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.decode.rows import decode
-from spark_merge.read import new_manifests, read_rows, read_schemas
-from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.log.read import new_manifests, read_rows, read_schemas
+from spark_merge.merge.rule import Image, OutputRow, merged
 
 FORMER = Path(__file__).parents[1] / "data" / "log-0.1.0"
 FORMER_LOG_ID = "default/default/orders/2026-11-21T03:36:19.933428409Z"

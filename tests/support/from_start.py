@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sidecar.verify.rows import rows_by_key
-from sidecar.verify.verify import replay
+from sidecar.replay.judge.rows import rows_by_key
+from sidecar.replay.judge.verify import replay
 from tests.support.replaying import Stage
 
 

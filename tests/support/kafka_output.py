@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sidecar.codecs.registry import codec_for
 from sidecar.core.model import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
+from sidecar.replay.judge.rows import Key, Row
 from sidecar.replay.tables import logged
-from sidecar.verify.rows import Key, Row
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER
 from spark_merge.testing.places import Shown
 from tests.support.eventually import PATIENCE_S

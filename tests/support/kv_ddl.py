@@ -24,7 +24,7 @@ from sidecar.rowcodec.kv_table import KvTable, kv_table
 from sidecar.schema.ddl import DdlEvent, DdlJob, Step, TableInfo
 from sidecar.schema.history import SchemaHistory
 from sidecar.schema.version import SchemaSnapshot, TableVersion
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.support.recordings import recording
 
 Row = tuple[str | None, ...]

@@ -26,7 +26,7 @@ from sidecar.ports import Puller
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import FeedFilter
 from sidecar.ticdc.ddl_rules import DdlRules
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.unit.decode.log import logged
 
 

@@ -16,7 +16,7 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
 from sidecar.rowcodec.kv_key import record_key
 from sidecar.rowcodec.kv_table import KvTable, kv_table
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.support.recordings import recording
 
 Row = tuple[str | None, ...]

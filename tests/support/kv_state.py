@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sidecar.core.model import MARK_TABLE, CommitTs
+from sidecar.replay.judge.rows import rows_by_key
 from sidecar.rowcodec.kv_cast import cast_text
 from sidecar.rowcodec.kv_row import cells_of, decode_row
 from sidecar.rowcodec.kv_table import KvColumn, KvTable
 from sidecar.schema.ddl import Action, DdlEvent, Effect
 from sidecar.schema.version import TableVersion
-from sidecar.verify.rows import rows_by_key
 from tests.support.kv_ddl import DdlRecording, Row, key_of
 
 _LEDGER_BOUNDS = ("2025", "2026", None)

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from sidecar.core.model import Column, TableName, TableSchema
-from spark_merge.encode.typed import file_schema
+from spark_merge.codecs.encode.typed import file_schema
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Place, Shown
 from tests.support.services.s3 import BUCKET, KEYS, S3

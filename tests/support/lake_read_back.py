@@ -1,4 +1,4 @@
-"""A table of an output as the product reads it back (spark_merge/readable.py)."""
+"""A table of an output as the product reads it back (spark_merge/port/readable.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.readable import Readable, Reading, newest
+from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink
 from tests.support.recorded_target import Judge, RecordedLog
 from tests.support.replaying import Stage

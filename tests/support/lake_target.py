@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Batch, Outcome, Sink
+from spark_merge.port.contract import Batch, Outcome, Sink
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, SCHEMA, Image, Segments, change, opened
 from tests.support.lake import catalog_of, rows_at, uri_of

@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.verify.rows import Key, Row
+from sidecar.replay.judge.rows import Key, Row
 from spark_merge.sinks.delta.columns import Mode
 from tests.rig.disasters import Nowhere, Target
 from tests.rig.truth import LiveTruth, differences

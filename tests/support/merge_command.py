@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 import sidecar
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.places import WORKER_ROWS
 from tests.support.services.spark import HOME
 
 ENTRY = Path(sidecar.__file__).with_name("__main__.py")

@@ -11,7 +11,7 @@ from typing import Literal
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import ORDERS, Segments, change, chunk, write_chunk

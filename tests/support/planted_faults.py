@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from spark_merge.rule import Image
+from spark_merge.merge.rule import Image
 from tests.support.verified import World
 
 Named = tuple[str, frozenset[str]]

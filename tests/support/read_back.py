@@ -1,4 +1,4 @@
-"""A sink's rows as the product reads them back (spark_merge/readable.py)."""
+"""A sink's rows as the product reads them back (spark_merge/port/readable.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
-from spark_merge.readable import Readable, Reading, newest
+from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink
 from tests.support.recorded_target import Read, Texts
 

@@ -1,4 +1,4 @@
-"""What every sink whose rows can be read back keeps to (spark_merge/readable.py): a subclass gives an `output` of its own.
+"""What every sink whose rows can be read back keeps to (spark_merge/port/readable.py): a subclass gives an `output` of its own.
 
 class TestReading(ReadingSuite):
     @pytest.fixture
@@ -17,7 +17,7 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.log.storage import open_folder
-from spark_merge.readable import newest
+from spark_merge.port.readable import newest
 from spark_merge.sinks.registry import open_sink
 from tests.support.deliveries import Row, Segments, change, chunk, deliver, write_chunk
 from tests.support.read_back import reading_of, texts_of

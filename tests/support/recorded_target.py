@@ -24,9 +24,9 @@ from sidecar.log.layout import is_manifest, read_manifest
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from sidecar.verify.rows import Key, Row, equal_rows
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings
+from sidecar.replay.judge.rows import Key, Row, equal_rows
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.cut import BatchLimits
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from spark_merge.testing.story import Died, Mortal, WorkerLife

@@ -31,6 +31,7 @@ from sidecar.log.spill import MemorySpill
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
 from sidecar.replay.feed import Play
+from sidecar.replay.judge.verify import VerifyVerdict, replay
 from sidecar.replay.operator import Script
 from sidecar.replay.played import PlayedCluster, PlayedFeed
 from sidecar.replay.recorded_dump import RecordedDump
@@ -38,9 +39,8 @@ from sidecar.replay.recording import Recording
 from sidecar.replay.replay import NoSource
 from sidecar.replay.source import RecordedSource, RecordedWindows, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables, logged
-from sidecar.verify.verify import VerifyVerdict, replay
-from spark_merge.decode.rows import decode
-from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.merge.rule import Image, OutputRow, merged
 from tests.support.recordings import recording
 
 STEPS_MAX = 200_000

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from sidecar.core.model import TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.memory.target import target
 from spark_merge.sinks.registry import open_sink

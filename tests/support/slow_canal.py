@@ -1,4 +1,4 @@
-"""canal-json written slowly, a row and a character at a time: the twin of spark_merge/encode/canal_json.py. Random tables for both."""
+"""canal-json written slowly, a row and a character at a time: the twin of codecs/encode/canal_json.py. Random tables for both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, Kind, TableDefinition, TableName, TableSchema
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 
 Text = str | None
 Row = list[Text]

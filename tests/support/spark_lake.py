@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from sidecar.core.model import TableSchema
-from spark_merge.encode.typed import file_schema
+from spark_merge.codecs.encode.typed import file_schema
 from tests.support.lake import CATALOG, NAMESPACE, Texts, image
 from tests.support.merged_lake import check_keys
 from tests.support.services.iceberg_spark import IcebergSpark

@@ -20,8 +20,8 @@ from deltalake import write_deltalake
 
 from sidecar.core.keyset import quoted_table
 from sidecar.core.model import Column, TableName
-from spark_merge.merge import key_text
-from spark_merge.rule import Image
+from spark_merge.merge.rule import Image
+from spark_merge.port.keys import key_text
 from tests.support import clickhouse_place, lake, opensearch_place, sql_place
 from tests.support.delta_place import delta_table, folder_of
 from tests.support.kafka_feeds import new_topic

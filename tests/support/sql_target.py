@@ -15,7 +15,7 @@ from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.schema.ddl import Effect, TableInfo
 from sidecar.schema.history import SchemaHistory
-from spark_merge.contract import Head
+from spark_merge.port.contract import Head
 from tests.support.kv_ddl import ddl_recording, snapshot
 from tests.support.services.mariadb import MariaDb
 

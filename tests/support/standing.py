@@ -36,14 +36,14 @@ import sys
 from spark_merge.sinks.http import client as http
 from spark_merge.sinks.kafka import client
 from spark_merge.sinks.mysql import server
-from spark_merge import loop
+from spark_merge.delivery import loop
 
 client.OUTAGE_MAX_S, client.REQUEST_TIMEOUT_S, server.RETRY_S, http.RETRY_S = 1.0, 5.0, 0.5, 0.5
 loop.RETRY_FIRST_S, loop.RETRY_MAX_S = 0.1, 0.5
 
 from sidecar.log.storage import open_folder
-from spark_merge import worker
-from spark_merge.delivery import JobSettings
+from spark_merge.worker import worker
+from spark_merge.delivery.batches import JobSettings
 
 class Here:
     ready, begun, job_s = True, True, 0.0

@@ -19,10 +19,10 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.contract import Sink
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.readable import ReadPart, RowForm, RowsRead
-from spark_merge.rule import Image
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.rule import Image
+from spark_merge.port.contract import Sink
+from spark_merge.port.readable import ReadPart, RowForm, RowsRead
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
 from spark_merge.verify.context import CheckContext

@@ -17,12 +17,12 @@ from threading import Lock
 from typing import IO
 
 from sidecar.log.storage import Folder, local, open_folder
-from spark_merge import delivery
-from spark_merge.contract import Outcome
-from spark_merge.delivery import Delivery, JobSettings, TaskWork
+from spark_merge.delivery import batches as delivery
+from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.delivery.watchdog import Watchdog
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here
-from spark_merge.watchdog import Watchdog
 
 LIMIT_S = 600.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.config import Config, SparkSection, placed, read_config, read_secret
 from sidecar.errors import ConfigError
-from spark_merge.places import WORKER_ROWS
+from spark_merge.delivery.places import WORKER_ROWS
 
 LEAST = """
 sinks = ["file:///var/out"]

@@ -53,7 +53,7 @@ CONFLICT_TRIES = 5
 
 REQUEST_TRIES = 2
 """By s3fs, of one request, each of which is botocore's five tries of up to 20 s (s3fs' 5 s for the connection and 15 s for the answer) with
-15 s of pauses: all of them end before a watch takes the request for a hang (spark_merge/watchdog.py)."""
+15 s of pauses: all of them end before a watch takes the request for a hang (spark_merge/delivery/watchdog.py)."""
 
 _FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded"})
 """MinIO and Ceph; S3 itself is never full."""

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.encode.block import Block, image_columns
-from spark_merge.encode.typed import file_schema, typed
-from spark_merge.latest import versions
+from spark_merge.codecs.encode.block import Block, image_columns, versions
+from spark_merge.codecs.encode.typed import file_schema, typed
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, END_YEAR, FIRST_YEAR
 from spark_merge.sinks.clickhouse.server import Compression
 

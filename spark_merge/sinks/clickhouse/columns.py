@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from sidecar.core.model import Column, TableSchema
+from spark_merge.codecs.encode.typed import DECIMAL_DIGITS_MAX
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
-from spark_merge.encode.typed import DECIMAL_DIGITS_MAX
 from spark_merge.sinks.clickhouse.uri import Dates
 
 DATE_KINDS: Final = ("date", "datetime", "timestamp")

@@ -17,8 +17,8 @@ import msgspec
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
+from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted

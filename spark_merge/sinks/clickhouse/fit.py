@@ -8,12 +8,12 @@ from functools import partial
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import has_rows
+from spark_merge.port.contract import has_rows
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse.position import Journal, position_of
 from spark_merge.sinks.clickhouse.server import ClickHouseServer, forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables, note_of
 from spark_merge.sinks.clickhouse.uri import ClickHouseSettings, settings_of
-from spark_merge.sinks.kind import SinkUri
 
 _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, ClickHouseServer, identifier, literal, quoted
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
 

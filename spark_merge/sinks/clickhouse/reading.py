@@ -18,8 +18,8 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.float_texts import reprs
 from sidecar.process.progress import progressed
-from spark_merge.contract import Accepted
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.clickhouse.server import ClickHouseServer, identifier, literal, quoted

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from sidecar.core.model import TableName, TableSchema
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
-from spark_merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.clickhouse.ddl import Ddls
 from spark_merge.sinks.clickhouse.fit import holds_rows, misfits
 from spark_merge.sinks.clickhouse.position import TABLE, Journal, position_of
@@ -26,7 +27,6 @@ from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
-from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.table_ddl import checked_effects
 
 CHUNK_PARTS = 4

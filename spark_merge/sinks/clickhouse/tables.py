@@ -18,8 +18,8 @@ import msgspec
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
-from spark_merge.contract import has_rows
 from spark_merge.ddl.routes import distinct
+from spark_merge.port.contract import has_rows
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
 from spark_merge.sinks.clickhouse.server import identifier, literal, quoted

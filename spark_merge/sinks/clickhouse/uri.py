@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from sidecar.core.model import CommitTs, TableName
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import block, commit_tss, flag, names_of, one_of, option, read, routes, text
 from spark_merge.sinks.server import one_host, server_of
 

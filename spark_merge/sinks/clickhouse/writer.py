@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sidecar.core.model import TableName
-from spark_merge.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
-from spark_merge.encode.block import blocks
-from spark_merge.latest import last_of_each_key
+from spark_merge.codecs.encode.block import blocks
+from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
+from spark_merge.port.keys import last_of_each_key
 from spark_merge.sinks.clickhouse.block import rows_of, stream_of, token_of
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.clickhouse.tables import ClickHouseTarget

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from sidecar.core.model import TableName
-from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
-from spark_merge.cut import LIVE_PART_ROWS, spread, units
-from spark_merge.sinks.kind import SinkKind
+from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
+from spark_merge.port.kinds import SinkKind
 
 
 class ConsoleSink:

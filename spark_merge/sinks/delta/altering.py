@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head
+from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.columns import Layout, layout_of
 from spark_merge.sinks.delta.ddl import DELTA, DeltaAltered
 from spark_merge.sinks.delta.merge import touched

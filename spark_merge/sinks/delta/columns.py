@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.encode.typed import arrow_type, envelope_fields, envelope_prefix
+from spark_merge.codecs.encode.typed import arrow_type, envelope_fields, envelope_prefix
 
 Mode = Literal["append", "merge"]
 

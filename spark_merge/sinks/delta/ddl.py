@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema, lowered
-from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.columns import delta_type
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.table_ddl import Merged

@@ -27,9 +27,9 @@ from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
-from spark_merge.latest import are_last, key_codes
-from spark_merge.read import batches_of
+from spark_merge.log.read import batches_of
+from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
+from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
 from spark_merge.sinks.errors import storage_errors

@@ -1,4 +1,4 @@
-"""A Delta table's rows at the output's position (spark_merge/readable.py).
+"""A Delta table's rows at the output's position (spark_merge/port/readable.py).
 
     the output's position P ─► the table's last version that has no segment after P ─► its files, in parts ─► rows as canonical text
 
@@ -26,10 +26,10 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.ddl.routes import Routes
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.delta.columns import DeltaColumn, Mode, layout_of
 from spark_merge.sinks.delta.places import places_in, table_place
 from spark_merge.sinks.delta.statistics import READER_FEATURES, exact

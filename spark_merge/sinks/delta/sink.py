@@ -23,10 +23,11 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, has_rows
-from spark_merge.cut import spread, tables_with_rows, units
 from spark_merge.ddl.routes import APART, check_apart
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import spread, tables_with_rows, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, has_rows
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.delta.altering import alter
 from spark_merge.sinks.delta.columns import layout_of
 from spark_merge.sinks.delta.ddl import alterations
@@ -39,7 +40,6 @@ from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, Writ
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
-from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.table_ddl import check_key, checked_effects
 
 TABLES_AT_ONCE_MAX = 8

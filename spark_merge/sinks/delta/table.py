@@ -28,7 +28,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.process.kept_secrets import kept
 from sidecar.process.progress import may_take
-from spark_merge.contract import Owner
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile

@@ -10,10 +10,10 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode
 from spark_merge.sinks.folder.layout import IDENTITY
 from spark_merge.sinks.folder_uri import has_files_of_others
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
 
 MODES: tuple[Mode, ...] = get_args(Mode)

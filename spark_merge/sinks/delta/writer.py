@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
-from spark_merge.encode.block import Block, blocks
-from spark_merge.encode.typed import typed
+from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.typed import typed
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
 

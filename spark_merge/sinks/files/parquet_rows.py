@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from sidecar.errors import SinkError
 from spark_merge.ddl.eras import Era
-from spark_merge.readable import RowsRead
+from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.log_parts import LogEnvelope, era_rows
 from spark_merge.sinks.parquet_rows import ParquetRows, Sources
 

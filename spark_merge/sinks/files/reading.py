@@ -1,4 +1,4 @@
-"""Reading a files sink's rows back (spark_merge/readable.py): JSON lines and Parquet files, by the accepted segments and the files that
+"""Reading a files sink's rows back (port/readable.py): JSON lines and Parquet files, by the accepted segments and the files that
 they name.
 
 - The position is that of the last commit; of what came after it no file is read. So the rows are exactly those of the position.
@@ -18,7 +18,7 @@ from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era, era_of, eras
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.files.parquet_rows import parquet_rows
 from spark_merge.sinks.files.reader import read_segments

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
-from spark_merge.cut import spread, units
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import spread, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.files.reading import read_back
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.certificates import OutputCertificates

@@ -19,10 +19,10 @@ from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
 from sidecar.log.hashed import HashedFile
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
-from spark_merge.encode.block import Block, blocks
-from spark_merge.encode.json_lines import json_lines
-from spark_merge.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
+from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.json_lines import json_lines
+from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
+from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
 

@@ -19,7 +19,7 @@ from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive
 from spark_merge.sinks.folder.layout import (

@@ -38,8 +38,8 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Owner
-from spark_merge.cut import LIVE_PART_ROWS
+from spark_merge.merge.cut import LIVE_PART_ROWS
+from spark_merge.port.contract import Owner
 
 FileFormat = Literal["jsonl", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -102,7 +102,7 @@ class DeliveredSegment:
 
 @dataclass(frozen=True, slots=True)
 class FolderIdentity:
-    """The constants of its units (spark_merge/cut.py::units): `chunk_parts`, `live_part_rows`."""
+    """The constants of its units (spark_merge/merge/cut.py::units): `chunk_parts`, `live_part_rows`."""
 
     log_id: str
     file_format: str

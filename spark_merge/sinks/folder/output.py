@@ -18,7 +18,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.log import storage
 from sidecar.log.hashed import sha256_of
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted, Head, Owner, Standing
+from spark_merge.port.contract import Accepted, Head, Owner, Standing
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.folder.commits import FolderPositions

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sidecar.core.model import Seq, TableSchema
-from spark_merge.contract import ChunkPiece, Counts, Portion, Rows
-from spark_merge.encode.block import blocks
-from spark_merge.encode.json_lines import FEW_ROWS, few_json_lines, json_lines
-from spark_merge.encode.runs import TableRun
+from spark_merge.codecs.encode.block import blocks
+from spark_merge.codecs.encode.json_lines import FEW_ROWS, few_json_lines, json_lines
+from spark_merge.codecs.encode.runs import TableRun
+from spark_merge.port.contract import ChunkPiece, Counts, Portion, Rows
 
 BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""

@@ -1,4 +1,4 @@
-"""Reading a receiver's rows back (spark_merge/readable.py), where it gives its lines back as deploy/http/receiver.py does.
+"""Reading a receiver's rows back (spark_merge/port/readable.py), where it gives its lines back as deploy/http/receiver.py does.
 
     GET with Ticdc-Dump-Read: {…}     the lines' numbers up to a segment; or lines of a kind and table after a number, some at a time
 
@@ -19,9 +19,9 @@ from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.process.progress import progressed
-from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, eras
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.json_rows import json_rows, split_by_era
 

@@ -20,7 +20,7 @@ import msgspec
 
 from sidecar.core.model import MARK_TABLE, Column, TableSchema
 from sidecar.core.progress import DumpTold
-from spark_merge.contract import Accepted, Head
+from spark_merge.port.contract import Accepted, Head
 
 SCHEMAS_KEPT = 1024
 """Encoded; a process lives for months."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task, Unit
-from spark_merge.readable import Reading
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, Unit
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.fence import check_next
 from spark_merge.sinks.http.client import Receiver, client_of
 from spark_merge.sinks.http.position import ReceiverPositions

@@ -15,7 +15,7 @@ import msgspec
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 
 VERSION = 1
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.identity import continues
-from spark_merge.contract import Counts, Outcome, Portion, Task
+from spark_merge.port.contract import Counts, Outcome, Portion, Task
 from spark_merge.sinks.http.client import Body, Client, Receiver, client_of
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import SegmentEnding, schema_line

@@ -23,10 +23,10 @@ from pyiceberg.types import StringType
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
+from spark_merge.port.contract import Head
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import IcebergSettings

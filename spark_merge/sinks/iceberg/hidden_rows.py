@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableSchema
 from sidecar.log.storage import Folder
-from spark_merge.encode.text_hashes import text_hashes
-from spark_merge.encode.untyped import texts
-from spark_merge.merge import key_text
-from spark_merge.readable import RowsRead
+from spark_merge.codecs.encode.text_hashes import text_hashes
+from spark_merge.codecs.encode.untyped import texts
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.parquet_rows import ParquetRows, Sources, WantedKeys, key_columns, of_keys, opened, present
 
 _PATH, _POSITION = 2147483546, 2147483545

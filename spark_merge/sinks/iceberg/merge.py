@@ -45,7 +45,7 @@ from pyiceberg.table import Table
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import DumpPass, Head
+from spark_merge.port.contract import DumpPass, Head
 from spark_merge.sinks.iceberg.ddl import ICEBERG, LakeAltered, alterations, check_parted
 from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.fold import live, passes, with_keys, without_repeats

@@ -23,9 +23,9 @@ from pyiceberg.schema import Schema
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
-from spark_merge.encode.block import Block
-from spark_merge.latest import are_last, key_codes
+from spark_merge.codecs.encode.block import Block
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
+from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.iceberg import writer
 from spark_merge.sinks.iceberg.types import rows_of_block
 from spark_merge.sinks.iceberg.writer import Files, LakeTarget, counted, written_schema

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from sidecar.core.model import TableName, TableSchema
-from spark_merge.contract import Head, has_rows
+from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, renamed, same_columns
 from spark_merge.sinks.iceberg.lake import LakeChange

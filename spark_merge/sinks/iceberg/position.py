@@ -24,7 +24,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_log
 from spark_merge.sinks.iceberg.lake import Lake, LakeChange, Outpaced

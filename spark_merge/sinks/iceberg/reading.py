@@ -1,4 +1,4 @@
-"""An Iceberg table's rows at the output's position (spark_merge/readable.py).
+"""An Iceberg table's rows at the output's position (spark_merge/port/readable.py).
 
     the position P ─► the table's last snapshot that has no segment after P ─► its files, in parts ─► rows as canonical text
 
@@ -28,9 +28,9 @@ from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, eras
-from spark_merge.readable import Reading
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, MergedPart
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of

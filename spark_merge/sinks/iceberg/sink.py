@@ -17,9 +17,10 @@ import pyarrow as pa
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
-from spark_merge.cut import LIVE_PART_ROWS, spread, units
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.iceberg.ddl import check_parted
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.merge import MergeMode
@@ -31,7 +32,6 @@ from spark_merge.sinks.iceberg.tables import LakeTables
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import PARAMETERS, RECORD, IcebergSettings, settings_of
 from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeFile
-from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.table_ddl import check_key
 

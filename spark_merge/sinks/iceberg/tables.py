@@ -22,9 +22,9 @@ from pyiceberg.table import Table
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.contract import Accepted, Head, Owner, has_rows
-from spark_merge.cut import tables_with_rows
 from spark_merge.ddl.routes import check_apart
+from spark_merge.merge.cut import tables_with_rows
+from spark_merge.port.contract import Accepted, Head, Owner, has_rows
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import owner_of, seq_of, table_folder
 from spark_merge.sinks.folder.output import beginnings

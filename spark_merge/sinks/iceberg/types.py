@@ -37,8 +37,8 @@ from pyiceberg.types import (
 )
 
 from sidecar.core.model import Column, TableSchema
-from spark_merge.encode.block import Block
-from spark_merge.encode.typed import DECIMAL_DIGITS_MAX, file_schema, typed
+from spark_merge.codecs.encode.block import Block
+from spark_merge.codecs.encode.typed import DECIMAL_DIGITS_MAX, file_schema, typed
 
 Mode = Literal["append", "merge"]
 

@@ -19,9 +19,9 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.partition_rules import PartitionRules, partitions_of
 from spark_merge.sinks.iceberg.types import Mode
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, parsed, read, routes, text
 
 TABLES = "{schema}.{table}"

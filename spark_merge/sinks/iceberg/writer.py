@@ -25,9 +25,9 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
-from spark_merge.encode.block import Block, blocks
-from spark_merge.encode.typed import ROW_GROUP_ROWS_MAX
+from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.iceberg.partitions import Place, parted

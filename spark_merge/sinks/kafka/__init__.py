@@ -8,7 +8,7 @@ uri ─► output (what is written where, picklable) ─► sink (plans, accepts
 
 client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row
 rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere
-reading            messages to rows, read back (spark_merge/readable.py)
+reading            messages to rows, read back (spark_merge/port/readable.py)
 
 - With transactions a task is one transaction with its slot: a repeat adds nothing. An earlier task is fenced, or finds the later owner in
   control and stops.

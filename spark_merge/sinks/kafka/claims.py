@@ -35,7 +35,7 @@ from typing import TypeAlias
 
 from sidecar.core.model import Seq
 from sidecar.errors import SinkError
-from spark_merge.contract import Outcome
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka.position_records import PositionRead, SinkTerm, check_term
 
 CLAIMS_MAX = 3

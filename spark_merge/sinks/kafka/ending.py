@@ -12,7 +12,7 @@ import msgspec
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head, Task
+from spark_merge.port.contract import Head, Task
 
 HEADER = "ticdc-dump"
 """`log SEQ ORDINAL OP` of a live row, `dump SEQ ORDINAL DUMP_ID CHUNK` of a dump's, `ddl SEQ NUMBER`, `resolved SEQ`: SEQ is the segment of

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import assert_never
 
 from sidecar.core.model import Seq
-from spark_merge.contract import Outcome
+from spark_merge.port.contract import Outcome
 from spark_merge.sinks.kafka.claims import (
     ClaimEvent,
     Claims,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs
 from sidecar.ticdc.dispatch import Router
-from spark_merge.encode.messages import Encoder
+from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.sinks.kafka.client import SinkCluster
 
 LIVE = 0

@@ -30,7 +30,7 @@ from sidecar.core.model import Column, IndexDefinition, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.partition.ids import NEW_LOG
 from sidecar.ticdc.dispatch import Hashing, PartitionRule
-from spark_merge.decode.zone import ZERO
+from spark_merge.codecs.zone import ZERO
 
 _Hashes = npt.NDArray[np.uint32]
 

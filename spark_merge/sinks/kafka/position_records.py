@@ -17,7 +17,7 @@ import msgspec
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Accepted, Outcome, Owner, Rows
+from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 
 VERSION = 1
 STATE_KEY, CLAIM_KEY = b"state", b"claim"

@@ -1,4 +1,4 @@
-"""Reading a Kafka sink's rows back (spark_merge/readable.py): slices of the partitions of each topic that the table's rows are in.
+"""Reading a Kafka sink's rows back (spark_merge/port/readable.py): slices of the partitions of each topic that the table's rows are in.
 
     position ─► DDLs (partition 0 of each topic) ─► eras ─► topics of the names that the table had ─► slices of their partitions
 
@@ -25,9 +25,9 @@ from sidecar.core.model import Change, Ddl, Envelope, Lane, Message, Seq, TableN
 from sidecar.errors import FeedError, SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.process.progress import progressed
-from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, eras
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER
 from spark_merge.sinks.kafka.output import Output

@@ -16,9 +16,9 @@ import pyarrow as pa
 from sidecar.codecs.registry import CARRIERS
 from sidecar.core.model import TableSchema
 from sidecar.partition.ids import is_partitioned, key_ids, partition_ids
-from spark_merge.encode.messages import Encoder, RowMessage
-from spark_merge.encode.split import RAW_KEY_VALUES, image_column, split
-from spark_merge.protocols import encoder_module
+from spark_merge.codecs.encode.messages import Encoder, RowMessage
+from spark_merge.codecs.encode.split import RAW_KEY_VALUES, image_column, split
+from spark_merge.codecs.protocols import encoder_module
 
 
 class WrittenRows(NamedTuple):

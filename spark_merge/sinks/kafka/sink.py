@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import stages
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output

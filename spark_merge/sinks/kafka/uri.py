@@ -18,14 +18,14 @@ from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.ticdc.changefeed_file import ChangefeedFile, rules_of
 from sidecar.ticdc.changefeed_info import client_settings, kafka_place
 from sidecar.ticdc.dispatch import Hashing, Router
-from spark_merge.contract import Sink
-from spark_merge.encode.messages import Architecture
-from spark_merge.protocols import encoder
+from spark_merge.codecs.encode.messages import Architecture
+from spark_merge.codecs.protocols import encoder
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.sink import KafkaSink
-from spark_merge.sinks.kind import SinkKind, SinkUri
 from spark_merge.sinks.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
 PROTOCOL = next(iter(CARRIERS))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
-from spark_merge.cut import stages
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import stages
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import Begun, target

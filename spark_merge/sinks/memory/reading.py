@@ -1,4 +1,4 @@
-"""Reading a twin's rows back (spark_merge/readable.py). Rows that a batch shows before it is accepted are left out. The versioned kind has
+"""Reading a twin's rows back (port/readable.py). Rows that a batch shows before it is accepted are left out. The versioned kind has
 none but the newest: there they are as of a later position."""
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted
-from spark_merge.readable import Reading, RowsRead, Versions
-from spark_merge.rule import Image, OutputRow
+from spark_merge.merge.rule import Image, OutputRow
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead, Versions
 from spark_merge.sinks.memory.target import target
 
 

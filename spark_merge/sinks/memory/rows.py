@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spark_merge.contract import RANK_CHUNK, ChunkPiece, Counts, Piece, Portion, Rows
-from spark_merge.merge import key_text
-from spark_merge.rule import Image, OutputRow
+from spark_merge.merge.rule import Image, OutputRow
+from spark_merge.port.contract import RANK_CHUNK, ChunkPiece, Counts, Piece, Portion, Rows
+from spark_merge.port.keys import key_text
 
 
 def read(portions: Iterator[Portion]) -> tuple[Counts, list[OutputRow]]:

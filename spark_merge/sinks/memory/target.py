@@ -9,8 +9,8 @@ from threading import RLock
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost
-from spark_merge.contract import Accepted, Batch, Outcome, Owner
-from spark_merge.rule import Image, OutputRow
+from spark_merge.merge.rule import Image, OutputRow
+from spark_merge.port.contract import Accepted, Batch, Outcome, Owner
 from spark_merge.sinks.fence import check_log, check_next
 
 Key = tuple[TableName, Image]

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from sidecar.process.progress import progressed
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
-from spark_merge.cut import spread, units
-from spark_merge.readable import Reading
+from spark_merge.merge.cut import spread, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.memory.reading import read_back
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import target

@@ -26,12 +26,12 @@ from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour, flavour_of
-from spark_merge.contract import Head
 from spark_merge.ddl.logged import query_of
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Statement, StatementKind
+from spark_merge.port.contract import Head
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted

@@ -29,7 +29,7 @@ from sidecar.errors import SinkError
 from sidecar.mysql.errors import NO_RELATION, code_of
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.session import MysqlSession
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
 
 _SINK = """CREATE TABLE IF NOT EXISTS {sink} (

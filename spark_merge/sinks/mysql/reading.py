@@ -29,7 +29,7 @@ from sidecar.mysql.session import MysqlSession
 from sidecar.process.progress import may_take
 from sidecar.resultset.packets import read_blocks
 from sidecar.resultset.selects import spelt
-from spark_merge.readable import Reading, ReadPart, RowsRead
+from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.mysql.position import position_of
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, SqlTexts

@@ -22,10 +22,10 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages, tables_with_rows
-from spark_merge.readable import Reading
-from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.merge.cut import stages, tables_with_rows
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits

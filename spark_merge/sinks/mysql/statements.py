@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.merge import key_text
+from spark_merge.port.keys import key_text
 from spark_merge.sinks.mysql.tables import TargetTable
 
 Literal: TypeAlias = Callable[[str], str]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sidecar.core.model import CommitTs
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.mysql.ddl import Decided
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.options import commit_tss, flag, matching, names_of, number, option, read, routes, text

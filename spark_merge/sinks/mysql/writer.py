@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.mysql.retry import carried_out
-from spark_merge.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
+from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
 from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots

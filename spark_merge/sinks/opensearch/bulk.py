@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
-from spark_merge.latest import last_places
+from spark_merge.port.keys import last_places
 from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, OpenSearchSession, hint_of
 from spark_merge.sinks.opensearch.position import OwnedPosition

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Head, has_rows
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
+from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.table_ddl import checked_effects
 
 

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sidecar.errors import SinkError
-from spark_merge.encode.block import Block, image_columns
-from spark_merge.encode.go_json import strings
-from spark_merge.latest import versions
-from spark_merge.merge import key_text
+from spark_merge.codecs.encode.block import Block, image_columns, versions
+from spark_merge.codecs.encode.go_json import strings
+from spark_merge.port.keys import key_text
 from spark_merge.sinks.opensearch.fields import Form, Forms
 
 ID_BYTES_MAX = 512

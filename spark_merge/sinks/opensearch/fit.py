@@ -7,7 +7,7 @@ from contextlib import closing
 from urllib.parse import quote
 
 from sidecar.core.model import MARK_TABLE, TableSchema
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession
 from spark_merge.sinks.opensearch.indices import Indices
 from spark_merge.sinks.opensearch.position import position_of

@@ -12,7 +12,7 @@ from opensearchpy.exceptions import ConflictError, RequestError
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession, kind_of
 from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
 

@@ -25,9 +25,9 @@ from opensearchpy.exceptions import TransportError
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
-from spark_merge.contract import Accepted
-from spark_merge.merge import key_text
-from spark_merge.readable import Reading, RowForm, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.keys import key_text
+from spark_merge.port.readable import Reading, RowForm, RowsRead
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession
 from spark_merge.sinks.opensearch.documents import doc_ids
 from spark_merge.sinks.opensearch.fields import Form, Forms

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import stages, tables_with_rows
-from spark_merge.readable import Reading
-from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.merge.cut import stages, tables_with_rows
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.opensearch.changes import arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import IndexDdlRunner

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import SinkError
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.opensearch.client import OpenSearchServer
 from spark_merge.sinks.opensearch.fields import Forms
 from spark_merge.sinks.opensearch.names import IndexNames

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sidecar.core.model import MARK_TABLE
-from spark_merge.contract import Counts, Outcome, Portion, Rows, Task
-from spark_merge.encode.block import blocks
+from spark_merge.codecs.encode.block import blocks
+from spark_merge.port.contract import Counts, Outcome, Portion, Rows, Task
 from spark_merge.sinks.opensearch import bulk
 from spark_merge.sinks.opensearch.bulk import Bulk
 from spark_merge.sinks.opensearch.client import OpenSearchSession

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import ChunkPiece, Piece
-from spark_merge.encode.runs import TableRun
-from spark_merge.merge import key_text
+from spark_merge.codecs.encode.runs import TableRun
+from spark_merge.port.contract import ChunkPiece, Piece
+from spark_merge.port.keys import key_text
 from ticdc_dump.v1 import delivery_pb2 as pb
 
 FRAME_BYTES = 1 << 20

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from sidecar.core.model import Seq
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing, Task
-from spark_merge.cut import spread, stages
+from spark_merge.merge.cut import spread, stages
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.sinks.folder.layout import DeliveredFile, FolderIdentity
 from spark_merge.sinks.folder.output import OutputFolder, segment_of
 from spark_merge.sinks.spool.keeping import Bounds, Keeping

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
-from spark_merge.contract import Sink
-from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.options import names_of, read
 from spark_merge.sinks.spool.keeping import Bounds
 from spark_merge.sinks.spool.reader import SpoolReader

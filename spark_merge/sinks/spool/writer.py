@@ -11,7 +11,7 @@ from itertools import groupby
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Counts, Outcome, Owner, Portion, Rows, Task
+from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, file_path
 from spark_merge.sinks.spool.frames import FrameFile

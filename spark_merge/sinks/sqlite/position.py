@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from sidecar.core.model import CommitTs, Seq
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.position import Missed, OutputState, Stored
 from spark_merge.sinks.sqlite.database import reader, transaction
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.sqlite.database import quoted, reader
 
 PAGE_BYTES, PAGE_ROWS_MAX = 8 << 20, 10_000

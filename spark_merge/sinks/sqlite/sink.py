@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
-from spark_merge.encode.block import blocks
-from spark_merge.readable import Reading
-from spark_merge.sinks.kind import SinkKind, SinkUri
+from spark_merge.codecs.encode.block import blocks
+from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
+from spark_merge.port.kinds import SinkKind, SinkUri
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.options import commit_tss, names_of, read
 from spark_merge.sinks.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import transaction

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
-from spark_merge.contract import Head, has_rows
+from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
 from spark_merge.ddl.routes import check_apart
-from spark_merge.encode.block import Block, image_columns
+from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.sqlite.database import quoted
 from spark_merge.sinks.table_ddl import checked_effects
 

@@ -3,7 +3,7 @@
 `layout` what is where; `identity` whose output a folder is; `options` what a URI can say; `schema_file` a table's columns as a file, with
 its checksum; `names` which file comes under which number, and which schema files go with it; `commits` the position and the fence;
 `publish` how accepted files appear; `partitions` and `writer` the tasks' side; `sink` the driver's; `uri` the sink by its URI.
-`reading`, `csv_rows` its rows read back (spark_merge/readable.py).
+`reading`, `csv_rows` its rows read back (spark_merge/port/readable.py).
 
 - Readers of this layout go by the files that are there, in numbers without a gap, and tasks write side by side. So tasks stage files, and
   the files get their names when the batch is accepted: the sink is of the hidden kind, and a batch can be done again in any cut.

@@ -28,7 +28,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import check_exclusive, taken
 from spark_merge.sinks.position import Missed, OutputState, Stored

@@ -16,10 +16,10 @@ import pyarrow.csv as pa_csv
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
 from sidecar.process.progress import progressed
+from spark_merge.codecs.encode.csv_lines import CsvForm
+from spark_merge.codecs.encode.csv_texts import canonical_texts
 from spark_merge.ddl.eras import Era
-from spark_merge.encode.csv_lines import CsvForm
-from spark_merge.encode.csv_texts import canonical_texts
-from spark_merge.readable import RowsRead, Versions
+from spark_merge.port.readable import RowsRead, Versions
 from spark_merge.sinks.json_rows import BLOCK_BYTES
 from spark_merge.sinks.row_versions import ranks, rows_read
 

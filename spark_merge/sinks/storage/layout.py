@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
-from spark_merge.contract import Owner
+from spark_merge.port.contract import Owner
 
 OURS = "_ticdc_dump"
 IDENTITY = f"{OURS}/log"

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import Head
-from spark_merge.encode.block import schema_of
+from spark_merge.codecs.encode.block import schema_of
+from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace, data_folder, data_name
 from spark_merge.sinks.storage.options import StorageOptions
 from spark_merge.sinks.storage.schema_file import SchemaFile, schema_file

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.partition.ids import key_ids, partition_ids
-from spark_merge.contract import CHANGES
-from spark_merge.encode.split import image_column, split_at
+from spark_merge.codecs.encode.split import image_column, split_at
+from spark_merge.port.contract import CHANGES
 
 _Ids = npt.NDArray[np.int64]
 

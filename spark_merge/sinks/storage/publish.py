@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted
+from spark_merge.port.contract import Accepted
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.storage.layout import CHECKPOINT, index_of
 from spark_merge.sinks.storage.names import Named

@@ -1,4 +1,4 @@
-"""Reading a storage sink's rows back (spark_merge/readable.py): the files of a table's folders, up to the last commit.
+"""Reading a storage sink's rows back (spark_merge/port/readable.py): the files of a table's folders, up to the last commit.
 
     schema files of all tables ─► DDLs ─► eras ─► folders of each name that the table had ─► files, each of one version, so of one era
 
@@ -22,9 +22,9 @@ from sidecar.errors import FeedError, SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
-from spark_merge.contract import Accepted
 from spark_merge.ddl.eras import Era, era_of, eras
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.contract import Accepted
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.json_rows import line_blocks
 from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows

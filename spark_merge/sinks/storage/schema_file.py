@@ -24,9 +24,9 @@ from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.ticdc.ddl_text import action_of
-from spark_merge.decode.canal_json import kind_of
-from spark_merge.encode.go_json import string
-from spark_merge.encode.messages import Architecture, definition_of
+from spark_merge.codecs.decode.canal_json import kind_of
+from spark_merge.codecs.encode.go_json import string
+from spark_merge.codecs.encode.messages import Architecture, definition_of
 from spark_merge.sinks.storage.layout import schema_path
 
 _TYPE = re.compile(r"([a-z]+)(?:\((.*)\))?((?: unsigned)?)(?: zerofill)?", re.DOTALL)

@@ -21,10 +21,10 @@ from sidecar.core.model import TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
-from spark_merge.cut import spread, units
-from spark_merge.encode.split import RAW_KEY_VALUES
-from spark_merge.readable import Reading
+from spark_merge.codecs.encode.split import RAW_KEY_VALUES
+from spark_merge.merge.cut import spread, units
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.position import PositionKeeper

@@ -5,9 +5,9 @@ storage's own parameters are those of the files sink.
 from __future__ import annotations
 
 from sidecar.errors import SinkError
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.storage.layout import IDENTITY, OURS
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink

@@ -23,12 +23,12 @@ from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
-from spark_merge.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
-from spark_merge.encode.block import Block, blocks, of_changes
-from spark_merge.encode.csv_lines import csv_header, csv_lines
-from spark_merge.encode.messages import changes_of
-from spark_merge.encode.split import RAW_KEY_VALUES, split
-from spark_merge.encode.together import gathered
+from spark_merge.codecs.encode.block import Block, blocks, of_changes
+from spark_merge.codecs.encode.csv_lines import csv_header, csv_lines
+from spark_merge.codecs.encode.messages import changes_of
+from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
+from spark_merge.codecs.encode.together import gathered
+from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.storage.layout import StoragePlace, staged_path
 from spark_merge.sinks.storage.names import Staged

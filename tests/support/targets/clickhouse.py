@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.errors import SinkError
 from sidecar.log.manifest import Manifest
-from spark_merge.contract import Batch, Head
+from spark_merge.port.contract import Batch, Head
 from spark_merge.sinks.clickhouse.sink import ClickHouseSink
 from tests.support.clickhouse_place import uri_of
 from tests.support.read_back import read_back

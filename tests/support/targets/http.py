@@ -1,7 +1,8 @@
 """The http: sink into the sample receiver: its lines, folded by a consumer, are the truth.
 
-The fold is `ticdc-dump replay`'s own (sidecar/verify): rows by key in the order of the lines, DDLs between them, held against each snapshot
-that the source's tables were read at; no row goes back. Lines tell DDLs and the tables after them, and a reader goes by these alone here.
+The fold is `ticdc-dump replay`'s own (sidecar/replay/judge): rows by key in the order of the lines, DDLs between them, held against each
+snapshot that the source's tables were read at; no row goes back. Lines have DDLs and the tables after them, and a reader goes by these
+alone here.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pytest
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.core.progress import progress_from_json
 from sidecar.log.manifest import Manifest
-from sidecar.verify import table_replay
-from sidecar.verify.verify import replay
+from sidecar.replay.judge import table_replay
+from sidecar.replay.judge.verify import replay
 from tests.integration.test_ddl_recordings import wrong_in_ticdc
 from tests.support.read_back import read_back
 from tests.support.recorded_target import Case, RecordedLog

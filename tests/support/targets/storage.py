@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.log.storage import open_folder
-from sidecar.verify.rows import equal_rows
+from sidecar.replay.judge.rows import equal_rows
 from spark_merge.sinks.files.reader import read_output
 from tests.support.read_back import read_back
 from tests.support.recorded_target import Case, RecordedLog, Texts, deliver

@@ -11,10 +11,10 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.rowcodec.kv_layout import layout_of
-from spark_merge.contract import Head
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.routes import Routes
+from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import change
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.delta.ddl import alterations

@@ -9,9 +9,9 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
+from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import ColumnChanges, change
 from spark_merge.sinks.clickhouse.columns import column_type, kept_as
 from tests.scenarios.effects_player import _SINKS as SINKS

@@ -8,9 +8,9 @@ import pytest
 
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
 from spark_merge.ddl.logged import logged_ddls
 from spark_merge.ddl.statement import StatementKind
+from spark_merge.port.contract import Head
 
 TABLE = TableSchema(TableName("s", "a"), (Column("id", "int", nullable=False),), ("id",))
 

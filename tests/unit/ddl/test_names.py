@@ -10,11 +10,11 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.mysql.flavour import Flavour
-from spark_merge.contract import Head
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader, words
 from spark_merge.ddl.routes import APART, Routes, check_apart, routes_of
+from spark_merge.port.contract import Head
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 
 ROUTES = routes_of(" shop.*=>shop_copy.* , Shop.Orders => copy.orders2,`we,ird`.`a.b`=>x.`y z`")

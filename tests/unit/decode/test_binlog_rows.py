@@ -12,8 +12,8 @@ from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
 from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.kv_table import kv_table
-from spark_merge.decode.binlog_rows import _SLOW_ROWS_MAX
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.binlog_rows import _SLOW_ROWS_MAX
+from spark_merge.codecs.decode.rows import decode
 from tests.support.binlog_encoder import Event, Values, deleted, inserted, int_handle, pairs, updated
 from tests.support.kv_encoder import NOT_NULL, column, info, row_1
 from tests.unit.decode.log import logged

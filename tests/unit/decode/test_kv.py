@@ -10,8 +10,8 @@ import pytest
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable, kv_table
-from spark_merge.decode import kv
-from spark_merge.decode.kv import decode_rows
+from spark_merge.codecs.decode import kv
+from spark_merge.codecs.decode.kv import decode_rows
 from tests.support.kv_encoder import (
     NOT_NULL,
     Json,

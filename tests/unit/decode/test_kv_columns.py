@@ -12,7 +12,7 @@ import pytest
 from sidecar.rowcodec.kv_datum import canonical, plain_of_cell
 from sidecar.rowcodec.kv_error import Broken
 from sidecar.rowcodec.kv_table import KvColumn, kv_table
-from spark_merge.decode.kv_columns import PADDING, byte_array, texts_of_cells
+from spark_merge.codecs.decode.kv_columns import PADDING, byte_array, texts_of_cells
 from tests.support.kv_encoder import Stored, column, decimal_bytes, info, memcomparable_float, minimal
 
 KINDS: list[tuple[str, dict[str, Any]]] = [

@@ -13,9 +13,9 @@ from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.replay.kv_rows import row_key, row_value
 from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.kv_table import kv_table
-from spark_merge.decode import rows as decode_module
-from spark_merge.decode.kv_rows import _SLOW_ROWS_MAX
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode import rows as decode_module
+from spark_merge.codecs.decode.kv_rows import _SLOW_ROWS_MAX
+from spark_merge.codecs.decode.rows import decode
 from tests.support.kv_encoder import column, info
 from tests.unit.decode.log import logged
 

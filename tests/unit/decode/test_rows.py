@@ -10,12 +10,12 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from spark_merge.contract import CHANGES
-from spark_merge.decode import rows
-from spark_merge.decode.images import Images
-from spark_merge.decode.rows import decode
-from spark_merge.decode.zone import ServerZone
-from spark_merge.protocols import decoder_module
+from spark_merge.codecs.decode import rows
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.images import Images
+from spark_merge.codecs.protocols import decoder_module
+from spark_merge.codecs.zone import ServerZone
+from spark_merge.port.contract import CHANGES
 from tests.unit.decode.log import change, logged
 
 NAME = TableName("shop", "t")

@@ -13,9 +13,9 @@ import pytest
 from sidecar.codecs.compression import Compression
 from sidecar.core.canonical import equal_text
 from sidecar.core.model import TableName, TableSchema
-from spark_merge.contract import CHANGES
-from spark_merge.decode.rows import decode
-from spark_merge.merge import key_text
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.port.contract import CHANGES
+from spark_merge.port.keys import key_text
 from tests.support.recordings import recording
 from tests.unit.decode.log import about, logged, recorded_changes, recorded_schemas
 

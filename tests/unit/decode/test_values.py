@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.model import Column, Kind
-from spark_merge.decode import values
-from spark_merge.decode.go_quote import go_unquote, go_unquote_all
-from spark_merge.decode.values import UnfitValue
-from spark_merge.decode.zone import ServerZone
-from spark_merge.merge import key_text
+from spark_merge.codecs import values
+from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
+from spark_merge.codecs.values import UnfitValue
+from spark_merge.codecs.zone import ServerZone
+from spark_merge.port.keys import key_text
 
 COLORS = ("red", "", "ü b")
 SET64 = tuple(f"l{bit}" for bit in range(64))

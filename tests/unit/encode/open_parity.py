@@ -31,12 +31,12 @@ from sidecar.core.canonical import equal_text
 from sidecar.core.model import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import CHANGES, TEXTS
-from spark_merge.decode.images import NO_IMAGE, Images
-from spark_merge.decode.open_protocol import read
-from spark_merge.decode.zone import ServerZone
-from spark_merge.encode.messages import Encoder, RowMessage
-from spark_merge.protocols import encoder
+from spark_merge.codecs.decode.open_protocol import read
+from spark_merge.codecs.encode.messages import Encoder, RowMessage
+from spark_merge.codecs.images import NO_IMAGE, Images
+from spark_merge.codecs.protocols import encoder
+from spark_merge.codecs.zone import ServerZone
+from spark_merge.port.contract import CHANGES, TEXTS
 from tests.support.kv_ddl import ddl_recording
 from tests.support.recordings import recording
 from tests.unit.decode.log import recorded_schemas

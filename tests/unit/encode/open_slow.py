@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from sidecar.core.model import Column, TableSchema
-from spark_merge.encode.messages import Architecture
-from spark_merge.encode.open_columns import OpenColumn, open_columns
+from spark_merge.codecs.encode.messages import Architecture
+from spark_merge.codecs.encode.open_columns import OpenColumn, open_columns
 
 Image = Sequence[str | None]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, Kind, TableDefinition, TableName, TableSchema
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 from tests.support.deliveries import change
 
 Image = list[str | None]

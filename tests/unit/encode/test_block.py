@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from sidecar.errors import SinkError
-from spark_merge.encode.block import image_columns, of_changes, schema_of
+from spark_merge.codecs.encode.block import image_columns, of_changes, schema_of
 from tests.support.deliveries import ORDERS, SCHEMA, batches, change
 
 

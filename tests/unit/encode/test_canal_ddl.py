@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_merge.encode.canal_ddl import canal_word
+from spark_merge.codecs.encode.canal_ddl import canal_word
 
 WORDS = {
     "create table t (id int)": "CREATE",

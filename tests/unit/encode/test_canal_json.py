@@ -14,11 +14,11 @@ import pytest
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.contract import CHANGES
-from spark_merge.encode import canal_json
-from spark_merge.encode.canal_json import CanalJsonEncoder
-from spark_merge.encode.messages import RowMessage
-from spark_merge.protocols import encoder
+from spark_merge.codecs.encode import canal_json
+from spark_merge.codecs.encode.canal_json import CanalJsonEncoder
+from spark_merge.codecs.encode.messages import RowMessage
+from spark_merge.codecs.protocols import encoder
+from spark_merge.port.contract import CHANGES
 from tests.lanes import examples
 from tests.support.slow_canal import message, random_changes, random_table, table
 

@@ -21,11 +21,11 @@ from sidecar.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import logged
-from spark_merge.contract import CHANGES
-from spark_merge.decode.rows import decode
-from spark_merge.encode.messages import Encoder
-from spark_merge.merge import key_text
-from spark_merge.protocols import encoder
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.encode.messages import Encoder
+from spark_merge.codecs.protocols import encoder
+from spark_merge.port.contract import CHANGES
+from spark_merge.port.keys import key_text
 from tests.lanes import LANE
 from tests.support.canal_parity import of_row
 from tests.support.recordings import recording

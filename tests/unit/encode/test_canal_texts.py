@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column
-from spark_merge.decode.values import UnfitValue
-from spark_merge.encode.canal_texts import canal_texts
+from spark_merge.codecs.encode.canal_texts import canal_texts
+from spark_merge.codecs.values import UnfitValue
 from tests.lanes import examples
 from tests.support.slow_canal import without_exponent
 

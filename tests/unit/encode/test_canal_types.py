@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.model import TableDefinition
 from sidecar.errors import SinkError
-from spark_merge.encode.canal_types import canal_table
+from spark_merge.codecs.encode.canal_types import canal_table
 from tests.support.slow_canal import TYPES, table
 
 EXPECTED = {

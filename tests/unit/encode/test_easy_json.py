@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.encode.easy_json import escaped, quoted
+from spark_merge.codecs.encode.easy_json import escaped, quoted
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.encode.go_json import floats, quoted, string, strings
+from spark_merge.codecs.encode.go_json import floats, quoted, string, strings
 from tests.unit.encode import open_slow
 
 GO = json.loads((Path(__file__).parents[2] / "data" / "go" / "json.json").read_text())

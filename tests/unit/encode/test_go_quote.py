@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.decode.go_quote import go_unquote_all
-from spark_merge.encode.go_quote import go_quote, go_quotes, is_printable
+from spark_merge.codecs.decode.go_quote import go_unquote_all
+from spark_merge.codecs.encode.go_quote import go_quote, go_quotes, is_printable
 from tests.unit.encode import open_slow
 
 GO = json.loads((Path(__file__).parents[2] / "data" / "go" / "json.json").read_text())

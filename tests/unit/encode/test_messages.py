@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq
-from spark_merge.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
-from spark_merge.encode.messages import changes_of
-from spark_merge.encode.open_protocol import OpenProtocolEncoder
+from spark_merge.codecs.encode.messages import changes_of
+from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder
+from spark_merge.port.contract import CHANGES, RANK_CHUNK, ChunkPiece, DueChunk, Survivors
 from tests.support.deliveries import ORDERS, SCHEMA
 from tests.unit.encode.open_tables import table
 

@@ -8,8 +8,8 @@ import pytest
 
 from sidecar.core.model import IndexDefinition, IndexPart, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.encode.messages import Architecture
-from spark_merge.encode.open_columns import open_columns
+from spark_merge.codecs.encode.messages import Architecture
+from spark_merge.codecs.encode.open_columns import open_columns
 from tests.unit.encode.open_tables import TYPES, changed, table
 
 BINARY, HANDLE, GENERATED, PRIMARY, UNIQUE, MULTIPLE, NULLABLE, UNSIGNED = (1 << bit for bit in range(8))

@@ -14,9 +14,9 @@ from sidecar.codecs.open_protocol import OpenProtocol as Codec
 from sidecar.core.model import Change, CommitTs, Ddl, IndexDefinition, IndexPart, Lane, Message, Resolved
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.encode import open_protocol
-from spark_merge.encode.messages import Architecture, RowMessage
-from spark_merge.encode.open_protocol import OpenProtocolEncoder, encoder
+from spark_merge.codecs.encode import open_protocol
+from spark_merge.codecs.encode.messages import Architecture, RowMessage
+from spark_merge.codecs.encode.open_protocol import OpenProtocolEncoder, encoder
 from tests.lanes import examples
 from tests.unit.encode import open_slow
 from tests.unit.encode.open_tables import ALL, Image, changed, changes, pairs, table

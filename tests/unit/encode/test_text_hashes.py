@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_merge.encode.text_hashes import text_hashes
+from spark_merge.codecs.encode.text_hashes import text_hashes
 
 
 def test_equal_texts_have_one_number_and_others_rarely_do() -> None:

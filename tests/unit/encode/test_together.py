@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column, Seq, TableName, TableSchema
-from spark_merge.contract import CHANGES, ChunkPiece, DueChunk, Piece, Portion, Survivors, Unit
-from spark_merge.encode import together
-from spark_merge.encode.together import gathered
+from spark_merge.codecs.encode import together
+from spark_merge.codecs.encode.together import gathered
+from spark_merge.port.contract import CHANGES, ChunkPiece, DueChunk, Piece, Portion, Survivors, Unit
 
 UNIT = Unit(Seq(1), live=True)
 SCHEMAS = [TableSchema(TableName("s", f"t{number}"), (Column("id", "int"),), ("id",)) for number in range(3)]

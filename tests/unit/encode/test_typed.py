@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import ChunkPiece, Survivors
-from spark_merge.encode.block import of_changes, of_chunk
-from spark_merge.encode.typed import arrow_type, dictionary_columns, file_schema, typed
+from spark_merge.codecs.encode.block import of_changes, of_chunk
+from spark_merge.codecs.encode.typed import arrow_type, dictionary_columns, file_schema, typed
+from spark_merge.port.contract import ChunkPiece, Survivors
 from tests.support.deliveries import DUE, ORDERS, SCHEMA, batches, change
 
 Moment = dt.datetime

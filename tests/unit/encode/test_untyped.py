@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.encode.typed import arrow_type
-from spark_merge.encode.untyped import texts
+from spark_merge.codecs.encode.typed import arrow_type
+from spark_merge.codecs.encode.untyped import texts
 from tests.support.deliveries import ORDERS
 from tests.unit.encode.test_typed import CASES, Moment, table_of
 

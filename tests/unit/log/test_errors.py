@@ -19,9 +19,9 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import DueChunk
-from spark_merge.read import iter_rows, new_manifests, read_rows, read_schemas
-from spark_merge.task import open_chunk
+from spark_merge.log.read import iter_rows, new_manifests, read_rows, read_schemas
+from spark_merge.merge.task import open_chunk
+from spark_merge.port.contract import DueChunk
 
 MANIFEST = Manifest(Seq(0), 1, CommitTs(0), CommitTs(1), "rows.parquet", 1, 1, {}, "schemas/x.json", "canal-json")
 SCHEMA = TableSchema(TableName("s", "t"), (Column("id", "int"),), ("id",))

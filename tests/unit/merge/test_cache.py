@@ -8,8 +8,8 @@ from threading import Event
 import pyarrow as pa
 import pytest
 
-from spark_merge import cache
-from spark_merge.cache import DecodedRows
+from spark_merge.log import cache
+from spark_merge.log.cache import DecodedRows
 from tests.support.eventually import PATIENCE_S
 
 ROWS = pa.table({"n": list(range(100))})

@@ -18,7 +18,7 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.schema_step import steps
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.pace.sinks import SinkTables
-from spark_merge.complete import followed, received
+from spark_merge.delivery.complete import followed, received
 
 A, B, C = (TableName("shop", name) for name in "abc")
 SINCE = CommitTs(150)

@@ -7,9 +7,9 @@ import pytest
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.manifest import Manifest
-from spark_merge import cut
-from spark_merge.contract import Head
-from spark_merge.cut import BatchLimits, spread, stages, units
+from spark_merge.merge import cut
+from spark_merge.merge.cut import BatchLimits, spread, stages, units
+from spark_merge.port.contract import Head
 
 T, HOT = TableName("s", "t"), TableName("s", "hot")
 

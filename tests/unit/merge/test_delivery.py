@@ -19,11 +19,11 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pace.sinks import SinkTables
-from spark_merge import sink_record
-from spark_merge.contract import Accepted, Batch, Head, Outcome, Standing
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, TaskWork
-from spark_merge.sink_record import SinkId
+from spark_merge.delivery import sink_record
+from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.delivery.sink_record import SinkId
+from spark_merge.merge.cut import BatchLimits
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target

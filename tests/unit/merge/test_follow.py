@@ -11,8 +11,8 @@ from sidecar.errors import SinkError
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest, to_json
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Accepted
-from spark_merge.follow import check_follows, check_has
+from spark_merge.log.follow import check_follows, check_has
+from spark_merge.port.contract import Accepted
 
 
 def segment(seq: int, *, after_ts: int | None = None, id: str = "") -> Manifest:

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 
-from spark_merge.greeting import GREETINGS, pass_on
+from spark_merge.worker.greeting import GREETINGS, pass_on
 
 SAYS = """
 import os, subprocess, sys
-from spark_merge.greeting import without_greeting
+from spark_merge.worker.greeting import without_greeting
 
 java = '''
 import sys, time

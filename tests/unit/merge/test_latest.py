@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.model import Column, TableName, TableSchema
-from spark_merge.contract import CHANGES
-from spark_merge.encode.block import of_changes
-from spark_merge.latest import last_of_each_key, versions
+from spark_merge.codecs.encode.block import of_changes, versions
+from spark_merge.port.contract import CHANGES
+from spark_merge.port.keys import last_of_each_key
 
 SCHEMA = TableSchema(TableName("s", "t"), (Column("id", "text"), Column("v", "text")), ("id",))
 

@@ -18,12 +18,12 @@ from sidecar.errors import FeedUnsuitable, LogBroken, OwnershipLost, SinkError, 
 from sidecar.log import storage
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder, open_folder
-from spark_merge import loop as loops
-from spark_merge.contract import Batch, Delivered, Head, Outcome, Portion, Standing, Task
-from spark_merge.delivery import JobSettings
-from spark_merge.loop import SinkLoop
-from spark_merge.read import new_manifests
-from spark_merge.sink_record import SinkId
+from spark_merge.delivery import loop as loops
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.delivery.loop import SinkLoop
+from spark_merge.delivery.sink_record import SinkId
+from spark_merge.log.read import new_manifests
+from spark_merge.port.contract import Batch, Delivered, Head, Outcome, Portion, Standing, Task
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import Here

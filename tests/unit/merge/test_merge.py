@@ -15,17 +15,18 @@ from sidecar.core.model import CommitTs, TableSchema
 from sidecar.log import segment_log
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
-from spark_merge import cache, cut, segments
-from spark_merge.contract import CHANGES, RANK_PUT, Head, Task, Unit
-from spark_merge.cut import BatchLimits, units
-from spark_merge.decode.rows import decode
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.merge import touched
-from spark_merge.rule import OutputRow
-from spark_merge.segments import SegmentSource
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.log import cache, segments
+from spark_merge.log.segments import SegmentSource
+from spark_merge.merge import cut
+from spark_merge.merge.cut import BatchLimits, units
+from spark_merge.merge.rule import OutputRow
+from spark_merge.merge.survivors import touched
+from spark_merge.merge.task import portions
+from spark_merge.port.contract import CHANGES, RANK_PUT, Head, Task, Unit
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.registry import open_sink
-from spark_merge.task import portions
 from spark_merge.testing.histories import COLUMNS, SEGMENTS, RandomHistory, check, random_history, write_log
 from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S

@@ -19,13 +19,14 @@ from sidecar.log import segment_log
 from sidecar.log.absent import with_absent
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder, open_folder
-from spark_merge import pieces, read, segments
-from spark_merge.contract import ChunkPiece, DueChunk, Head, Order, Piece, Portion, Survivors, Task, Unit
-from spark_merge.merge import key_text
-from spark_merge.pieces import bounded, size_of
-from spark_merge.segments import SegmentSource
+from spark_merge.log import read, segments
+from spark_merge.log.segments import SegmentSource
+from spark_merge.merge.task import open_chunk, portions
+from spark_merge.port import pieces
+from spark_merge.port.contract import ChunkPiece, DueChunk, Head, Order, Piece, Portion, Survivors, Task, Unit
+from spark_merge.port.keys import key_text
+from spark_merge.port.pieces import bounded, size_of
 from spark_merge.sinks.memory.rows import read as rows_of
-from spark_merge.task import open_chunk, portions
 from spark_merge.testing.histories import COLUMNS, random_history, write_log
 
 BOUNDS = ((pieces, "PIECE_BYTES_MAX"), (segments, "HELD_BYTES_MAX"), (read, "BATCH_BYTES_MAX"))

@@ -11,12 +11,12 @@ import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.storage import Folder, open_folder
-from spark_merge import places
-from spark_merge.contract import Batch, DueChunk, Head, Outcome, Unit
-from spark_merge.cut import LIVE_ROW_COST, BatchLimits
-from spark_merge.delivery import Delivery, JobSettings, TaskWork
-from spark_merge.places import SPARK, WORKER, Places
-from spark_merge.read import new_manifests
+from spark_merge.delivery import places
+from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
+from spark_merge.delivery.places import SPARK, WORKER, Places
+from spark_merge.log.read import new_manifests
+from spark_merge.merge.cut import LIVE_ROW_COST, BatchLimits
+from spark_merge.port.contract import Batch, DueChunk, Head, Outcome, Unit
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import SEGMENTS, check, random_history, write_log
@@ -157,12 +157,12 @@ def test_segments_before_a_window_are_a_batch_of_their_own(tmp_path: Path, log: 
 
 
 def test_a_slow_sink_gets_windows_and_what_stands_before_them_at_once(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", -1.0)
+    monkeypatch.setattr("spark_merge.delivery.batches.ACCEPT_QUICK_S", -1.0)
     assert len(deliver(log, tmp_path / "out", 1_000)[2]) < len(deliver_quickly(tmp_path, log, monkeypatch))
 
 
 def deliver_quickly(tmp_path: Path, log: Folder, monkeypatch: pytest.MonkeyPatch) -> list[list[Seq]]:
-    monkeypatch.setattr("spark_merge.delivery.ACCEPT_QUICK_S", 60.0)
+    monkeypatch.setattr("spark_merge.delivery.batches.ACCEPT_QUICK_S", 60.0)
     return deliver(log, tmp_path / "quick", 1_000)[2]
 
 

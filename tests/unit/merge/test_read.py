@@ -21,9 +21,9 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
 from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import DueChunk
-from spark_merge.read import beginning, new_manifests, read_rows, read_schemas
-from spark_merge.task import open_chunk
+from spark_merge.log.read import beginning, new_manifests, read_rows, read_schemas
+from spark_merge.merge.task import open_chunk
+from spark_merge.port.contract import DueChunk
 
 CHANGE = Change(CommitTs(1), Rank.PUT, "shop", "orders", b"k", b"v", Lane("kafka/orders/1"), 1)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from sidecar.core.model import Column, TableName, TableSchema
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
-from spark_merge.readable import Reading, RowsRead, Versions, newest
+from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
+from spark_merge.port.readable import Reading, RowsRead, Versions, newest
 
 SCHEMA = TableSchema(TableName("shop", "t"), (Column("v", "text"), Column("id", "int", nullable=False)), ("id",))
 

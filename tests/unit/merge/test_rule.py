@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log.manifest import Manifest
-from spark_merge.contract import RANK_DELETE, RANK_PUT
-from spark_merge.rule import Image, OutputRow, merged
+from spark_merge.merge.rule import Image, OutputRow, merged
+from spark_merge.port.contract import RANK_DELETE, RANK_PUT
 
 T = TableName("s", "t")
 LOW, HIGH = 100, 200

@@ -24,11 +24,11 @@ from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import SinkTables
-from spark_merge.contract import Owner
-from spark_merge.cut import BatchLimits
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.read import new_manifests
-from spark_merge.sink_record import LAG_MAX, SinkId, SinkRecord
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.delivery.sink_record import LAG_MAX, SinkId, SinkRecord
+from spark_merge.log.read import new_manifests
+from spark_merge.merge.cut import BatchLimits
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.files.reader import read_output
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of

@@ -17,14 +17,14 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
-from spark_merge import segments
-from spark_merge.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Order, Outcome, Portion, Task, Unit
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.segments import SegmentSource
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.log import segments
+from spark_merge.log.segments import SegmentSource
+from spark_merge.merge.task import portions
+from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Order, Outcome, Portion, Task, Unit
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.rows import read
-from spark_merge.task import portions
 from spark_merge.testing.histories import COLUMNS, RandomHistory, random_history, write_log
 from spark_merge.testing.places import Here
 from tests.support.watched import HeardWatch

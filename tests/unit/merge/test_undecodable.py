@@ -16,16 +16,16 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.skips import Skip, read_skips
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pace.sinks import SinkDelivery
-from spark_merge.contract import Sink
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.rule import OutputRow
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.log.undecodable import Decoding, leave_out, undecodable
+from spark_merge.merge.rule import OutputRow
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.target import target
 from spark_merge.testing.histories import SEGMENTS, RandomHistory, check, poison, random_history, write_log
 from spark_merge.testing.places import Here
-from spark_merge.undecodable import Decoding, leave_out, undecodable
 from tests.support.sinks import place_of
 
 HOW = Decoding()

@@ -16,9 +16,9 @@ import pytest
 from sidecar.log.storage import Folder, open_folder, s3
 from sidecar.process.background import Background
 from sidecar.process.progress import may_take, progressed, side_by_side, watched_by
-from spark_merge import watchdog
+from spark_merge.delivery import watchdog
+from spark_merge.delivery.watchdog import HANG_S, Watchdog
 from spark_merge.testing.histories import check, random_history, write_log
-from spark_merge.watchdog import HANG_S, Watchdog
 from tests.support.eventually import PATIENCE_S
 from tests.support.scripted_http import Answer, scripted
 from tests.support.watched import deliver_watched
@@ -170,7 +170,7 @@ def test_all_tries_of_a_request_to_s3_end_before_it_is_a_hang() -> None:
 
 HANGS = """
 import sys, threading, time
-from spark_merge.watchdog import Watchdog
+from spark_merge.delivery.watchdog import Watchdog
 dog = Watchdog(hang_s=float(sys.argv[1]))
 def quick():
     for _ in range(20):

@@ -18,11 +18,11 @@ from sidecar.log import storage
 from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder, Unreachable, open_folder
 from sidecar.pace.sinks import SinkDelivery
-from spark_merge import worker as workers
-from spark_merge.contract import Rows
-from spark_merge.delivery import JobSettings
-from spark_merge.job import SparkJob
-from spark_merge.worker import Quiet, Worker, WorkerSettings
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.port.contract import Rows
+from spark_merge.worker import worker as workers
+from spark_merge.worker.job import SparkJob
+from spark_merge.worker.worker import Quiet, Worker, WorkerSettings
 from tests.support.eventually import PATIENCE_S
 
 

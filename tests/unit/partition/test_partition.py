@@ -19,7 +19,7 @@ from sidecar.errors import SinkError
 from sidecar.partition.clause import Literal, read_clause
 from sidecar.partition.ids import is_partitioned, key_ids, partition_ids
 from sidecar.partition.value import date_parts, day_number
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from tests.support.recordings import recording
 from tests.unit.decode.log import logged, recorded_changes, recorded_schemas
 

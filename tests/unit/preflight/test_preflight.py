@@ -57,9 +57,9 @@ from sidecar.process.checks import (
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName, Dispatcher, FeedFilter
 from sidecar.ticdc.changefeed_info import changefeed as described
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.read import kept
-from spark_merge.sink_record import SinkId
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.delivery.sink_record import SinkId
+from spark_merge.log.read import kept
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.registry import open_sink, output_of
 from spark_merge.testing.histories import SEGMENTS, random_history, write_log

@@ -16,7 +16,7 @@ from sidecar.errors import FeedUnsuitable
 from sidecar.replay.life import NO_KEY, DroppedRow, LiveChange, _Changes, _last_change, best, life_of_a_key
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.files.reader import read_output
 from tests.recordings.busy import make
 from tests.support.played import Played

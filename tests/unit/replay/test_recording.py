@@ -9,9 +9,9 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.replay.judge.rows import Key, equal_rows, rows_by_key
 from sidecar.replay.recording import Recording
 from sidecar.replay.tables import RecordedTables, ReplayedChunk
-from sidecar.verify.rows import Key, equal_rows, rows_by_key
 from tests.support.recordings import recording
 
 ORDERS = TableName("shop", "orders")

@@ -12,10 +12,10 @@ from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, MarkSent, Re
 from sidecar.core.model import Change, CommitTs, Lane, MarkKind, Message, TableName
 from sidecar.errors import FeedUnsuitable
 from sidecar.replay.history import RecordedHistory
+from sidecar.replay.judge.rows import rows_by_key
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.tables import RecordedTables
-from sidecar.verify.rows import rows_by_key
 from tests.support.recordings import recording
 
 CUSTOMER = TableName("shop", "customer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_merge.decode.go_quote import go_unquote
+from spark_merge.codecs.decode.go_quote import go_unquote
 from tests.rig.values import go_json, go_quoted, plain_float
 
 

@@ -12,9 +12,9 @@ from sidecar.core.model import Column
 from sidecar.schema.ddl import Action
 from sidecar.schema.sql_text import Shows, for_servers, labels, quoted_text, shown, unescaped
 from sidecar.ticdc.ddl_text import action_of
+from spark_merge.codecs.values import UnfitValue, from_ints, int_array
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.tokens import tokens
-from spark_merge.decode.values import UnfitValue, from_ints, int_array
 
 LABELS = st.lists(st.text(st.sampled_from("ab\\\\''\"`,()%nr0tZ \n\r\0\tü中"), max_size=6), min_size=1, max_size=5, unique=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.core.model import CommitTs, Seq
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.position import Journal
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
 from spark_merge.sinks.position import OutputState

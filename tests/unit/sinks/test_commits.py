@@ -11,7 +11,7 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.folder import commits as module
 from spark_merge.sinks.folder.commits import FolderPositions, accepted_in
 from spark_merge.sinks.folder.layout import (

@@ -10,8 +10,8 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
 from spark_merge.ddl.routes import Routes, routes_of
+from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.ddl import DeltaAltered, alterations
 from tests.support.sql_types import sql_type
 

@@ -9,9 +9,9 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.table import storage_options
 from spark_merge.sinks.delta.uri import DeltaSettings, settings_of
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import misfits, name_of, open_sink
 
 S3 = "delta+s3://bucket/lake?mode=merge&endpoint=http://minio:9000&region=r1&access-key=me&secret-access-key=hidden"

@@ -21,7 +21,7 @@ from sidecar.log import storage
 from sidecar.log.hashed import sha256_of
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, dispatch, local, open_folder
-from spark_merge.contract import CHANGES, Owner, Portion, Task, Unit
+from spark_merge.port.contract import CHANGES, Owner, Portion, Task, Unit
 from spark_merge.sinks.files import writer as file_writer
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink

@@ -19,7 +19,7 @@ from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import open_folder
-from spark_merge.contract import CHANGES, Accepted, Counts, Head, Portion, Rows, Task, Unit
+from spark_merge.port.contract import CHANGES, Accepted, Counts, Head, Portion, Rows, Task, Unit
 from spark_merge.sinks.http import lines as blocks
 from spark_merge.sinks.http.lines import Lines, lines, passed
 from spark_merge.sinks.http.records import ending_of, schema_line

@@ -8,11 +8,11 @@ import pytest
 
 from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import kept
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.http.client import SECRET_KIND, Receiver, secret_of
 from spark_merge.sinks.http.sink import HttpSink
 from spark_merge.sinks.http.uri import receiver_of
 from spark_merge.sinks.http.writer import BodyLimits
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import leaves, name_of, open_sink
 
 

@@ -11,15 +11,15 @@ from pyiceberg.schema import Schema
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import Gathers, Owner
 from spark_merge.ddl import columns
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.parser import parsed
+from spark_merge.port.contract import Gathers, Owner
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.iceberg.evolution import evolved, renamed
 from spark_merge.sinks.iceberg.types import iceberg_schema, iceberg_type
 from spark_merge.sinks.iceberg.uri import IcebergSettings, settings_of
 from spark_merge.sinks.iceberg.writer import IcebergWriter, LakeTarget
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import misfits, name_of, open_sink
 
 ORDERS = TableName("shop", "orders")

@@ -11,7 +11,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, DumpTold
 from sidecar.errors import SinkError, StorageFull, TicdcDumpError
 from sidecar.log import storage
-from spark_merge.contract import Owner
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import (
     FOLDER_NAME_BYTES_MAX,

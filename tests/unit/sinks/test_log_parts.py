@@ -11,8 +11,8 @@ import pytest
 from sidecar.core.model import Column, CommitTs, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.ddl.eras import Era, FormerColumn
+from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.parquet_rows import Sources
 from tests.support.deliveries import ORDERS

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
 from spark_merge.ddl.routes import check_apart, routes_of
+from spark_merge.port.contract import Head
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.iceberg.uri import settings_of
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.opensearch.names import IndexNames
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite.tables import COLUMNS_MAX, check_names, made, misfits

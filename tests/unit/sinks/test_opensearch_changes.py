@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.model import MARK_TABLE, Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
+from spark_merge.port.contract import Head
 from spark_merge.sinks.opensearch.changes import Changes, changes
 from tests.support.sql_types import sql_type
 

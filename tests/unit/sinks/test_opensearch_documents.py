@@ -11,9 +11,9 @@ import pytest
 
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import CHANGES, Accepted, Owner
+from spark_merge.codecs.encode.block import of_changes
 from spark_merge.ddl.routes import routes_of
-from spark_merge.encode.block import of_changes
+from spark_merge.port.contract import CHANGES, Accepted, Owner
 from spark_merge.sinks.opensearch import fields
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.fields import Forms

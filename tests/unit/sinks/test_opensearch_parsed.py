@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import CHANGES
-from spark_merge.encode.block import of_changes
+from spark_merge.codecs.encode.block import of_changes
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.opensearch.documents import lines
 from spark_merge.sinks.opensearch.fields import Forms
 from spark_merge.sinks.opensearch.parsed import rows_of

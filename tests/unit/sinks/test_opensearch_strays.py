@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
-from spark_merge.merge import key_text
-from spark_merge.readable import RowsRead
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.keys import key_text
+from spark_merge.port.kinds import SinkUri
+from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.opensearch import reading
 from spark_merge.sinks.opensearch.documents import ID_BYTES_MAX, doc_ids
 from spark_merge.sinks.opensearch.reading import SlicePart

@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.errors import SinkError
 from spark_merge.ddl.routes import Routes
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.options import (
     Option,
     ValueKind,

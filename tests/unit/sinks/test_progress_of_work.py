@@ -25,11 +25,12 @@ from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
-from spark_merge import pieces, read, segments
-from spark_merge.decode import rows as rows_decoded
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.encode import together
-from spark_merge.readable import Readable, rows_of
+from spark_merge.codecs.decode import rows as rows_decoded
+from spark_merge.codecs.encode import together
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.log import read, segments
+from spark_merge.port import pieces
+from spark_merge.port.readable import Readable, rows_of
 from spark_merge.sinks import json_rows
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink

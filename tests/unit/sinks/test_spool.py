@@ -16,9 +16,9 @@ from sidecar.log import storage
 from sidecar.log.identity import name_of
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.contract import Accepted
-from spark_merge.delivery import Delivery, JobSettings
-from spark_merge.rule import OutputRow
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.merge.rule import OutputRow
+from spark_merge.port.contract import Accepted
 from spark_merge.sinks.folder.commits import KEPT
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping

@@ -12,7 +12,7 @@ import pytest
 from sidecar.control.answers import RESPONSE_BYTES_MAX
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.contract import CHANGES, ChunkPiece, DueChunk, Survivors
+from spark_merge.port.contract import CHANGES, ChunkPiece, DueChunk, Survivors
 from spark_merge.sinks.spool import frames as module
 from spark_merge.sinks.spool.frames import FRAME_BYTES_MAX, ROW_BYTES_MAX, FrameFile, read_frames, table_columns
 from tests.support.deliveries import ORDERS, SCHEMA, Row, change

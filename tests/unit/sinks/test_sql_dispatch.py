@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core.model import FIRST_SEQ, Column, Seq, TableName, TableSchema
 from sidecar.mysql.flavour import Flavour
-from spark_merge.contract import CHANGES, Portion, Unit
+from spark_merge.port.contract import CHANGES, Portion, Unit
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.mysql.position import SqlBatch
 from spark_merge.sinks.mysql.statements import SqlWrite

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.model import CommitTs, Seq
-from spark_merge.contract import Accepted, Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.mysql.position import SinkRow, SqlBatch, Underway
 from spark_merge.sinks.position import OutputState
 

@@ -11,8 +11,8 @@ import pytest
 from sidecar.core.model import TableName
 from sidecar.errors import SinkError
 from sidecar.process.kept_secrets import variable
-from spark_merge.contract import Owner
-from spark_merge.sinks.kind import SinkUri
+from spark_merge.port.contract import Owner
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.mysql.position import OwnedSlots
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.uri import SqlSettings, settings_of

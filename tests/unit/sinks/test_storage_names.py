@@ -22,7 +22,7 @@ from sidecar.core.model import (
 )
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.contract import Head
+from spark_merge.port.contract import Head
 from spark_merge.sinks.storage.layout import StoragePlace
 from spark_merge.sinks.storage.names import Last, Named, Staged, StorageNames, StoredVersion, named
 from spark_merge.sinks.storage.options import options_of

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.log.storage import open_folder
-from spark_merge.readable import Reading, RowsRead
+from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.verify import by_keys
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.digest import write_digests

@@ -15,7 +15,7 @@ from threading import Event, Thread
 import pytest
 
 from sidecar.errors import SinkError, SparkLost
-from spark_merge.task_errors import error_text
+from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.child import HERE_ROWS, OnSpark, OwnProcesses, WorkerLink
 from spark_merge.verify.link import LateState, Link, SparkDone, SparkWork
 from tests.support.eventually import eventually

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.readable import RowsRead
+from spark_merge.port.readable import RowsRead
 from spark_merge.verify.digest import digests
 from spark_merge.verify.look import difference
 

@@ -17,8 +17,8 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from spark_merge.delivery import JobSettings
-from spark_merge.rule import Image
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.merge.rule import Image
 from spark_merge.testing.histories import COLUMNS, DEFINITION, SEGMENT_TS, SEGMENTS, RandomHistory, random_history, write_log
 from spark_merge.verify import moving as moving_module
 from spark_merge.verify.look import key_of

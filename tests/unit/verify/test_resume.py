@@ -16,7 +16,7 @@ from sidecar.log import storage
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.verification import CheckState
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.readable import RowsRead
+from spark_merge.port.readable import RowsRead
 from spark_merge.verify import table_check
 from spark_merge.verify.resume import load
 from spark_merge.verify.runner import Ending

@@ -26,7 +26,7 @@ from sidecar.log.verification import (
     stop_name,
 )
 from sidecar.log.verification_files import read_report
-from spark_merge.contract import Sink
+from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
 from spark_merge.verify.runner import LATE, PAUSE_MAX, WAIT_S, Verifications, VerifySettings

@@ -21,8 +21,8 @@ from sidecar.core.keyset import Key
 from sidecar.core.model import CommitTs, TableSchema
 from sidecar.errors import SinkError, SourceChanged, SourceLost
 from sidecar.log.verification import AskedTable, CheckState, Slice, Unjudged
-from spark_merge.readable import Reading, ReadPart, RowsRead
-from spark_merge.rule import Image
+from spark_merge.merge.rule import Image
+from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
 from spark_merge.verify import chosen, keeping_up, table_check

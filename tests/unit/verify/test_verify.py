@@ -13,9 +13,9 @@ from sidecar.core.model import MARK_TABLE, Column, CommitTs, Seq, TableName, Tab
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
-from sidecar.verify.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
-from sidecar.verify.verify import VerifyVerdict, replay, verify
-from spark_merge.contract import Owner
+from sidecar.replay.judge.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
+from sidecar.replay.judge.verify import VerifyVerdict, replay, verify
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, file_path, segment_path, segment_to_json
 
 T, OTHER, KEYLESS = TableName("s", "t"), TableName("s", "other"), TableName("s", "keyless")

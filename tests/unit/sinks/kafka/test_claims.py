@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
-from spark_merge.contract import Accepted, Outcome, Owner, Rows
+from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.claims import (
     CLAIMS_MAX,
     TWIN_MAX_S,

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from spark_merge.contract import Owner
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.kafka import holder
 from spark_merge.sinks.kafka.holder import IdHolder, held, release
 from spark_merge.sinks.kafka.output import Output

@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.ticdc.dispatch import Hashing, PartitionRule
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import by_handle_key, partitions, verify
 
 ITEM = TableSchema(

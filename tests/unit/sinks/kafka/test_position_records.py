@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import SinkError
-from spark_merge.contract import Accepted, Outcome, Owner, Rows
+from spark_merge.port.contract import Accepted, Outcome, Owner, Rows
 from spark_merge.sinks.kafka.position_records import (
     CLAIM_KEY,
     OUTCOME_BYTES_MAX,

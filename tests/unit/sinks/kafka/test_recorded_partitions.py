@@ -19,7 +19,7 @@ from sidecar.core.model import MARK_TABLE, Change, Ddl, Lane, Message, Resolved,
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.ticdc.dispatch import Hashing, Router
-from spark_merge.decode.rows import decode
+from spark_merge.codecs.decode.rows import decode
 from spark_merge.sinks.kafka.partitions import partitions, verify
 from tests.lanes import LANE
 from tests.support.recordings import recording

@@ -11,13 +11,13 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
 from sidecar.replay.history import RecordedHistory
+from sidecar.replay.judge.rows import Row
 from sidecar.replay.line import RowChange
 from sidecar.replay.recording import Recording
-from sidecar.verify.rows import Row
-from spark_merge.contract import CHANGES
-from spark_merge.decode.rows import decode
-from spark_merge.encode.split import split
-from spark_merge.merge import key_text
+from spark_merge.codecs.decode.rows import decode
+from spark_merge.codecs.encode.split import split
+from spark_merge.port.contract import CHANGES
+from spark_merge.port.keys import key_text
 from tests.lanes import LANE
 from tests.support.recordings import recording
 from tests.unit.decode.log import logged, recorded_changes

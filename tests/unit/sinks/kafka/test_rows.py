@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from sidecar.core.model import Column, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
-from spark_merge.contract import CHANGES
-from spark_merge.encode.split import image_column, split
+from spark_merge.codecs.encode.split import image_column, split
+from spark_merge.port.contract import CHANGES
 
 SCHEMA = TableSchema(
     TableName("shop", "t"),

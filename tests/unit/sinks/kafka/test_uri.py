@@ -11,11 +11,11 @@ import pytest
 
 from sidecar.core.model import TableName
 from sidecar.errors import ConfigError, SinkError
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.uri import output_of, position_topic_of
 from spark_merge.sinks.kafka.write_modes import AcknowledgedMode, TransactionalMode, write_mode
-from spark_merge.sinks.kind import SinkUri
 from spark_merge.sinks.registry import name_of, open_sink
 
 

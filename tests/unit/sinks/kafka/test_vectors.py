@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError
 from sidecar.ticdc.dispatch import Hashing, Router
-from spark_merge.contract import CHANGES
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.kafka.partitions import partitions, verify
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors.json").read_text())

@@ -13,12 +13,12 @@ from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.ticdc.dispatch import PartitionRule
-from spark_merge.contract import ChunkPiece, Survivors
-from spark_merge.encode.messages import changes_of
+from spark_merge.codecs.encode.messages import changes_of
+from spark_merge.port.contract import ChunkPiece, Survivors
+from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.kafka.ending import TopicEnding
 from spark_merge.sinks.kafka.uri import output_of
 from spark_merge.sinks.kafka.writer import KafkaWriter
-from spark_merge.sinks.kind import SinkUri
 from tests.support.deliveries import DUE, SCHEMA
 
 

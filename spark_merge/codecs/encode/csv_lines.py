@@ -1,0 +1,194 @@
+"""Rows as TiCDC's storage sink writes them in csv, a column at a time.
+
+    "I","table","schema"[,commit-ts][,is-update],value,value,…      I insert, U update, D delete, then the terminator
+
+    int, uint, bit, year   digits                                    float, double   as Go's %v: 1.5e+08 from 1e6 on
+    decimal, date, time, datetime, timestamp, json, vector, text     quoted; a timestamp in the server's zone
+    enum, set              quoted labels                             binary          quoted base64 or lower-case hex
+    NULL                   `null`, without quotes
+
+An update is the new row; with `old_values` it is the old row as D and the new one as I, both with is-update. Without a quote texts have
+backslashes before line ends, backslashes and the delimiter.
+
+Source: pingcap/tiflow pkg/sink/codec/csv/csv_message.go, pingcap/ticdc of the same path; the recordings.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sidecar.core.model import Column, TableSchema
+from sidecar.errors import SinkError
+from spark_merge.codecs.encode.block import Block, image_columns
+from spark_merge.codecs.encode.local_time import UTC, local_texts
+
+_ROWS_MAX = 8192
+_BYTES_MAX = 64 << 20
+"""Of canonical text in one array of lines, which ends at 2 GiB."""
+
+_PLAIN_MIN, _PLAIN_MAX = 1e-4, 1e6
+"""Between them Go's %v writes no exponent, and Arrow the same digits."""
+
+_LETTERS = {"insert": "I", "update": "U", "delete": "D"}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvForm:
+    """Under TiCDC's names: `csv.delimiter`, `csv.quote`, `csv.null`, `csv.include-commit-ts`, `csv.binary-encoding-method` (base64, else
+    hex), `csv.output-old-value`, `csv.output-field-header`, `terminator`; `zone` of the TiCDC server."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    null: str = "\\N"
+    commit_ts: bool = False
+    base64: bool = True
+    old_values: bool = False
+    header: bool = False
+    terminator: str = "\r\n"
+    zone: ZoneInfo = UTC
+
+
+def csv_header(schema: TableSchema, form: CsvForm) -> bytes:
+    """The first line of a file; empty where it has none."""
+    if not form.header:
+        return b""
+    told = ["operation", "table", "schema", *["commit-ts"] * form.commit_ts, *["is-update"] * form.old_values]
+    return (form.delimiter.join([*(f"ticdc-meta${name}" for name in told), *schema.column_names()]) + form.terminator).encode()
+
+
+def csv_lines(block: Block, form: CsvForm) -> Iterator[memoryview]:
+    """The block's lines in order, each with its terminator, some at a time. Raises SinkError for a text that is no value."""
+    for part in _parts(block):
+        yield _bytes(_lines(part, form))
+
+
+def _parts(block: Block) -> Iterator[Block]:
+    """Of so many rows and bytes at most, but at least a row."""
+    rows = block.rows
+    if rows > 1 and (rows > _ROWS_MAX or block.before.nbytes + block.after.nbytes > _BYTES_MAX):
+        yield from _parts(_sliced(block, 0, rows // 2))
+        yield from _parts(_sliced(block, rows // 2, rows))
+    elif rows:
+        yield block
+
+
+def _sliced(block: Block, start: int, end: int) -> Block:
+    arrays = {name: getattr(block, name).slice(start, end - start) for name in ("ordinal", "commit_ts", "op", "before", "after")}
+    return replace(block, **arrays)
+
+
+def _lines(block: Block, form: CsvForm) -> pa.Array:
+    ops = block.op
+    updated = pc.equal(ops, "update")
+    letters = _letters(ops, old_values=form.old_values)
+    rows = _joined(block, letters, updated, image_columns(block), form)
+    if not form.old_values or not pc.any(updated).as_py():
+        return rows
+    before = [block.before.field(place) for place in range(block.before.type.num_fields)]
+    old = _joined(block, pa.repeat("D", block.rows), updated, before, form)
+    return pc.if_else(updated, pc.binary_join_element_wise(old, rows, ""), rows)
+
+
+def _bytes(lines: pa.Array) -> memoryview:
+    """One behind the other, as they are in the array."""
+    _, ends, data = lines.buffers()
+    offsets = np.frombuffer(ends, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return memoryview(data)[offsets[0] : offsets[-1]]
+
+
+def _letters(ops: pa.Array, *, old_values: bool) -> pa.Array:
+    known = _LETTERS | ({"update": "I"} if old_values else {})
+    encoded = ops.dictionary_encode()
+    return pa.array([known[op] for op in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+
+
+def _joined(block: Block, letters: pa.Array, updated: pa.Array, columns: list[pa.Array], form: CsvForm) -> pa.Array:
+    schema, table = block.schema.name
+    parts = [_quoted(letters, form), _fixed(table, form), _fixed(schema, form)]
+    parts += [pc.cast(block.commit_ts, pa.string())] if form.commit_ts else []
+    parts += [pc.if_else(updated, "true", "false")] if form.old_values else []
+    parts += [_values(block, column, texts, form) for column, texts in zip(block.schema.columns, columns, strict=True)]
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(*parts, form.delimiter), form.terminator, "")
+
+
+def _fixed(text: str, form: CsvForm) -> str:
+    found: str = _quoted(pa.array([text]), form)[0].as_py()
+    return found
+
+
+def _values(block: Block, column: Column, texts: pa.Array, form: CsvForm) -> pa.Array:
+    try:
+        return pc.fill_null(_value_texts(column, texts, form), form.null)
+    except (pa.ArrowInvalid, binascii.Error, pl.exceptions.PolarsError) as error:
+        raise SinkError(
+            f"table {block.schema.name}, column {column.name}: a text is no {column.kind}: {error}",
+            hint="check that the log is whole, then report this: the value does not fit the column's schema in the log",
+        ) from error
+
+
+def _value_texts(column: Column, texts: pa.Array, form: CsvForm) -> pa.Array:
+    match column.kind:
+        case "int" | "uint" | "bit":
+            return texts
+        case "year":
+            return texts.cast(pa.int16()).cast(pa.string())
+        case "float" | "double":
+            return general(texts, bits=32 if column.kind == "float" else 64)
+        case "binary":
+            return _quoted(_binary(texts, form), form)
+        case "timestamp":
+            return _quoted(local_texts(texts, form.zone), form)
+        case _:
+            return _quoted(texts, form)
+
+
+def _quoted(texts: pa.Array, form: CsvForm) -> pa.Array:
+    if form.quote:
+        return pc.binary_join_element_wise(form.quote, pc.replace_substring(texts, form.quote, 2 * form.quote), form.quote, "")
+    escapes = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", form.delimiter: "".join(f"\\{char}" for char in form.delimiter)}
+    for char, escape in escapes.items():
+        texts = pc.replace_substring(texts, char, escape)
+    return texts
+
+
+def _binary(hexes: pa.Array, form: CsvForm) -> pa.Array:
+    if not form.base64:
+        return pc.utf8_lower(hexes)
+    found = pl.Series(pl.from_arrow(hexes), dtype=pl.String).str.decode("hex", strict=True).bin.encode("base64")
+    return found.to_arrow().cast(pa.string())
+
+
+def general(texts: pa.Array, *, bits: int) -> pa.Array:
+    """Canonical floats as Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    numbers = texts.cast(pa.float64())
+    if bits == 32:
+        numbers = numbers.cast(pa.float32(), safe=False)
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    sizes = np.abs(values)
+    plain = (sizes >= _PLAIN_MIN) & (sizes < _PLAIN_MAX) | ((sizes == 0) & ~np.signbit(values))
+    shortest = numbers.cast(pa.string())
+    if plain.all():
+        return shortest
+    others = pa.array([_with_exponent(str(value)) for value in values[~plain]], pa.string())
+    return pc.replace_with_mask(shortest, pa.array(~plain), others)
+
+
+def _with_exponent(shortest: str) -> str:
+    sign, digits, exponent = Decimal(shortest).as_tuple()
+    if not isinstance(exponent, int):
+        raise pa.ArrowInvalid(f"{shortest} is no finite number")
+    text = "".join(map(str, digits)).rstrip("0")
+    if not text:
+        return "-0" if sign else "0"
+    exponent += len(digits) - 1
+    fraction = f".{text[1:]}" if text[1:] else ""
+    return f"{'-' if sign else ''}{text[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"

@@ -1,0 +1,61 @@
+"""The decoder and the encoder of each of TiCDC's protocols that carry a dump (sidecar/codecs/registry.py).
+
+They are the modules of decode/ and encode/ with the same name as the codec's. An encoder's module is imported when it is used first: it
+loads polars, which takes 0.2 s, and most tasks only decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+import pyarrow as pa
+
+from sidecar.codecs.registry import CARRIERS
+from sidecar.core.model import TableSchema
+from sidecar.errors import ConfigError
+from spark_merge.codecs.encode.messages import Architecture, Encoder
+from spark_merge.codecs.images import Images
+from spark_merge.codecs.zone import ServerZone
+
+
+class DecoderModule(Protocol):
+    """`spark_merge/codecs/decode/NAME.py`."""
+
+    def read(self, values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+        """The images of rows of one table, from `Change.value` of each. `whole` False: columns that the schema does not have are passed
+        over. Raises RowUnusable."""
+
+
+class EncoderModule(Protocol):
+    """`spark_merge/codecs/encode/NAME.py`."""
+
+    def encoder(self, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
+        """`options` under TiCDC's names. Raises ConfigError for one, named, that cannot be written."""
+
+    def as_sent(self, keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Key and value of one message for each row, from the row's `Change.key` and `Change.value` in the log."""
+
+
+def decoder_module(protocol: str) -> DecoderModule:
+    """Of one of CARRIERS, by its name."""
+    return cast(DecoderModule, import_module(f"spark_merge.codecs.decode.{_module_name(protocol)}"))
+
+
+def encoder_module(protocol: str) -> EncoderModule:
+    """Of one of CARRIERS, by its name."""
+    return cast(EncoderModule, import_module(f"spark_merge.codecs.encode.{_module_name(protocol)}"))
+
+
+def encoder(protocol: str, *, architecture: Architecture, options: Mapping[str, str]) -> Encoder:
+    """Raises ConfigError for a protocol or an option's value that cannot be written."""
+    if protocol not in CARRIERS:
+        raise ConfigError(f"rows cannot be written in protocol {protocol!r}", hint=f"set protocol to one of {', '.join(CARRIERS)}")
+    return encoder_module(protocol).encoder(architecture=architecture, options=options)
+
+
+def _module_name(protocol: str) -> str:
+    codec = CARRIERS[protocol].codec
+    assert codec is not None, "a carrier has a codec"
+    return codec.__name__.rpartition(".")[2]

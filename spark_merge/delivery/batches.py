@@ -1,0 +1,249 @@
+"""One sink's way through the log, a batch at a time; where tasks run is `Tasks`' concern, so nothing here knows Spark.
+
+    manifests ─► cut to a batch ─► the sink plans tasks ─► they run, a stage after another ─► the sink accepts
+
+- The sink's own accepted segment is the only position, and the log must have that very segment (follow.py). A batch that died half-way is
+  done again and changes nothing (P5).
+- A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
+  has begun is done again as it was.
+- A dump may be for some sinks only: for another one it is as if the log had neither its chunks nor its progress. A batch that a committing
+  sink has begun is received under the name that is on record with it: a sink that has another name since then has the same rows to come.
+- Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
+  that one more would cost them more, or gathers what it gets.
+- What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
+  batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
+- What an operator has decided to leave out (sidecar/log/skips.py) is read when the sink is opened: until then such a row ends every batch.
+- Which segments the windows of a batch reach back to is known before its first task runs: one that is missing is an error, never "no keys".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from time import monotonic
+from typing import Protocol
+
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
+from sidecar.errors import FeedError, LogBroken, OwnershipLost
+from sidecar.log.layout import WAY_OUT, dump_after
+from sidecar.log.manifest import Manifest
+from sidecar.log.skips import skipped_rows
+from sidecar.log.storage import Folder
+from spark_merge.codecs.zone import Ambiguous
+from spark_merge.delivery.complete import received
+from spark_merge.delivery.sink_record import SinkId, SinkRecord
+from spark_merge.log.cache import DecodedRows
+from spark_merge.log.follow import check_follows, check_has
+from spark_merge.log.read import LoggedSchemas, beginning, new_manifests
+from spark_merge.log.segments import SegmentSource
+from spark_merge.merge.cut import BatchLimits, cut
+from spark_merge.merge.task import needed, run
+from spark_merge.port.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Task, Writer, delivered
+from spark_merge.port.foreign import noting
+
+ACCEPT_QUICK_S = 0.5
+"""A sink that takes longer to accept a batch than that gets windows and what stands before them at once: the merge is the lesser wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """`server_tz`: the TiCDC server's zone, in which the feed's timestamps are written. `epoch_max`: the owner this job works
+    for; segments of a later one are not its to deliver. None: any owner's. `ambiguous`: which moment an hour that the zone has twice is."""
+
+    log: Folder
+    server_tz: str = "UTC"
+    ambiguous: Ambiguous = "refuse"
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    epoch_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """A task with all that it needs, wherever it runs. Picklable."""
+
+    task: Task
+    writer: Writer
+    source: SegmentSource
+
+    def carry_out(self, cache: DecodedRows | None = None) -> Outcome:
+        return run(self.task, self.writer, self.source, cache)
+
+
+class Tasks(Protocol):
+    """Where tasks run. For several threads at once."""
+
+    def limits(self, most: BatchLimits) -> BatchLimits:
+        """What the next batch may hold, `most` at the most."""
+
+    def cores(self, heads: Sequence[Head]) -> int:
+        """How many tasks of a batch of these segments may run at once."""
+
+    def run(self, work: Sequence[TaskWork]) -> list[Outcome]:
+        """All of them, in any order. Raises what one of them raised, as the same error, or SinkError."""
+
+
+class Delivery:
+    """For one term of a sink, which it opens. `deliver` is called for ever by one thread. `sink_id`: what it is called; a sink without one
+    receives dumps for all sinks only, and nobody records which tables it has whole. `watched`: around each call of the sink (watchdog.py);
+    tasks have a watch of their own."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        settings: JobSettings,
+        tasks: Tasks,
+        *,
+        sink_id: SinkId | None = None,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.sink = sink
+        self.accept_s = 0.0
+        """How long the sink took to accept the last batch."""
+        self.upto_ts = CommitTs(0)
+        """Of the last segment that was delivered here."""
+        self.guessed = 0
+        """`Outcome.guessed` of the last batch."""
+        self.gather_s = sink.gather_s if isinstance(sink, Gathers) else 0.0
+        self.more = False
+        """More was in the log than the last batch took."""
+        self._settings, self._tasks, self._watched = settings, tasks, watched
+        with noting(lambda: "opening the sink"), watched():
+            if (before := sink.look()) is not None:
+                check_has(settings.log, before)  # first: who opens it makes it this log's
+            self._standing = sink.open(epoch=settings.epoch_max)
+        if self._standing.accepted not in (before, None):
+            check_has(settings.log, self._standing.accepted)
+        self.began = beginning(settings.log) if self.accepted is None else None
+        """The first segment for a sink that has none; None for one that has some."""
+        self.skips = skipped_rows(settings.log)
+        self._name = "" if sink_id is None else sink_id.name
+        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id)
+        if self.record is not None and self._standing.accepted is not None:
+            self.record.resume(self._standing.accepted, self._standing.owner)
+
+    @property
+    def accepted(self) -> Seq | None:
+        accepted = self._standing.accepted
+        return None if accepted is None else accepted.seq
+
+    def deliver(self) -> list[Delivered]:
+        """The next batch; empty when nothing new is in the log.
+
+        Raises OwnershipLost before it delivers a segment of a later owner, SinkError for a log that does not go on from what the sink has.
+        """
+        manifests = self._next()
+        while manifests:
+            try:
+                return self._batch(manifests)
+            except FeedError:
+                begun = self._begun_again()
+                self._note_passed([manifest for manifest in manifests if self.accepted is not None and manifest.seq <= self.accepted])
+                left = [manifest for manifest in manifests if self.accepted is None or manifest.seq > self.accepted]
+                if len(manifests) == 1 or begun == manifests[-1].seq:
+                    raise
+                manifests = self._next() if begun is not None else left[: max(1, len(left) // 2)]
+        return []
+
+    def _note_passed(self, manifests: Sequence[Manifest]) -> None:
+        if self.record is not None and self.record.tables is not None:
+            self.record.passed(manifests, self._standing.owner)
+
+    def _begun_again(self) -> Seq | None:
+        """A sink that has shown a part of a batch takes no other one before it."""
+        with self._watched():
+            self._standing = self.sink.open(epoch=self._settings.epoch_max)
+        return self._standing.begun
+
+    @property
+    def _receives_as(self) -> str:
+        """The name by which the next batch is received."""
+        begun_as = self._standing.begun_as if self._standing.begun is not None else None
+        return self._name if begun_as is None else begun_as
+
+    def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
+        self._check_owner(manifests)
+        check_follows(self._settings.log, self._standing.accepted, manifests)
+        if self.record is not None and self.record.tables is None:
+            self.record.begin(manifests[0], self._standing.owner)
+        heads = self._heads(manifests)
+        cores = self._tasks.cores(heads)
+        segments = f"segments {heads[0].seq} to {heads[-1].seq}"
+        with noting(lambda: f"planning {segments}"), self._watched():
+            batch = self.sink.plan(heads, cores=cores)
+        needed_heads = self._needed(batch)
+        work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
+        with noting(lambda: f"writing {segments}"):
+            outcomes = [outcome for stage in work for outcome in self._tasks.run(stage)]
+        self.guessed = sum(outcome.guessed for outcome in outcomes)
+        began_s = monotonic()
+        with noting(lambda: f"accepting {segments}"), self._watched():
+            self.sink.accept(batch, outcomes)
+        self.accept_s = monotonic() - began_s
+        self._note_passed(manifests[: len(batch.heads)])
+        last = Accepted.of(batch.heads[-1].manifest)
+        self._standing, self.upto_ts = replace(self._standing, accepted=last, begun=None, begun_as=None), batch.heads[-1].upto_ts
+        return delivered(batch, outcomes)
+
+    def _next(self) -> list[Manifest]:
+        standing = self._standing
+        after = Seq((self.began or 0) - 1) if self.accepted is None else self.accepted
+        if standing.begun is None:
+            limits = self._tasks.limits(self._settings.limits)
+            there = self._received(after, limits.segments_max)
+            found = cut(there, limits)
+            if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
+                found = _ahead_of_windows(found) or found
+            self.more = len(found) < len(there) or len(there) == limits.segments_max
+            return found
+        return self._received(after, standing.begun - after)
+
+    def _received(self, after: Seq, limit: int) -> list[Manifest]:
+        return [received(manifest, self._receives_as) for manifest in new_manifests(self._settings.log, after=after, limit=limit)]
+
+    def _check_owner(self, manifests: Sequence[Manifest]) -> None:
+        epoch, known = max(manifest.epoch for manifest in manifests), self._settings.epoch_max
+        if known is not None and epoch > known:
+            raise OwnershipLost(
+                f"the log's segments up to {manifests[-1].seq} are of owner epoch {epoch}, this worker serves epoch {known}",
+                hint="nothing: the later owner has a merge worker of its own, and two must not deliver to one sink",
+            )
+
+    def _heads(self, manifests: Sequence[Manifest]) -> list[Head]:
+        names = {name for manifest in manifests for name in (manifest.schemas, manifest.next_schemas) if name}
+        schemas = {name: LoggedSchemas(self._settings.log, name) for name in names}
+        return [_head(manifest, schemas, self._receives_as) for manifest in manifests]
+
+    def _needed(self, batch: Batch) -> dict[Seq, Head]:
+        """All that a task of it reads. Raises LogBroken for one that is missing."""
+        heads = {head.seq: head for head in batch.heads}
+        seqs = {seq for stage in batch.stages for task in stage for seq in needed(task)}
+        first = batch.heads[0].seq
+        if (oldest := min(seqs, default=first)) < first:
+            earlier = self._received(Seq(oldest - 1), first - oldest)
+            heads |= {head.seq: head for head in self._heads(earlier)}
+        for seq in sorted(seqs - heads.keys()):
+            raise LogBroken(
+                f"segment log {self._settings.log}: segment {seq} is gone, and a window that closed after it begins there",
+                hint=WAY_OUT,
+            )
+        return heads
+
+    def _work(self, tasks: Sequence[Task], writer: Writer, heads: Mapping[Seq, Head]) -> list[TaskWork]:
+        return [TaskWork(task, writer, self._source({seq: heads[seq] for seq in needed(task)})) for task in tasks]
+
+    def _source(self, heads: Mapping[Seq, Head]) -> SegmentSource:
+        settings = self._settings
+        skips = {seq: self.skips[seq] for seq in self.skips.keys() & heads.keys()}
+        return SegmentSource(settings.log, heads, settings.server_tz, settings.ambiguous, skips)
+
+
+def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
+    return list(takewhile(lambda manifest: not any(chunk.rows for window in manifest.windows for chunk in window.chunks), manifests))
+
+
+def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]], name: str) -> Head:
+    slim = replace(manifest, progress=None, more_dumps=(), positions={})
+    after = schemas[manifest.next_schemas or manifest.schemas]
+    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name)

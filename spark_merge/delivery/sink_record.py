@@ -1,0 +1,118 @@
+"""The file of one sink's tables (sidecar/log/sink_tables.py), as its worker keeps it over the segments that the sink accepts.
+
+    begin ─► the first batch ─► passed ─► the next batch ─► passed ─► …        a later worker: resume, then the same
+
+- The file is written where a batch changes what it says, where a batch has a DDL, and at least every LAG_MAX segments. The worker reports
+  a batch as accepted only after that. So the segments that the file lacks are in the log still, or change nothing.
+- A sink that has segments and no file was fed by an earlier version, or under another name. A file of the same name for another output is
+  none. What such a sink has is not known: it begins with the next segment, and no table of it is complete.
+- A file that is ahead of its sink is right: the sink was restored, and receives those segments again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from sidecar.core.model import Seq
+from sidecar.errors import OwnershipLost, SinkError
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.identity import known_id
+from sidecar.log.layout import manifest_name, read_manifest
+from sidecar.log.manifest import Manifest
+from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
+from sidecar.log.storage import Folder
+from sidecar.pace.sinks import SinkTables
+from spark_merge.delivery.complete import followed, received
+from spark_merge.log.follow import check_has
+from spark_merge.log.read import LoggedSchemas
+from spark_merge.port.contract import Accepted, Owner
+
+LAG_MAX = 500
+"""Segments that a later worker reads again at most, beside a batch: a second, on S3 a few."""
+
+
+class SinkId(NamedTuple):
+    """`name`: unique among the sinks. `output`: its URI without secrets, so that a name that moves to another output is noticed."""
+
+    name: str
+    output: str
+
+
+class SinkRecord:
+    """For one opening of a sink. `tables`: as the file says, with all segments that were passed; None before the first batch of a sink
+    that has none. `written_seq`: up to which the file says it. All raise what the log's storage raises, and SinkError for a file that
+    cannot be read."""
+
+    def __init__(self, log: Folder, sink: SinkId) -> None:
+        self._log, self._sink, self._log_id = log, sink, known_id(log)
+        self._schemas = partial(LoggedSchemas, log)
+        self.tables: SinkTables | None = None
+        self.written_seq: Seq | None = None
+
+    def resume(self, accepted: Accepted, owner: Owner) -> None:
+        """The sink has segments."""
+        found = self._read()
+        if found is None or not self._is_of_this_log(found):
+            next_seq = Seq(accepted.seq + 1)
+            unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
+            self._write(unknown, owner)
+        else:
+            self.tables, self.written_seq = found, found.seq
+            self.passed(self._still_there(range(found.seq + 1, accepted.seq + 1)), owner)
+
+    def begin(self, first: Manifest, owner: Owner) -> None:
+        """Segment `first` is the first one that the sink receives."""
+        before = Seq(first.seq - 1)
+        self._write(SinkTables(*self._sink, first.seq, began_ts=first.after_ts, seq=before, upto_ts=first.after_ts), owner)
+
+    def passed(self, segments: Sequence[Manifest], owner: Owner) -> None:
+        """The sink has accepted these. Raises OwnershipLost where a later worker has the sink."""
+        tables, due = self.tables, False
+        assert tables is not None, "begin or resume comes first"
+        for segment in segments:
+            if segment.seq > tables.seq:
+                before, tables = tables, followed(tables, received(segment, self._sink.name), self._schemas)
+                due |= segment.next_schemas is not None or before.complete != tables.complete
+        if due or tables.seq - (self.written_seq or 0) >= LAG_MAX:
+            self._check_owner(owner)
+            self._write(tables, owner)
+        self.tables = tables
+
+    def _write(self, tables: SinkTables, owner: Owner) -> None:
+        self.tables = replace(tables, epoch=owner.epoch, incarnation=owner.incarnation)
+        write_sink_tables(self._log, self.tables, log_id=self._log_id)
+        self.written_seq = tables.seq
+
+    def _read(self) -> SinkTables | None:
+        found = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
+        return found if found is not None and found.output == self._sink.output else None
+
+    def _check_owner(self, owner: Owner) -> None:
+        """A worker that was frozen after it had accepted a batch leaves the file of its successor alone."""
+        found = self._read()
+        if found is not None and (found.epoch, found.incarnation) > owner:
+            raise OwnershipLost(
+                f"sink {self._sink.name} is of worker {found.incarnation} of epoch {found.epoch}, and this is worker {owner.incarnation} of"
+                f" epoch {owner.epoch}",
+                hint="nothing: the later worker continues",
+            )
+
+    def _is_of_this_log(self, found: SinkTables) -> bool:
+        """Not where the log was restored from a backup that is older than the file."""
+        try:
+            if found.seq >= found.began_seq:
+                check_has(self._log, Accepted(found.seq, found.upto_ts))
+        except SinkError:
+            return False
+        return True
+
+    def _still_there(self, seqs: range) -> list[Manifest]:
+        """Retention may remove them meanwhile: those were reported, and so the file has what they change."""
+        names = [manifest_name(Seq(seq)) for seq in seqs]
+        with storage_errors(self._log):
+            found = storage.read_files(self._log, names)
+        return [read_manifest(self._log, name, found[name]) for name in names if name in found]

@@ -1,0 +1,58 @@
+"""Whether a log goes on from what an output has. Numbers alone do not tell: a log that was restored from a backup, or a new one, comes
+to the same numbers again, and what has them is something else.
+
+    before a sink is opened   the log has the very segment that the output ends with
+    at each batch             its first segment begins where the output ends, and each other one where the one before it does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sidecar.errors import SinkError
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.layout import manifest_name, read_manifest
+from sidecar.log.manifest import Manifest
+from sidecar.log.storage import Folder
+from spark_merge.log.read import kept
+from spark_merge.port.contract import Accepted
+
+_WAY_OUT = (
+    "set log.uri back to the log that the output is of; if it is no more, deliver to a new folder and dump again (dumprestart): "
+    "what this output would lack cannot be known"
+)
+
+
+def check_has(log: Folder, accepted: Accepted) -> None:
+    """Raises SinkError for a log that ends below `accepted`, or has another segment in its place. One that retention has removed is told
+    by who reads on after it."""
+    name = manifest_name(accepted.seq)
+    with storage_errors(log):
+        data = storage.read_files(log, [name]).get(name)
+    if data is None:
+        run = kept(log)
+        if accepted.seq >= run.stop:
+            ends = f"ends at {run.stop - 1}" if run else "is empty"
+            raise SinkError(f"the output has accepted segment {accepted.seq}, and the log {log} {ends}", hint=_WAY_OUT)
+        return
+    found = Accepted.of(read_manifest(log, name, data))
+    if accepted.upto_ts not in (None, found.upto_ts) or (accepted.manifest and accepted.manifest != found.manifest):
+        raise SinkError(
+            f"the output has accepted segment {accepted.seq} up to {accepted.upto_ts}, and the log {log} has another one of that number,"
+            f" up to {found.upto_ts}: the log is a new one, or was restored from a backup and written on",
+            hint=_WAY_OUT,
+        )
+
+
+def check_follows(log: Folder, accepted: Accepted | None, manifests: Sequence[Manifest]) -> None:
+    """Raises SinkError for a segment that does not begin where the one before it ends."""
+    before = accepted
+    for manifest in manifests:
+        if before is not None and before.upto_ts not in (None, manifest.after_ts):
+            raise SinkError(
+                f"segment {manifest.seq} of the log {log} begins at {manifest.after_ts}, and what comes before it ends at {before.upto_ts}:"
+                " the log was replaced while it was read",
+                hint=_WAY_OUT,
+            )
+        before = Accepted.of(manifest)

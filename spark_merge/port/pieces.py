@@ -1,0 +1,53 @@
+"""The bound in bytes of what a sink's writer holds at once, and so of every array that is made of it.
+
+    piece ─► bounded ─► pieces of at most PIECE_BYTES_MAX bytes, or of one row that is larger
+
+The rule: an array of text in one piece (`pa.string`, `pa.binary`, `pa.list_`) has 32-bit offsets, so at most 2 GiB. Nothing here needs
+64-bit offsets, because whatever becomes one array is made of one piece, of rows that were gathered up to a bound in bytes, or of one row:
+
+- A piece is PIECE_BYTES_MAX at most. An encoding writes a byte as six at most (`\\u0001` in JSON), so a piece makes 192 MiB.
+- A row is 120 MiB at most (TiDB's `txn-entry-size-limit`), with its old image 240 MiB, and so 1,440 MiB encoded; a BLOB's text is hex.
+
+The bounds of what is gathered are beside their uses: HELD_BYTES_MAX of a segment's rows (segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
+(sidecar/core/messages.py), and each sink's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spark_merge.port.contract import ChunkPiece, Piece, Survivors
+
+PIECE_BYTES_MAX = 32 << 20
+"""Decoded, as Arrow has it: enough rows to hide each call's fixed cost, few enough that an encoding and its copies stay small."""
+
+HELD_ROWS_MAX = 200_000
+"""Rows of one transaction that are held until its last row has come."""
+
+
+def bounded(piece: Piece) -> Iterator[Piece]:
+    """The same rows in the same order. What a chunk's piece has dropped is counted with the first of its parts."""
+    rows = _rows(piece)
+    if rows <= 1 or size_of(piece) <= PIECE_BYTES_MAX:
+        yield piece
+        return
+    half = rows // 2
+    yield from bounded(_part(piece, 0, half))
+    yield from bounded(_part(piece, half, rows - half))
+
+
+def size_of(piece: Piece) -> int:
+    """Bytes of its rows."""
+    return int((piece.survivors.rows if isinstance(piece, ChunkPiece) else piece).nbytes)
+
+
+def _rows(piece: Piece) -> int:
+    return int((piece.survivors.rows if isinstance(piece, ChunkPiece) else piece).num_rows)
+
+
+def _part(piece: Piece, start: int, rows: int) -> Piece:
+    if not isinstance(piece, ChunkPiece):
+        return piece.slice(start, rows)
+    found, ordinals, dropped = piece.survivors
+    return replace(piece, survivors=Survivors(found.slice(start, rows), ordinals.slice(start, rows), 0 if start else dropped))

@@ -1,0 +1,254 @@
+"""The merge worker: the long-running Spark application that delivers one log to its sinks (`ticdc-dump merge`).
+
+    Job: each sink's loop ─► delivered.json, written here after each batch
+
+- Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
+- It delivers at once, without Spark, which starts when batches are large enough for it or no dump is merged; only what must be Spark's
+  waits (places.py).
+- Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
+  own, and two must not deliver to one sink.
+- Verifications run in a process of their own (spark_merge/verify/process.py), and end no delivery.
+- A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
+  other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
+- It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
+  that sidecar has become the owner again: the loops open their sinks with it, and Spark stays.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event, Lock, Thread
+
+from sidecar.core.model import CommitTs
+from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
+from sidecar.log import storage
+from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
+from sidecar.log.errors import storage_errors
+from sidecar.log.identity import own_of
+from sidecar.pace.sinks import SinkDelivery
+from sidecar.process.background import Background
+from spark_merge.delivery.batches import JobSettings
+from spark_merge.delivery.places import WORKER_ROWS
+from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.sinks.registry import open_sinks, outputs_of
+from spark_merge.verify.lateness import LATE_S, Lateness
+from spark_merge.verify.link import BeginVerifying
+from spark_merge.verify.process import VerifyProcess
+from spark_merge.worker.job import SUBMITTED, SparkJob, SparkTasks, session
+
+STDIN = 0
+
+REPORT_EVERY_S, REPORT_REMOTE_EVERY_S = 0.05, 1.0
+"""After a batch a report follows so soon; batches in between are in it. Object stores limit how often one object is replaced (GCS: once a
+second), and answer 429 beyond that."""
+
+END_VERIFYING_S = 2.0
+"""For the process of verifications to be killed: it would end with this one, a moment later."""
+
+LOOK_EVERY_S = 1.0
+"""Between two looks at what ended a loop or Spark, where no batch comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py. `source`: what
+    the sinks are verified with; None: they are not. `late_s`: as of Lateness."""
+
+    job: JobSettings
+    sinks: tuple[str, ...]
+    log_id: str
+    master: str
+    memory: str
+    worker_rows: int = WORKER_ROWS
+    source: SqlServer | None = None
+    late_s: float = LATE_S
+
+    @property
+    def spark_when_needed(self) -> bool:
+        """Whether Spark starts with the first batch that is large enough for it, or when no dump is merged (`Quiet`): on this machine it
+        takes the cores of a dump that begins with the worker. A cluster's starts at once, and what is wrong with it shows."""
+        return self.worker_rows > 0 and self.master.startswith("local")
+
+
+SPARK_QUIET_S = 10.0
+"""Without a row of a dump: then Spark starts, so that it is there for the next one."""
+
+
+class Quiet:
+    """How long no row of a dump has been merged."""
+
+    def __init__(self, now_s: float) -> None:
+        self._rows, self._since_s = 0, now_s
+
+    def seconds(self, dump_rows: int, now_s: float) -> float:
+        """`dump_rows`: of all dumps so far."""
+        if dump_rows != self._rows:
+            self._rows, self._since_s = dump_rows, now_s
+        return now_s - self._since_s
+
+
+class Worker:
+    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
+    hears of each sink that fails, and that goes on again."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        watched: Callable[[], AbstractContextManager[None]] = nullcontext,
+        notice: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.ending = Event()
+        self._watched, self._notice = watched, notice
+        self._errors: dict[str, str] = {}
+        self._unreported = False
+        self._former: DeliveryReport | None = None
+        self._job_runs: SparkJob | None = None
+        self._serving = Lock()
+
+    def serve(self, epoch: int) -> None:
+        """The owner of the log is the same, of this later epoch. From any thread."""
+        with self._serving:
+            self.settings = replace(self.settings, job=replace(self.settings.job, epoch_max=epoch))
+            if self._job_runs is not None:
+                self._job_runs.serve(self.settings.job)
+
+    def run(self) -> None:
+        """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
+        Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
+        self._former = self._former_report()
+        job: SparkJob | None = None
+        verifying: Background | None = None
+        try:
+            with self._serving:
+                self._job_runs = job = self._job()
+            job.start()
+            verifying = self._verifying(job)
+            self._mind(job)
+        except Exception as error:
+            with suppress(LogError, LogUnreachable, StorageFull):  # what cannot be written beside the log is still raised
+                self._report(job, STOPPED, error=_error_text(error))
+            raise
+        finally:
+            if verifying is not None:
+                verifying.close(END_VERIFYING_S)
+            if job is not None:
+                job.close()
+
+    def _verifying(self, job: SparkJob) -> Background | None:
+        settings = self.settings
+        if settings.source is None:
+            return None
+        clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
+        begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
+        lateness = Lateness(job.batches_s, job.last_batches_s, settings.late_s)
+        process = VerifyProcess(begin, lateness, job.spark if clustered else None, self._notice)
+        return Background(process.run, name="verify")
+
+    def _job(self) -> SparkJob:
+        settings = self.settings
+        sinks = open_sinks(settings.sinks, log_id=settings.log_id)
+        begin = partial(session, master=settings.master, memory=settings.memory)
+        spark = SparkTasks(begin, when_needed=settings.spark_when_needed)
+        outputs = outputs_of(settings.sinks)
+        return SparkJob(spark, sinks, settings.job, worker_rows=settings.worker_rows, watched=self._watched, outputs=outputs)
+
+    def _mind(self, job: SparkJob) -> None:
+        report_every_s = REPORT_EVERY_S if self.settings.job.log.protocol == "file" else REPORT_REMOTE_EVERY_S
+        quiet = Quiet(time.monotonic())
+        while not self.ending.is_set():
+            job.changed.wait(LOOK_EVERY_S)
+            job.changed.clear()
+            job.check()
+            if quiet.seconds(sum(rows.dump for rows in list(job.counts.values())), time.monotonic()) >= SPARK_QUIET_S:
+                job.spark.want()
+            self._notice_errors(job)
+            if job.opened():
+                self._report_if_it_can_be(job)
+            self.ending.wait(report_every_s)
+
+    def _report_if_it_can_be(self, job: SparkJob) -> None:
+        """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks go on."""
+        try:
+            self._report(job, RUNNING)
+        except (StorageFull, LogUnreachable) as error:
+            if not self._unreported:
+                self._notice(f"the report cannot be written, and is tried again: {error}")
+            self._unreported = True
+        else:
+            self._unreported = False
+
+    def _notice_errors(self, job: SparkJob) -> None:
+        errors = {sink.sink: sink.error for sink in job.sinks()}
+        for sink, error in errors.items():
+            if error != self._errors.get(sink, ""):
+                self._notice(f"{sink} does not go on, and is tried again: {error}" if error else f"{sink} goes on again")
+        self._errors = errors
+
+    def _former_report(self) -> DeliveryReport | None:
+        with storage_errors(self.settings.job.log):
+            data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
+        try:
+            found = None if data is None else report_from_json(data)
+        except ValueError:
+            return None  # it is a projection: this worker's own replaces it
+        return found if found is not None and found.log in ("", own_of(self.settings.log_id)) else None
+
+    def _report(self, job: SparkJob | None, state: str, *, error: str = "") -> None:
+        """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it. Of a worker that did not come so
+        far the former one's report stands, but for the error."""
+        with storage_errors(self.settings.job.log):
+            storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
+
+    def _reported(self, job: SparkJob | None, state: str, error: str) -> DeliveryReport:
+        now_ms, former = int(time.time() * 1000), self._former
+        if job is None:
+            before = former or DeliveryReport(None, CommitTs(0), state, now_ms)
+            return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="")
+        seq, upto_ts = job.position()
+        return DeliveryReport(
+            seq=seq,
+            upto_ts=upto_ts,
+            state=state,
+            written_ms=now_ms,
+            pid=os.getpid(),
+            error=error or (former.error if former is not None and not job.delivered else ""),
+            dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
+            rows=job.rows(),
+            spark=SPARK_READY if job.spark.ready else SPARK_STARTING if job.spark.begun else "",
+            sinks=tuple(map(self._where_it_was, job.sinks())),
+            log=own_of(self.settings.log_id),
+            skipped=job.skipped(),
+            guessed=job.guessed(),
+            epoch=self.settings.job.epoch_max or 0,
+        )
+
+    def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:
+        """With the position that the previous worker reported, where it cannot be opened: its lag does not restart with each worker."""
+        former = self._former.sinks if self._former is not None and sink.accepted is None else ()
+        return next((replace(sink, upto_ts=one.upto_ts) for one in former if one.sink == sink.sink), sink)
+
+
+def _error_text(error: Exception) -> str:
+    """Ours in full; of any other its first line, for the trace is on standard error."""
+    return str(error) if isinstance(error, TicdcDumpError) else f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def end_with_stdin(worker: Worker) -> None:
+    """Let `worker` end when its standard input does: whoever started it is gone. Each line is an epoch that it serves from then on."""
+
+    def wait() -> None:
+        said = b""
+        while data := os.read(STDIN, 4096):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
+            *lines, said = (said + data).split(b"\n")
+            for line in lines:
+                worker.serve(int(line))
+        worker.ending.set()
+
+    Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be told to end, and nobody waits for it
