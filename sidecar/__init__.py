@@ -11,10 +11,9 @@
     run/          the process: terms, status, metrics, merge worker        cli/       the commands
     console/      the web console: pages of one sidecar, and its buttons
     preflight/    what would make a dump wrong or stuck                    setup/     the settings and the SQL that `init` writes
-    replay/       a recording as the cluster                               verify/    compares an output with the truth
+    replay/       a recording as the cluster, and the judge of an output   pump/      a pump of TiDB-Binlog, a process of its own
     process/      threads, servers, TLS: nothing of data                   resultset/ a SELECT's rows in Arrow columns
     mysql/        every session over MySQL's protocol: set-up by role, errors, retries
-    pump/         a pump of TiDB-Binlog, a process of its own              pump_client/  what writes to a pump
     history/      the last dumps and verifications. Pure                  report/        pictures and the report of a dump. Pure
 
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.

@@ -122,7 +122,7 @@ class Pipeline:
         self._heard_s = self._last_segment_s
         self._unheard = 0
         self.outage: Outage | None = None
-        self.recorder = DumpRecorder(outside.progress.history, outside.wall_ms, dump.records, after_ts=sequence.after_ts)
+        self.recorder = DumpRecorder(outside.progress.history.entries(), outside.wall_ms, dump.records, after_ts=sequence.after_ts)
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:

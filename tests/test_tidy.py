@@ -60,11 +60,9 @@ _BELOW = {
     "spark_merge.testing": "spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.port log core errors",
     "spark_merge": "",
     "ports": "history log rowcodec pace core errors",
-    "history.recorder": "ports history core errors",
     "pipeline": "history ports log codecs.contract pace core errors",
     "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog core config process errors",
     "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog core config process errors",
-    "pump_client": "binlog core config process errors",
     "control": "report.figures adapters history ports log.verification ticdc pace core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters pipeline report history ports mysql log ticdc codecs binlog pace core config process errors",
@@ -98,7 +96,7 @@ WALLS = {
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
     "pymysql": "sidecar.mysql sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
-    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.pump_client "
+    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
     "opensearchpy": "spark_merge.sinks.opensearch",

@@ -5,7 +5,7 @@
   entry to the recovered progress. Where the entry is there already, nothing is due.
 - A recovered dump without an entry was started by the sidecar at the DDL where the log ends, or by a version without a history. A dump
   that is over is not added: it has left the history.
-- The recorder reads the history once, and never writes it.
+- The recorder is given the history as a term begins, and writes none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from sidecar.core.model import CommitTs
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import dump_after_ddl
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced, of_dump
-from sidecar.ports import OperationHistory
 
 _WORDS = {PauseDump: "pause", ResumeDump: "resume", SetDump: "set", StopDump: "stop", RestartDump: "restart"}
 END_NOT_RECORDED = "the sidecar died as it ended: rows and state as recorded before"
@@ -36,18 +35,21 @@ class _Known:
 class DumpRecorder:
     """Of one term, in the pipeline's thread. `wall_ms`: milliseconds since 1970."""
 
-    def __init__(self, history: OperationHistory, wall_ms: Callable[[], int], recovered: Iterable[Progress], *, after_ts: CommitTs) -> None:
-        """`recovered`: the dumps that are there. `after_ts`: where the log ends."""
+    def __init__(
+        self, history: Iterable[HistoryEntry], wall_ms: Callable[[], int], recovered: Iterable[Progress], *, after_ts: CommitTs
+    ) -> None:
+        """`history`: as it is on record. `recovered`: the dumps that are there. `after_ts`: where the log ends."""
+        entries = {entry.id: entry for entry in history}
         self._wall_ms = wall_ms
         self._request: Request | None = None
         self._meant = ""
         self._known: dict[str, _Known] = {}
         self._left: tuple[HistoryEntry, ...] = ()
         for progress in recovered:
-            known = self._known[progress.dump_id] = _Known(progress, history.find(progress.dump_id))
+            known = self._known[progress.dump_id] = _Known(progress, entries.get(progress.dump_id))
             if known.entry is None and progress.state not in OVER:
                 known.entry, known.recorded = self._recovered(progress, after_ts), False
-        self._left = self._end_not_recorded(history)
+        self._left = self._end_not_recorded(entries.values())
 
     def _recovered(self, progress: Progress, after_ts: CommitTs) -> HistoryEntry:
         dump_id, asker = dump_after_ddl(after_ts)
@@ -56,9 +58,9 @@ class DumpRecorder:
             return of_dump(progress, now_ms=now_ms)
         return of_dump(progress, asker, started_ms=now_ms, now_ms=now_ms)
 
-    def _end_not_recorded(self, history: OperationHistory) -> tuple[HistoryEntry, ...]:
+    def _end_not_recorded(self, history: Iterable[HistoryEntry]) -> tuple[HistoryEntry, ...]:
         """Of dumps that are not there any more: an owner died between the log, which has forgotten them, and the store."""
-        before = [entry for entry in history.entries() if entry.kind is OperationKind.DUMP and entry.state not in OVER]
+        before = [entry for entry in history if entry.kind is OperationKind.DUMP and entry.state not in OVER]
         gone, now_ms = [one for one in before if one.id not in self._known], self._wall_ms()
         return tuple(replace(one, state=DumpState.STOPPED, ended_ms=now_ms, running_since_ms=0, result=END_NOT_RECORDED) for one in gone)
 

@@ -19,10 +19,10 @@ from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
 from sidecar.feeds.tikv.pd import PdClient
 from sidecar.process.background import Background
-from sidecar.pump_client import client as client_module
-from sidecar.pump_client.client import PumpClient, WriteSettings
 from tests.support.binlog_reader import Log, Reader
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.pump_client import client as client_module
+from tests.support.pump_client.client import PumpClient, WriteSettings
 from tests.support.pump_rig import PumpRig, http, made_cluster
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_port

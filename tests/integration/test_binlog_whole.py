@@ -28,7 +28,6 @@ from sidecar.binlog.nodes import DRAINERS
 from sidecar.config import EtcdSection, SourceSection
 from sidecar.core.model import MARK_TABLE
 from sidecar.log.storage import open_folder
-from sidecar.pump_client.client import PumpClient, WriteSettings
 from sidecar.replay.judge.verify import verify
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_binlog_pumps import Drainer
@@ -39,6 +38,7 @@ from tests.support.binlog_load import Load
 from tests.support.binlog_sql import serving
 from tests.support.binlog_tables import KEYS, NAMES, some_rows
 from tests.support.binlog_tidb import BinlogTidb, Committed, Fate, TickingServers, Written, WrittenTruth
+from tests.support.pump_client.client import PumpClient, WriteSettings
 from tests.support.pump_rig import Client, PumpProcess
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_ports

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sidecar.core.model import CommitTs, TableName, TableSchema, ts_at
-from sidecar.pump_client.client import PumpClient
 from tests.support.binlog_encoder import Event, prewrite_value
 from tests.support.binlog_tables import Key, Row, Table, tables
 from tests.support.eventually import PATIENCE_S
 from tests.support.kv_encoder import memcomparable_int, row_key
+from tests.support.pump_client.client import PumpClient
 from tests.support.tikv.cluster import Cluster
 from tests.support.tikv.recorded import History
 from tests.support.tikv.server import TikvServers

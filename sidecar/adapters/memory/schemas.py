@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
-from sidecar.errors import UnsupportedDdl
+from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
+from sidecar.schema.unfollowed import check_untouched
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,7 @@ class StillSchemas:
         return tables
 
     def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
-        for ddl in ddls:
-            if ddl.schema != MARK_TABLE.schema and (ddl.table or any(ddl.schema == table.schema for table in self.tables)):
-                raise UnsupportedDdl(
-                    f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {ddl.schema}.{ddl.table}: {ddl.query}",
-                    hint="this source cannot tell what its tables are after a DDL (it is no TiDB): "
-                    "everything below its commit_ts is delivered and nothing else is lost; "
-                    "start a new changefeed and a new log after it, and dump again",
-                )
+        check_untouched(self.tables.keys(), ddls)
         return self.tables
 
     def named(self, changes: Iterable[Change]) -> Iterable[Change]:

@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sidecar.adapters.memory.schemas import StillSchemas
 from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, SourceError
+from sidecar.schema.unfollowed import check_untouched
 
 Tables = Mapping[TableName, TableSchema]
 
@@ -105,7 +105,7 @@ class FollowedSchemas:
     def after(self, ddls: Sequence[Ddl]) -> Tables:
         """As the port. Raises also SourceError for a time that is garbage-collected, FeedUnsuitable."""
         if self._known_ts is None:
-            StillSchemas(self.tables).after(ddls)
+            check_untouched(self.tables.keys(), ddls)
         commit_ts = max(ddl.commit_ts for ddl in ddls)
         if self._known_ts is not None and commit_ts > self._known_ts:
             named = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if ddl.table}

@@ -16,10 +16,10 @@ import pytest
 from sidecar.binlog.nodes import ONLINE, PAUSED, Node
 from sidecar.core.model import CommitTs
 from sidecar.errors import CoordinationLost, FeedLost
-from sidecar.pump_client import client as client_module
-from sidecar.pump_client.choice import by_hash, by_range
-from sidecar.pump_client.client import ERRORS_MAX, PumpClient, WriteSettings
 from tests.support.eventually import PATIENCE_S, eventually
+from tests.support.pump_client import client as client_module
+from tests.support.pump_client.choice import by_hash, by_range
+from tests.support.pump_client.client import ERRORS_MAX, PumpClient, WriteSettings
 from tests.support.services.ports import free_ports
 from ticdc_dump.binlog import pump_pb2, pump_pb2_grpc
 

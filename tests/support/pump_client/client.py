@@ -27,7 +27,7 @@ import grpc
 from sidecar.binlog.nodes import ONLINE, Node
 from sidecar.errors import CoordinationLost, FeedLost
 from sidecar.process.background import Background
-from sidecar.pump_client.choice import STRATEGIES, Strategy
+from tests.support.pump_client.choice import STRATEGIES, Strategy
 from ticdc_dump.binlog import pump_pb2, pump_pb2_grpc
 
 RETRY_S, END_RETRY_S = 0.1, 1.0

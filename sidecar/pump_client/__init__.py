@@ -1,3 +1,0 @@
-"""What TiDB itself contains to write its binlogs: `choice` of a pump, `client` that writes to the chosen one. A library for tests and
-measurements; no part of the sidecar uses it.
-"""
