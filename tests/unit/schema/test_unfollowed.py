@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.model import MARK_TABLE, CommitTs, Ddl, Lane, TableName
+from sidecar.core.model import MARK_TABLE, CommitTs, Ddl, Lane, Rank, TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.schema.unfollowed import check_untouched
 
@@ -12,7 +12,7 @@ TABLES = [TableName("shop", "item")]
 
 
 def ddl(schema: str, table: str) -> Ddl:
-    return Ddl(lane=Lane("t/0"), position=7, commit_ts=CommitTs(5), schema=schema, table=table, query="ALTER ...")
+    return Ddl(lane=Lane("t/0"), position=7, commit_ts=CommitTs(5), rank=Rank(0), schema=schema, table=table, query="ALTER ...")
 
 
 @pytest.mark.parametrize(("schema", "table"), [("shop", "item"), ("shop", "other"), ("other", "new"), ("shop", "")])
