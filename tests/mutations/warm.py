@@ -1,6 +1,6 @@
 """A process that has the libraries loaded and nothing of ours: each mutation is lived through in a fork of it.
 
-    a line in   {"file", "old", "new", "test"}     `old` is in `file` exactly once
+    a line in   {"place", "old", "new", "test"}     as of a Mutation
     a line out  {"code", "output"}                 pytest's exit code and the end of what it printed
 
 A fork loads the mutated module from the changed text and all others from disk: no copy of the source, and nothing that the mutation did
@@ -25,6 +25,8 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Self
+
+from tests.mutations.mutation import mutated
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = (
@@ -81,11 +83,11 @@ class Warm:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._process.communicate()  # its input ends, and so does it
 
-    def run(self, *, file: str, old: str, new: str, test: str) -> tuple[int, str]:
-        """pytest's exit code for `test` with `old` replaced in `file`, and the end of what it printed."""
+    def run(self, *, place: str, old: str, new: str, test: str) -> tuple[int, str]:
+        """pytest's exit code for `test` with `old` replaced in `place`, and the end of what it printed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"file": file, "old": old, "new": new, "test": test}) + "\n")
+        self._process.stdin.write(json.dumps({"place": place, "old": old, "new": new, "test": test}) + "\n")
         answer = json.loads(self._process.stdout.readline())
         return answer["code"], answer["output"]
 
@@ -93,9 +95,10 @@ class Warm:
 class _Mutated(SourceFileLoader):
     """Loads a module from other text than its file holds; bytecode is neither read nor written."""
 
-    def __init__(self, file: str, old: str, new: str) -> None:
+    def __init__(self, place: str, old: str, new: str) -> None:
+        file = place.partition("::")[0]
         super().__init__(file.removesuffix(".py").replace("/", "."), str(ROOT / file))
-        self._text = Path(self.path).read_text().replace(old, new)
+        self._text = mutated(Path(self.path).read_text(), place, old, new)
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self._text.encode(), self.path)
@@ -128,7 +131,7 @@ def _live(asked: dict[str, Any], said: int) -> None:
     try:
         os.dup2(said, 1)
         os.dup2(said, 2)
-        sys.meta_path.insert(0, _Finder(_Mutated(asked["file"], asked["old"], asked["new"])))
+        sys.meta_path.insert(0, _Finder(_Mutated(asked["place"], asked["old"], asked["new"])))
         pytest: Any = importlib.import_module("pytest")
         code = int(pytest.main([*OPTIONS, asked["test"]]))
     except BaseException:  # noqa: BLE001 - printed, and the process ends
