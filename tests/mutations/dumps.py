@@ -62,7 +62,8 @@ DUMPS = [
         "a row that the changefeed's filter hides is deleted in the sinks",
         "sidecar/adapters/tidb/read.py::_Read.keys",
         "wanted, keys = set(asked), set(there)",
-        "shown = [one == '1' for one in found.column(len(schema.columns)).to_pylist()]\n        wanted, keys = set(asked), {one for one, has in zip(there, shown, strict=True) if has}",
+        "shown = [one == '1' for one in found.column(len(schema.columns)).to_pylist()]\n"
+        "        wanted, keys = set(asked), {one for one, has in zip(there, shown, strict=True) if has}",
         "tests/integration/test_tidb_source.py::test_a_row_that_the_filter_hides_is_neither_dumped_nor_absent",
     ),
     Mutation(
