@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-TOKENS = "tests/unit/ddl/test_tokens.py"
+TOKENS = "tests/unit/sql/test_lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 

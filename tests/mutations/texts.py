@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-SQL_TEXT = "sidecar/schema/sql_text.py"
+SQL_TEXT = "sidecar/sql/text.py"
 OF_NAMES = "tests/unit/sinks/test_names_apart.py"
-OF_SQL_TEXT = "tests/unit/schema/test_sql_text.py"
+OF_SQL_TEXT = "tests/unit/sql/test_text.py"
 
 TEXTS = [
     Mutation(

@@ -11,9 +11,9 @@ from sidecar.core.model import Ddl, Message, TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.replay.recording import Recording
+from sidecar.sql.text import quoted
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import Feature, StatementKind
-from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import DECISIONS, TableCharset, rendered
 from tests.support.recordings import recording
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.errors import UnsupportedDdl
-from spark_merge.ddl.tokens import tokens
+from sidecar.sql.lexer import tokens
 
 
 def kinds(text: str) -> list[tuple[str, str]]:
