@@ -7,8 +7,8 @@ module cuts SQL; each reader has its grammar over these tokens, and decides what
 - Other comments and hints are skipped; `gap` has them. A comment that TiDB reads may lack its end, as in TiDB.
 - Quotes are those of a session without ANSI_QUOTES. Without `backslashes`, they are those of NO_BACKSLASH_ESCAPES, as TiCDC writes.
 - What is no lexeme is `invalid`, a character at a time: nothing raises. A reader that must not guess refuses it.
-- Blanks, digits and letters are ASCII's; each other character is part of a word. MySQL's lexer (sql/sql_lex.cc) agrees in all of this but
-  versions and features of comments.
+- Blanks, digits and letters are ASCII's; each other character is part of a word. MySQL's lexer (sql/sql_lex.cc) agrees, but
+  for versions and features of comments, and for `0x1Fg`: one word in MySQL, as here; a number and a word in TiDB.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _lexemes(*, backslashes: bool) -> re.Pattern[str]:
         rf"""(?P<blank>[\t-\r\ ]+)
           | (?P<opened>/\*(?:T!(?:\[{_IN_WORDS}+(?:,{_IN_WORDS}+)*\])?|!(?:\d{{5}})?))
           | (?P<comment>/\*.*?\*/|--(?=[\t-\r\ ]|\Z)[^\n]*|\#[^\n]*)
-          | (?P<number>[nN]{single}|[xX]'[0-9a-fA-F]*'|[bB]'[01]*'|0[xX][0-9a-fA-F]+|0b[01]++(?!\d)|\d+[eE][+-]?\d+
+          | (?P<number>[nN]{single}|[xX]'[0-9a-fA-F]*'|[bB]'[01]*'|(?:0[xX][0-9a-fA-F]+|0b[01]+)(?!{_IN_WORDS})|\d+[eE][+-]?\d+
               |(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+|(?![eE]))|\d+(?!{_IN_WORDS}))
           | (?P<invalid>/\*|[xXbB]')
           | (?P<string>{single}|{double})

@@ -83,8 +83,8 @@ class FilterExpression:
                 yield "." if token.text == "." else table
 
     def next(self, at: int, step: int = 1) -> int:
-        """With a `step` of -1 the token before."""
-        return at + step if at + step < len(self.tokens) else -1
+        """The next token, -1 at the end; with a `step` of -1 the one before."""
+        return at + step if at + step < len(self.tokens) - 1 else -1
 
     def text(self, at: int) -> str:
         """In lower case; empty for none."""

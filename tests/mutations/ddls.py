@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-TOKENS = "tests/unit/sql/test_lexer.py"
+LEXER = "sidecar/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 
 DDLS = [
     Mutation(
         "an account's quoted host is no lexeme",
-        "spark_merge/ddl/tokens.py",
-        "(?P<variable>@@?(?:'",
-        "(?P<variable>@@(?:'",
-        f"{TOKENS}::test_each_lexeme_of_tidb_is_a_token[`root`@`%`-expected0]",
+        LEXER,
+        "(?P<variable>@@?(?:",
+        "(?P<variable>@@(?:",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "digits of every script make a number",
+        LEXER,
+        "re.VERBOSE | re.DOTALL | re.ASCII",
+        "re.VERBOSE | re.DOTALL",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "a string that ends in a doubled quote has an end",
+        LEXER,
+        "{escape})*+{quote}",
+        "{escape})*{quote}",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "a predicate may hold a comment that some servers read",
+        "sidecar/ticdc/expression.py",
+        "if comment := token.comment_before():",
+        "if comment := token.comment_before().strip('/*'):",
+        f"{SCENARIO}[expr_of_operators]",
+    ),
+    Mutation(
+        "a text with a comment of its author is taken for TiCDC's",
+        "sidecar/sql/text.py",
+        """ or _COMMENT_OF_AN_AUTHOR.search(token.gap) for token""",
+        " for token",
+        "tests/unit/sql/test_text.py::test_the_text_of_an_author_is_sent_as_it_is",
     ),
     Mutation(
         "a statement that keeps the rows stops a sink by its options",
@@ -35,7 +63,7 @@ DDLS = [
         "sidecar/ticdc/ddl_text.py",
         'ADD PARTITION (?!.* (VALUES|DEFAULT) ).*", _A.REORGANIZE_PARTITION',
         'ADD PARTITION (?!.* (VALUES|DEFAULT) ).*", _A.ADD_TABLE_PARTITION',
-        "tests/unit/ticdc/test_ddl_text.py::test_a_statement_tells_its_action",
+        f"{SCENARIO}[ddl_actions]",
     ),
     Mutation(
         "Kafka sends a DDL that the operator has decided",

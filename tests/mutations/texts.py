@@ -12,15 +12,15 @@ TEXTS = [
     Mutation(
         "TiDB's labels are read as MySQL shows them",
         SQL_TEXT,
-        "    if shows is Shows.MYSQL:\n",
-        "    if shows in Shows:\n",
+        "backslashes=shows is Shows.MYSQL",
+        "backslashes=shows in Shows",
         f"{OF_SQL_TEXT}::test_labels_that_tidb_shows_are_read_as_they_are_or_not_at_all",
     ),
     Mutation(
         "a backslash of a DDL goes to a server as TiCDC has it",
         SQL_TEXT,
-        'token if token.startswith("`") else',
-        'token if token.startswith(("`", "\'")) else',
+        '(_escaped(token.text) if token.kind == "string"',
+        '(token.text if token.kind == "string"',
         f"{OF_SQL_TEXT}::test_a_server_reads_the_text_of_a_ddl_as_ticdc_does",
     ),
     Mutation(

@@ -1,74 +1,39 @@
-"""Every lexeme of TiDB's lexer (pingcap/tidb pkg/parser/lexer.go and misc.go), and where its special comments begin and end."""
+"""What the lexer promises for any text. What each lexeme is: tests/scenarios/sql_*.txt."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sidecar.errors import UnsupportedDdl
-from sidecar.sql.lexer import tokens
+from sidecar.sql.lexer import begins, tokens
 
-
-def kinds(text: str) -> list[tuple[str, str]]:
-    return [(one.kind, one.text) for one in tokens(text)[:-1]]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("`root`@`%`", [("name", "`root`"), ("variable", "@`%`")]),
-        ("'root'@'127.0.0.1'", [("string", "'root'"), ("variable", "@'127.0.0.1'")]),
-        ('root@"%.x"', [("word", "root"), ("variable", '@"%.x"')]),
-        ("root@localhost", [("word", "root"), ("variable", "@localhost")]),
-        ("``@`a``b`", [("name", "``"), ("variable", "@`a``b`")]),
-        ("@a.b @@global.c @@`d` @", [("variable", "@a.b"), ("variable", "@@global.c"), ("variable", "@@`d`"), ("variable", "@")]),
-        ("s.5", [("word", "s"), ("sign", "."), ("word", "5")]),
-        ("`s`.5e3", [("name", "`s`"), ("sign", "."), ("word", "5e3")]),
-        ("s. 5", [("word", "s"), ("sign", "."), ("word", "5")]),
-        ("default .5", [("word", "default"), ("number", ".5")]),
-        ("5a 0xg 0b2 9e9 1.5", [("word", "5a"), ("word", "0xg"), ("word", "0b2"), ("number", "9e9"), ("number", "1.5")]),
-        ("\U0001f600é $a", [("word", "\U0001f600é"), ("word", "$a")]),
-        ("a\u00a0b\u3000c", [("word", "a\u00a0b\u3000c")]),
-        ("a\v\f\r\tb", [("word", "a"), ("word", "b")]),
-        ("'a' 'b' \"it\"\"s\" 'c\\'d'", [("string", "'a'"), ("string", "'b'"), ("string", '"it""s"'), ("string", "'c\\'d'")]),
-        ("n'a' x'0F' 0x0F b'01' 0b01", [(("number"), one) for one in ("n'a'", "x'0F'", "0x0F", "b'01'", "0b01")]),
-        ("a-- b", [("word", "a")]),
-        ("a--b", [("word", "a"), ("sign", "-"), ("sign", "-"), ("word", "b")]),
-        ("a # b\nc /* d */ e /*+ f */", [("word", "a"), ("word", "c"), ("word", "e")]),
-    ],
-)  # fmt: skip
-def test_each_lexeme_of_tidb_is_a_token(text: str, expected: list[tuple[str, str]]) -> None:
-    assert kinds(text) == expected
+_PIECES = [
+    *("'", '"', "`", "\\", "''", "/*", "*/", "/*!", "/*!50100", "/*T![ttl]", "/*T![new]", "--", "#", "\n", " ", ".", "5", "1.5", "9e9"),
+    *("a", "é", "\u00a0", "N'", "x'", "b'1'", "0x", "@", "@@", "->>", ":=", "\\N", "(", ")", ";", "\0"),
+]
+TEXTS = st.lists(st.sampled_from(_PIECES), max_size=20).map("".join) | st.text()
 
 
-def test_each_sign_of_tidb_is_a_token() -> None:
-    signs = "-> ->> := <=> >= <= != <> << >> || && &^ \\N > < ( ) [ ] ; , & % : | ! ^ ~ ? = { } + / * - ."
-    assert kinds(signs) == [("sign", one) for one in signs.split()]
+@given(TEXTS, st.booleans(), st.sampled_from([None, frozenset({"ttl"})]))
+def test_nothing_of_a_text_is_lost_whatever_it_is(text: str, backslashes: bool, features: frozenset[str] | None) -> None:
+    found = list(tokens(text, backslashes=backslashes, features=features))
+    assert "".join(token.gap + token.text for token in found) == text
+    assert all(text.startswith(token.text, token.at) for token in found)
+    assert [token.kind for token in found].index("end") == len(found) - 1
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "first"),
     [
-        ("a /*!50100 b */ c", [("a", ""), ("b", "/*!50100"), ("c", "")]),
-        ("a /*!501001 b */", [("a", ""), ("1", "/*!50100"), ("b", "/*!50100")]),
-        ("/*! a */ /*T! b */", [("a", "/*!"), ("b", "/*T!")]),
-        ("/*T![ttl] a /* x */ b */ c", [("a", "/*T![ttl]"), ("b", "/*T![ttl]"), ("c", "")]),
-        ("a /*T![ttl,placement] b", [("a", ""), ("b", "/*T![ttl,placement]")]),
-        ("a /*T![ttl,new] b */ c", [("a", ""), ("/*T![ttl,new] b */", ""), ("c", "")]),
-        ("/*T![new] `a */ */` */", None),
-        ("/*TX a */ b /*M! c */", [("b", "")]),
-        ("a */", None),
-        ("a /* b", [("a", ""), ("/", ""), ("*", ""), ("b", "")]),
+        ("create table t (a int)", True),
+        ("/* by bob */ CREATE -- x\n TABLE t", True),
+        ("CREATE /*T![new] TABLE */ t", True),
+        ("CREATE `TABLE`", False),
+        ("'CREATE' TABLE t", False),
+        ("CREATE TABLES", False),
+        ("", False),
     ],
 )
-def test_what_tidb_reads_inside_comments_is_marked(text: str, expected: list[tuple[str, str]] | None) -> None:
-    if expected is None:
-        with pytest.raises(UnsupportedDdl, match="ddl-done"):
-            tokens(text)
-    else:
-        assert [(one.text, one.comment) for one in tokens(text)[:-1]] == expected
-
-
-@pytest.mark.parametrize("text", ["`a", "'a", "x'0", "a \x01", "a \\ b"])
-def test_what_is_no_lexeme_is_refused_with_the_way_out(text: str) -> None:
-    with pytest.raises(UnsupportedDdl, match="ddl-done"):
-        tokens(text)
+def test_the_first_words_are_those_outside_of_comments_and_quotes(text: str, first: bool) -> None:
+    assert begins(text, "DROP TABLE", "CREATE TABLE") is first

@@ -97,6 +97,7 @@ def test_a_server_reads_the_text_of_a_ddl_as_ticdc_does(elements: list[str]) -> 
         'ALTER TABLE `t` COMMENT = "a\\\\b"',
         "ALTER TABLE `t` COMMENT = 'it\\'s'",
         "ALTER TABLE `a` COMMENT = 'no backslash'",
+        "ALTER TABLE `a` COMMENT = 'a\\nb' -- his",
     ],
 )
 def test_the_text_of_an_author_is_sent_as_it_is(query: str) -> None:
