@@ -281,6 +281,25 @@ def test_connections_over_mysqls_protocol_are_made_in_one_place(path: Path) -> N
     assert not made or module_name(path) == "sidecar.mysql.session", f"{module_name(path)} opens a connection of its own: {made}"
 
 
+CUTS_SQL = re.compile(r"\[\^[^\]]*[`'][^\]]*\]")
+NO_STATEMENT = {
+    "sidecar.ticdc.table_rules": "TiCDC's table rules",
+    "sidecar.cli.dump_options": "a table before a colon, quoted as in a table rule",
+    "sidecar.preflight.source": "a line of SHOW GRANTS",
+    "sidecar.adapters.tidb.schema": "MariaDB's check of a JSON column",
+    "spark_merge.sinks.mysql.ddl_picture": "the beginning of SHOW CREATE TABLE",
+    "sidecar.adapters.tidb.ranges": "a range in EXPLAIN",
+}
+"""What has quotes, is of one form, and is no statement or expression of somebody's."""
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+def test_sql_is_cut_in_one_place(path: Path) -> None:
+    module = module_name(path)
+    found = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
+    assert not found or module in NO_STATEMENT or within(module, ["sidecar.sql"]), f"{path}:{found[0].lineno}: read sidecar.sql's tokens"
+
+
 PLAIN_WORDS = {"open", "default"}
 """Names of protocols that mean other things too."""
 
