@@ -288,7 +288,6 @@ NO_STATEMENT = {
     "sidecar.preflight.source": "a line of SHOW GRANTS",
     "sidecar.adapters.tidb.schema": "MariaDB's check of a JSON column",
     "spark_merge.sinks.mysql.ddl_picture": "the beginning of SHOW CREATE TABLE",
-    "sidecar.adapters.tidb.ranges": "a range in EXPLAIN",
 }
 """What has quotes, is of one form, and is no statement or expression of somebody's."""
 
