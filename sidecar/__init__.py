@@ -14,6 +14,7 @@
     replay/       a recording as the cluster, and the judge of an output   pump/      a pump of TiDB-Binlog, a process of its own
     process/      threads, servers, TLS: nothing of data                   resultset/ a SELECT's rows in Arrow columns
     mysql/        every session over MySQL's protocol: set-up by role, errors, retries
+    sql/          SQL text: its tokens, and what stands in quotes. Pure
     history/      the last dumps and verifications. Pure                  report/        pictures and the report of a dump. Pure
 
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.

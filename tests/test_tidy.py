@@ -23,17 +23,18 @@ FUNCTION_LINES_MAX = 60
 ARGUMENTS_MAX = 6
 _BELOW = {
     "errors": "",
-    "core": "errors",
+    "sql": "",
+    "core": "sql errors",
     "pace": "core",
     "config_errors": "errors",
     "config": "config_errors core errors",
     "process": "config errors",
     "binlog": "core errors",
-    "schema": "core errors",
-    "partition": "schema core errors",
-    "rowcodec": "schema core errors",
+    "schema": "sql core errors",
+    "partition": "schema sql core errors",
+    "rowcodec": "schema sql core errors",
     "codecs": "rowcodec core errors",
-    "ticdc": "codecs schema core errors",
+    "ticdc": "codecs schema sql core errors",
     "log": "pace core process errors",
     "history": "core errors",
     "report": "history log core errors",
@@ -51,9 +52,9 @@ _BELOW = {
     "spark_merge.merge": "spark_merge.log spark_merge.codecs spark_merge.port log core process errors",
     "spark_merge.delivery": "spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port log ticdc schema pace core process"
     " errors",
-    "spark_merge.ddl": "spark_merge.codecs spark_merge.port log ticdc rowcodec schema core errors",
+    "spark_merge.ddl": "spark_merge.codecs spark_merge.port log ticdc rowcodec schema sql core errors",
     "spark_merge.sinks": "spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port"
-    " mysql resultset log ticdc codecs partition schema pace core process errors",
+    " mysql resultset log ticdc codecs partition schema pace sql core process errors",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port mysql log ticdc core process errors",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
     " log pace core process errors",
@@ -61,14 +62,14 @@ _BELOW = {
     "spark_merge": "",
     "ports": "history log rowcodec pace core errors",
     "pipeline": "history ports log codecs.contract pace core errors",
-    "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog core config process errors",
-    "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog core config process errors",
-    "control": "report.figures adapters history ports log.verification ticdc pace core config process errors",
+    "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog sql core config process errors",
+    "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
+    "control": "report.figures adapters history ports log.verification ticdc pace sql core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters pipeline report history ports mysql log ticdc codecs binlog pace core config process errors",
     "pump": "feeds adapters binlog core config process errors",
-    "setup": "adapters ticdc codecs core config process errors",
-    "preflight": "setup run console control feeds adapters mysql log ticdc core config errors process spark_merge",
+    "setup": "adapters ticdc codecs sql core config process errors",
+    "preflight": "setup run console control feeds adapters mysql log ticdc sql core config errors process spark_merge",
     "replay.judge": "log core errors spark_merge.port spark_merge.sinks spark_merge.ddl",
     "replay": "run.certifying run.news_line run.reporting run.samples control.status report feeds adapters pipeline history ports"
     " log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
@@ -116,8 +117,8 @@ WALLS = {
 """Who may import a third party's library. A sink's folder may import its own driver: give the driver a line here."""
 
 PURE = (
-    "sidecar.core", "sidecar.history", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec", "sidecar.codecs",
-    "sidecar.ticdc", "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
+    "sidecar.sql", "sidecar.core", "sidecar.history", "sidecar.binlog", "sidecar.pace", "sidecar.schema", "sidecar.rowcodec",
+    "sidecar.codecs", "sidecar.ticdc", "sidecar.feeds.kafka.rounds", "sidecar.feeds.kafka.lanes", "sidecar.feeds.binlog.joining",
     "spark_merge.sinks.kafka.claims", "spark_merge.sinks.kafka.position_records",
 )  # fmt: skip
 IMPURE_MODULES = {"time", "random", "os", "logging", "socket", "threading", "subprocess", "asyncio", "secrets", "tempfile", "pathlib"}
@@ -278,6 +279,24 @@ def test_connections_over_mysqls_protocol_are_made_in_one_place(path: Path) -> N
     called = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)} | imports(path)
     made = [name for name in called if CONNECTS.fullmatch(name)]
     assert not made or module_name(path) == "sidecar.mysql.session", f"{module_name(path)} opens a connection of its own: {made}"
+
+
+CUTS_SQL = re.compile(r"\[\^[^\]]*[`'][^\]]*\]")
+NO_STATEMENT = {
+    "sidecar.ticdc.table_rules": "TiCDC's table rules",
+    "sidecar.cli.dump_options": "a table before a colon, quoted as in a table rule",
+    "sidecar.preflight.source": "a line of SHOW GRANTS",
+    "sidecar.adapters.tidb.schema": "MariaDB's check of a JSON column",
+    "spark_merge.sinks.mysql.ddl_picture": "the beginning of SHOW CREATE TABLE",
+}
+"""What has quotes, is of one form, and is no statement or expression of somebody's."""
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+def test_sql_is_cut_in_one_place(path: Path) -> None:
+    module = module_name(path)
+    found = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
+    assert not found or module in NO_STATEMENT or within(module, ["sidecar.sql"]), f"{path}:{found[0].lineno}: read sidecar.sql's tokens"
 
 
 PLAIN_WORDS = {"open", "default"}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
-from sidecar.core.keyset import ALIAS, qualified, quoted
+from sidecar.core.keyset import ALIAS, qualified
 from sidecar.core.model import TableSchema
 from sidecar.errors import RefusedRequest, nearest
-from sidecar.ticdc.expression import FilterExpression, NotAnExpression, unquoted
+from sidecar.sql.text import quoted
+from sidecar.ticdc.expression import FilterExpression, NotAnExpression
 
 PREDICATE_BYTES_MAX = 256 << 10
 """Of one table: it goes into every SELECT, and with the progress into every manifest and into etcd."""
@@ -79,10 +80,10 @@ def _check(found: FilterExpression) -> None:
         deep += {"(": 1, ")": -1}.get(token.text, 0)
         if deep > DEEP_MAX:
             raise NotAnExpression(f"has more than {DEEP_MAX} parentheses within each other at character {token.at + 1}")
-        if token.kind not in ("word", "quoted") or at in columns or found.qualified(at) in columns:
+        if token.kind not in ("word", "name") or at in columns or found.qualified(at) in columns:
             continue
         if not _may_stand(found, at):
-            meant = nearest(unquoted(token.text), [column.name for column in found.schema.columns])
+            meant = nearest(token.name, [column.name for column in found.schema.columns])
             raise NotAnExpression(
                 f"has {token.text} at character {token.at + 1}, which is neither a column of the table as the feed carries it nor what a"
                 f" predicate may use{meant}"
@@ -92,10 +93,12 @@ def _check(found: FilterExpression) -> None:
 def _may_stand(found: FilterExpression, at: int) -> bool:
     """A word that is no column."""
     word, before, after = found.text(at), found.text(found.next(at, -1)), found.text(found.next(at))
-    if found.tokens[at].kind == "quoted" or before == "." or after == ".":
+    if found.tokens[at].kind == "name" or before == "." or after == ".":
         return False  # no column of this table
+    if found.is_text(at):
+        return True  # the charset of a literal
     if word in _MATCHES:
-        return found.next(at) >= 0 and found.tokens[found.next(at)].kind == "text"
+        return found.is_text(found.next(at))
     if before in _NAMES:
         return after != "("
     return word in WORDS or (word in FUNCTIONS and after == "(")

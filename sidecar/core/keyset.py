@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
+from sidecar.sql.text import quoted
 
 Key = tuple[str, ...]
 
@@ -82,10 +83,6 @@ def unreadable(columns: Sequence[Column]) -> str | None:
 
 
 # ---- names and literals ---------------------------------------------------------------------------------------------
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_table(table: TableName) -> str:

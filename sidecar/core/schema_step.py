@@ -29,6 +29,7 @@ from sidecar.core.messages import Asker, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import FeedUnsuitable, UnsupportedDdl
+from sidecar.sql.lexer import begins
 
 Tables = Mapping[TableName, TableSchema]
 
@@ -208,7 +209,7 @@ def not_carried(change: Change, schema: TableSchema | None) -> FeedUnsuitable:
 def check_marks_go_on(ddls: tuple[Ddl, ...]) -> None:
     """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
     for ddl in ddls:
-        if ddl.schema == MARK_TABLE.schema and ddl.query.lstrip()[:6].upper() != "CREATE":
+        if ddl.schema == MARK_TABLE.schema and not begins(ddl.query, "CREATE"):
             raise UnsupportedDdl(
                 f"DDL at commit_ts {ddl.commit_ts} in {ddl.lane}@{ddl.position} changes {MARK_TABLE}: {ddl.query}",
                 hint="leave the watermark table as it was made; restore it, then start a new changefeed and a new log, and dump again",

@@ -31,6 +31,7 @@ from typing import Protocol
 
 from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Message, Resolved, Segment, TableName, utc
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
+from sidecar.sql.lexer import begins
 
 CHANGE_OVERHEAD_BYTES = 300
 """What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects)."""
@@ -282,7 +283,7 @@ def _ts(envelope: Envelope) -> CommitTs:
 
 
 def _makes_a_table(envelope: Envelope) -> bool:
-    return isinstance(envelope, Ddl) and envelope.query.lstrip()[:6].upper() == "CREATE"
+    return isinstance(envelope, Ddl) and begins(envelope.query, "CREATE")
 
 
 def _looks(change: Change) -> tuple[object, ...]:

@@ -7,11 +7,11 @@ arithmetic. All else raises `NotRead`, whose text is what could not be read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from sidecar.schema.sql_text import unescaped
+from sidecar.sql.lexer import SqlToken, tokens
 
 T = TypeVar("T")
 
@@ -54,11 +54,7 @@ class Clause:
     count: int = 0
 
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<name>`(?:[^`]|``)*`)|(?P<text>'(?:[^'\\]|''|\\.)*')|(?P<hex>0x[0-9a-fA-F]+)|(?P<number>\d+(?:\.\d+)?)"
-    r"|(?P<word>\w+)|(?P<sign>[-+*/%(),]))",
-    re.DOTALL,
-)
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _WORDS = frozenset({"NULL", "MAXVALUE", "DEFAULT"})
 _SUMS, _PRODUCTS = frozenset({"+", "-"}), frozenset({"*", "/", "%", "DIV", "MOD"})
 
@@ -67,20 +63,22 @@ class _Reader:
     """One token ahead."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = list(_tokens(text))
+        self._tokens = list(tokens(text))
         self._place = 0
+        for token in self._tokens:
+            if token.kind in ("invalid", "variable") or token.text.startswith('"') or token.comment_before():
+                raise NotRead(text[token.at : token.at + 40])
 
     def peek(self) -> str:
         """The next token, words in upper case; empty at the end."""
-        kind, text = self._tokens[self._place] if self._place < len(self._tokens) else ("word", "")
-        return text.upper() if kind == "word" else text
+        token = self._tokens[self._place]
+        return token.value if token.kind == "word" else token.text
 
     def take(self, *expected: str) -> bool:
         """Whether the next tokens are these; then they are passed."""
-        for number, one in enumerate(expected):
-            place = self._place + number
-            if place >= len(self._tokens) or self._tokens[place][1].upper() != one or self._tokens[place][0] not in ("word", "sign"):
-                return False
+        found = self._tokens[self._place : self._place + len(expected)]
+        if [token.value for token in found if token.kind in ("word", "sign")] != [*expected]:
+            return False
         self._place += len(expected)
         return True
 
@@ -88,30 +86,20 @@ class _Reader:
         if not self.take(*expected):
             raise NotRead(f"{' '.join(expected)} is expected, {self.peek() or 'nothing more'} is there")
 
-    def next(self) -> tuple[str, str]:
-        if self._place >= len(self._tokens):
+    def next(self) -> SqlToken:
+        if self.at_end():
             raise NotRead("nothing more")
         self._place += 1
         return self._tokens[self._place - 1]
 
     def at_end(self) -> bool:
-        return self._place == len(self._tokens)
+        return self._tokens[self._place].kind == "end"
 
     def name(self) -> str:
-        kind, text = self.next()
-        if kind not in ("name", "word"):
-            raise NotRead(text)
-        return text[1:-1].replace("``", "`") if kind == "name" else text
-
-
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    place = 0
-    while text[place:].strip():
-        found = _TOKEN.match(text, place)
-        if found is None or found.lastgroup is None:
-            raise NotRead(text[place : place + 40])
-        yield found.lastgroup, found[found.lastgroup]
-        place = found.end()
+        token = self.next()
+        if token.kind not in ("name", "word"):
+            raise NotRead(token.text)
+        return token.name
 
 
 def read_clause(text: str) -> Clause:
@@ -127,8 +115,7 @@ def read_clause(text: str) -> Clause:
     expression = None if by_columns else _sum(reader)
     reader.need(")")
     if reader.take("PARTITIONS"):
-        _, count = reader.next()
-        return Clause(kind, columns, expression, count=int(count))
+        return Clause(kind, columns, expression, count=int(reader.next().text))
     reader.need("(")
     values = _listed(reader, lambda: _partition(reader, kind))
     reader.need(")")
@@ -167,21 +154,21 @@ def _row(reader: _Reader) -> tuple[Literal, ...]:
 
 
 def _literal(reader: _Reader) -> Literal:
-    minus = reader.take("-")
-    kind, text = reader.next()
-    if kind == "number":
-        return Literal(kind, f"-{text}" if minus else text)
+    minus = "-" if reader.take("-") else ""
+    token = reader.next()
+    if _NUMBER.fullmatch(token.text):
+        return Literal("number", minus + token.text)
     if minus:
-        raise NotRead(text)
-    if kind == "word" and text.upper() in _WORDS:
-        return Literal(text.upper(), "")
-    if kind == "word" and text.lower() in ("_utf8mb4", "_utf8"):
-        kind, text = reader.next()
-    if kind == "text":
-        return Literal(kind, unescaped(text[1:-1]))
-    if kind == "hex":
-        return Literal(kind, text[2:])
-    raise NotRead(text)
+        raise NotRead(token.text)
+    if token.kind == "word" and token.value in _WORDS:
+        return Literal(token.value, "")
+    if token.kind == "word" and token.value in ("_UTF8MB4", "_UTF8"):
+        token = reader.next()
+    if token.kind == "string":
+        return Literal("text", token.value)
+    if token.kind == "number" and token.text.startswith("0x"):
+        return Literal("hex", token.text[2:])
+    raise NotRead(token.text)
 
 
 # ---- expressions ----------------------------------------------------------------------------------------------------
@@ -190,7 +177,7 @@ def _literal(reader: _Reader) -> Literal:
 def _sum(reader: _Reader) -> PartitionExpression:
     found = _product(reader)
     while reader.peek() in _SUMS:
-        _, sign = reader.next()
+        sign = reader.next().text
         found = PartitionExpression(sign, arguments=(found, _product(reader)))
     return found
 
@@ -198,8 +185,8 @@ def _sum(reader: _Reader) -> PartitionExpression:
 def _product(reader: _Reader) -> PartitionExpression:
     found = _single(reader)
     while reader.peek() in _PRODUCTS:
-        _, sign = reader.next()
-        found = PartitionExpression({"MOD": "%"}.get(sign.upper(), sign.upper()), arguments=(found, _single(reader)))
+        sign = reader.next().value
+        found = PartitionExpression({"MOD": "%"}.get(sign, sign), arguments=(found, _single(reader)))
     return found
 
 
@@ -210,15 +197,15 @@ def _single(reader: _Reader) -> PartitionExpression:
         return found
     if reader.take("-"):
         return PartitionExpression("-", arguments=(PartitionExpression(literal=0), _single(reader)))
-    kind, text = reader.next()
-    if kind == "number" and text.isdigit():
-        return PartitionExpression(literal=int(text))
-    if kind == "name":
-        return PartitionExpression(name=text[1:-1].replace("``", "`"))
-    if kind != "word":
-        raise NotRead(text)
+    token = reader.next()
+    if token.kind == "number" and token.text.isdigit():
+        return PartitionExpression(literal=int(token.text))
+    if token.kind == "name":
+        return PartitionExpression(name=token.name)
+    if token.kind != "word":
+        raise NotRead(token.text)
     if not reader.take("("):
-        return PartitionExpression(name=text)
+        return PartitionExpression(name=token.name)
     arguments = _listed(reader, lambda: _sum(reader))
     reader.need(")")
-    return PartitionExpression(text.upper(), arguments=arguments)
+    return PartitionExpression(token.value, arguments=arguments)

@@ -25,7 +25,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.adapters.tidb.source import CHANGEFEED_ID_LENGTH_MAX, MARK_SCHEMA_DDL, MARK_TABLE_DDL, MarkRow, mark_row_id
 from sidecar.config import SourceSection
 from sidecar.control.wire import rows_in_words
-from sidecar.core.keyset import quoted, quoted_table
+from sidecar.core.keyset import quoted_table
 from sidecar.core.messages import MarkSent, SendMark
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema, physical_ms
 from sidecar.errors import FeedUnsuitable, SourceError, parted
@@ -38,6 +38,7 @@ from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession, Row
 from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, listed, ok, warning
 from sidecar.setup.sql import mark_grant, select_grant
+from sidecar.sql.text import quoted
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 from sidecar.ticdc.table_rules import schemas_named

@@ -19,7 +19,6 @@ Source: pingcap/tidb pkg/meta/model/{job,job_args}.go; pingcap/ticdc logservice/
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +26,7 @@ import msgspec
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
 from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, JobTable, PartitionSwitch, Step, Successor, TableInfo
+from sidecar.sql.lexer import tokens
 
 _RUNNING, _ROLLED_BACK, _DONE, _CANCELLED, _SYNCED = 1, 3, 4, 5, 6
 _STATES = range(11)
@@ -165,9 +165,6 @@ _MODIFIED = (
     "column", "old_column_name", "position", "modify_column_type", "new_shard_bits", "changing_column", "changing_idxs",
     "redundant_idxs", "old_column_id",
 )  # fmt: skip
-
-_NAME = r"(`(?:[^`]|``)+`|[\w$]+)"
-_RENAMED = re.compile(rf"(?:{_NAME}\s*\.\s*)?{_NAME}\s+TO\s+(?:{_NAME}\s*\.\s*)?{_NAME}", re.IGNORECASE)
 
 _decoder = msgspec.json.Decoder(_Job)
 
@@ -352,14 +349,15 @@ def _renamed_into(job: _Job, at: str) -> list[int | str]:
 def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
     """As `involving_schema_info`, which older TiDB does not keep, nor arguments of what is over. A name without a schema is of the
     session's, which `last_schema`, the one that the last table is renamed into, is where that has none; else it is not known: nothing."""
-    pairs = _RENAMED.findall(query)
-    session = last_schema if pairs and not pairs[-1][2] else ""
-    named = [_Involved(_bare(pair[at]) or session, _bare(pair[at + 1])) for pair in pairs for at in (0, 2)]
+    sides: list[list[str]] = [[]]
+    for token in list(tokens(query))[2:]:
+        if token.value in ("TO", ",") and token.kind in ("word", "sign"):
+            sides.append([])
+        elif token.kind in ("word", "name"):
+            sides[-1].append(token.name.lower())
+    session = last_schema if len(sides[-1]) == 1 else ""
+    named = [_Involved(side[0] if len(side) > 1 else session, side[-1]) for side in sides if side]
     return named if all(one.database for one in named[1::2]) else []
-
-
-def _bare(name: str) -> str:
-    return (name[1:-1].replace("``", "`") if name.startswith("`") else name).lower()
 
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:

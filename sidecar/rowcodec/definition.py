@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sidecar.core.model import ColumnDefinition, IndexDefinition, IndexPart, TableDefinition
-from sidecar.schema.sql_text import Shows, quoted_text, shown
+from sidecar.sql.text import Shows, quoted, quoted_text, shown
 
 _PUBLIC = 5
 _WHOLE = -1
@@ -56,10 +56,6 @@ def definition_of(info: Mapping[str, Any]) -> TableDefinition:
         collation=info.get("collate") or _DEFAULT_COLLATION,
         partitioning=_partitioning(info),
     )
-
-
-def quoted_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
@@ -186,7 +182,7 @@ def _partitioning(info: Mapping[str, Any]) -> str:
     kind = _KINDS.get(partition["type"])
     if kind is None:
         raise ValueError(f"partition type {partition['type']} is unknown")
-    columns = ",".join(quoted_name(found["O"]) for found in partition.get("columns") or ())
+    columns = ",".join(quoted(found["O"]) for found in partition.get("columns") or ())
     method = f"{kind} COLUMNS" if columns and kind in _WITH_VALUES else kind
     values = [_values(kind, found) for found in definitions]
     return partitioning_clause(method, columns or str(partition.get("expr") or ""), names, values)
@@ -198,7 +194,7 @@ def partitioning_clause(method: str, by: str, names: Sequence[str], values: Sequ
     head, words = f"PARTITION BY {method} ({by})", _WITH_VALUES.get(method.split(" ")[0])
     if words is None and list(names) == [f"p{number}" for number in range(len(names))]:
         return f"{head} PARTITIONS {len(names)}"
-    told = (f"PARTITION {quoted_name(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True))
+    told = (f"PARTITION {quoted(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True))
     return f"{head} ({', '.join(told)})"
 
 

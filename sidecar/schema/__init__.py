@@ -4,7 +4,7 @@
     history   the one that decides: jobs in commit order, lookups by ts
     tables    keeps what history decided, by id, name and row key;  timeline  values over ts;  version  one table's version
     unfollowed  DDLs of a source that cannot say what its tables are after one
-    system    which schemas belong to TiDB and TiCDC;  sql_text  text in quotes, as TiDB, TiCDC and MySQL write it
+    system    which schemas belong to TiDB and TiCDC
 
 It must not know how a row or a TableInfo is decoded (rowcodec/), nor what TiCDC lets through (ticdc/).
 """

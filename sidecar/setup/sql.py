@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.adapters.tidb.source import MARK_SCHEMA_DDL, MARK_TABLE_DDL
-from sidecar.core.keyset import quoted
 from sidecar.core.model import MARK_TABLE
 from sidecar.process.printable import one_line
+from sidecar.sql.text import quoted
 
 ACCOUNT = "ticdc_dump"
 PASSWORD = "change-me"

@@ -18,17 +18,10 @@ from collections.abc import Iterator, Sequence
 
 from sidecar.errors import UnsupportedDdl
 from sidecar.schema.ddl import Action
-from sidecar.schema.sql_text import for_servers
+from sidecar.sql.lexer import tokens
+from sidecar.sql.text import for_servers
 
 _A = Action
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--\s[^\n]*|\#[^\n]*|/\*T!(?:\[[^\]]*\])?|/\*!\d*|/\*(?:[^*]|\*(?!/))*\*/|\*/)
-      |(?P<name>`(?:[^`]|``)*`)
-      |(?P<text>'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")
-      |(?P<word>[\w$@]+)
-      |(?P<mark>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 _NAME = "`"
 """Stands for a quoted name, which is no keyword."""
 
@@ -138,12 +131,12 @@ _COLUMNS = re.compile(r"ADD (COLUMN )?(IF NOT EXISTS )?\( .*")
 
 def action_of(query: str) -> Action:
     """Raises UnsupportedDdl for a statement that is none of those that TiDB has a job for."""
-    tokens = [token for token in _tokens(query) if token != ";"]
-    statement = " ".join([*tokens, ""])
+    words = [word for word in _words(query) if word != ";"]
+    statement = " ".join([*words, ""])
     altered = _ALTER_TABLE.match(statement)
     if altered is None:
         return _first(_STATEMENTS, statement, query)
-    rest = tokens[len(altered[0].split()) :]
+    rest = words[len(altered[0].split()) :]
     if _OF_PARTITIONS.match(" ".join([*rest, ""])):
         return _first(_CHANGES, " ".join([*rest, ""]), query)
     parts = [one for part in _parts(rest) for one in _WITHOUT_A_COMMA.split(" ".join([*part, ""])) if one]
@@ -179,32 +172,34 @@ def _first(rules: Sequence[tuple[re.Pattern[str], Action]], text: str, query: st
     )
 
 
-def _tokens(query: str) -> Iterator[str]:
-    """Words in capitals, names and texts as marks that no keyword equals; comments are left out, but TiDB's, which it carries out."""
-    for found in _TOKEN.finditer(for_servers(query)):
-        match found.lastgroup:
-            case "word":
-                yield found[0].upper()
+def _words(query: str) -> Iterator[str]:
+    """Words in capitals; names, literals and variables as marks that no keyword equals, each without a blank."""
+    for token in tokens(for_servers(query)):
+        match token.kind:
             case "name":
-                yield "PRIMARY" if found[0].upper() == "`PRIMARY`" else _NAME
-            case "text":
+                yield "PRIMARY" if token.value.upper() == "PRIMARY" else _NAME
+            case "string":
                 yield "''"
-            case "mark":
-                yield found[0]
+            case "number":
+                yield "0"
+            case "variable":
+                yield "@"
+            case "word" | "sign" | "invalid":
+                yield token.value
 
 
-def _parts(tokens: Sequence[str]) -> Iterator[list[str]]:
+def _parts(words: Sequence[str]) -> Iterator[list[str]]:
     """Between commas outside of brackets. A text begins no part: it is another label of a TiFlash replica."""
     depth, part = 0, list[str]()
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
-        depth += (token == "(") - (token == ")")
-        if token == "," and not depth and following != "''":
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        depth += (word == "(") - (word == ")")
+        if word == "," and not depth and following != "''":
             yield part
             part = []
         else:
-            part.append(token)
+            part.append(word)
     yield part
 
 
-def _in_brackets(tokens: Sequence[str]) -> Sequence[str]:
-    return tokens[tokens.index("(") + 1 : len(tokens) - 1]
+def _in_brackets(words: Sequence[str]) -> Sequence[str]:
+    return words[words.index("(") + 1 : len(words) - 1]

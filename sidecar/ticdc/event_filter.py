@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from sidecar.core.keyset import ALIAS, qualified, quoted
+from sidecar.core.keyset import ALIAS, qualified
 from sidecar.core.model import MARK_TABLE, Column, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
+from sidecar.sql.text import quoted
 from sidecar.ticdc.changefeed import Changefeed, EventFilter
 from sidecar.ticdc.ddl_rules import ALIASES, EVENT_TYPES, schema_matches, sql_rules
 from sidecar.ticdc.expression import FilterExpression, NotAnExpression

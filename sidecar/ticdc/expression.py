@@ -10,34 +10,21 @@ harmless functions only (control/predicate.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sidecar.core.model import Column, TableSchema
+from sidecar.sql.lexer import SqlToken, tokens
 
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+)
-    | (?P<text>(?:_\w+\s*|[nNxXbB])?'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*")
-    | (?P<quoted>`(?:[^`]|``)+`)
-    | (?P<comment>--(?=\s|\Z) | \# | /\*)
-    | (?P<number>(?:0[xX][0-9a-fA-F]+ | (?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w$]))
-    | (?P<word>[\w$]+)
-    | (?P<sign><=>|<=|>=|<>|!=|&&|\|\||<<|>>|->>?|[-+*/%=<>!~^&|(),.])""",
-    re.VERBOSE | re.DOTALL,
+_SIGNS = frozenset(
+    {"<=>", "<=", ">=", "<>", "!=", "&&", "||", "<<", ">>", "->", "->>", "-", "+", "*", "/", "%", "=", "<", ">", "!", "~", "^", "&", "|"}
+    | {"(", ")", ",", "."}
 )
-_OF_OTHER_ROWS = frozenset({"select", "with", "table", "values"})
+_OF_OTHER_ROWS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 
 
 class NotAnExpression(ValueError):
     """The text says why, as the end of a sentence that begins with the expression."""
-
-
-class ExpressionToken(NamedTuple):
-    kind: str
-    text: str
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +32,37 @@ class FilterExpression:
     """`of` makes it. Tokens are told by their number; -1 is none."""
 
     schema: TableSchema
-    tokens: Sequence[ExpressionToken]
+    tokens: Sequence[SqlToken]
 
     @classmethod
     def of(cls, text: str, schema: TableSchema) -> FilterExpression:
         """Raises NotAnExpression."""
-        tokens: list[ExpressionToken] = []
-        at = deep = 0
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise NotAnExpression(f"has {text[at]!r} at character {at + 1}, which begins nothing that an expression may have")
-            token = ExpressionToken(str(found.lastgroup), found[0], at)
-            if token.kind == "comment" or token.text.lower() in _OF_OTHER_ROWS:
-                raise NotAnExpression(f"has {token.text!r} at character {at + 1}, which an expression may not use")
+        found = list(tokens(text))
+        deep = 0
+        for token in found:
+            if comment := token.comment_before():
+                at = token.at - len(token.gap) + token.gap.index(comment) + 1
+                raise NotAnExpression(f"has {comment!r} at character {at}, which an expression may not use")
+            other_sign = token.kind == "sign" and token.text not in _SIGNS
+            if other_sign or token.kind in ("variable", "invalid"):
+                raise NotAnExpression(
+                    f"has {token.text[0]!r} at character {token.at + 1}, which begins nothing that an expression may have"
+                )
+            if token.kind == "word" and token.value in _OF_OTHER_ROWS:
+                raise NotAnExpression(f"has {token.text!r} at character {token.at + 1}, which an expression may not use")
             deep += {"(": 1, ")": -1}.get(token.text, 0)
             if deep < 0:
-                raise NotAnExpression(f"closes a parenthesis at character {at + 1} that it did not open")
-            tokens.append(token)
-            at = found.end()
-        if deep or not any(token.kind != "blank" for token in tokens):
+                raise NotAnExpression(f"closes a parenthesis at character {token.at + 1} that it did not open")
+        if deep or len(found) == 1:
             raise NotAnExpression("leaves a parenthesis open" if deep else "is empty")
-        return cls(schema, tokens)
+        return cls(schema, found)
 
     def columns(self) -> dict[int, Column]:
         """The tokens that name a column of the table. Raises NotAnExpression for one that is qualified by anything but its table."""
         by_name = {column.name.lower(): column for column in self.schema.columns}
         found = {}
         for at in range(len(self.tokens)):
-            if self._is_name(at) and (column := by_name.get(unquoted(self.text(at)))):
+            if self._is_name(at) and (column := by_name.get(self.tokens[at].name.lower())):
                 found[at] = column
         return found
 
@@ -84,6 +73,7 @@ class FilterExpression:
     def _rewritten(self, place: Callable[[Column], str], table: str) -> Iterator[str]:
         columns = self.columns()
         for at, token in enumerate(self.tokens):
+            yield token.gap
             qualified = self.qualified(at)
             if at in columns:
                 yield place(columns[at])
@@ -93,36 +83,34 @@ class FilterExpression:
                 yield "." if token.text == "." else table
 
     def next(self, at: int, step: int = 1) -> int:
-        """The next token that is not blank; with a `step` of -1 the one before."""
-        at += step
-        while 0 <= at < len(self.tokens) and self.tokens[at].kind == "blank":
-            at += step
-        return at if at < len(self.tokens) else -1
+        """The next token, -1 at the end; with a `step` of -1 the one before."""
+        return at + step if at + step < len(self.tokens) - 1 else -1
 
     def text(self, at: int) -> str:
         """In lower case; empty for none."""
         return self.tokens[at].text.lower() if at >= 0 else ""
 
+    def is_text(self, at: int) -> bool:
+        """Whether a literal in quotes begins there, with its charset or without."""
+        if at >= 0 and self.tokens[at].kind == "word" and self.text(at).startswith("_"):
+            at = self.next(at)
+        return at >= 0 and self.tokens[at].kind in ("string", "number") and self.tokens[at].text[-1] in "'\""
+
     def qualified(self, at: int) -> int:
         """The name after it where it is a table's name or the dot of `table.column`; else -1."""
         name = at if self.text(at) != "." else self.next(at, -1)
         dot = self.next(name)
-        is_name = name >= 0 and self.tokens[name].kind in ("word", "quoted")
+        is_name = name >= 0 and self.tokens[name].kind in ("word", "name")
         return self.next(dot) if is_name and self.text(dot) == "." else -1
 
     def _is_name(self, at: int) -> bool:
-        if self.tokens[at].kind not in ("word", "quoted"):
+        if self.tokens[at].kind not in ("word", "name"):
             return False
         before, after = self.next(at, -1), self.next(at)
-        literal = after >= 0 and self.tokens[after].kind == "text"
-        if self.text(after) in ("(", ".") or literal or self.text(before) == "as":
+        if self.text(after) in ("(", ".") or self.is_text(after) or self.text(before) == "as":
             return False
         if self.text(before) == ".":
             table = self.next(before, -1)
-            if unquoted(self.text(table)) != self.schema.name.table.lower() or self.text(self.next(table, -1)) == ".":
+            if table < 0 or self.tokens[table].name.lower() != self.schema.name.table.lower() or self.text(self.next(table, -1)) == ".":
                 raise NotAnExpression(f"qualifies {self.tokens[at].text} by something else than its table")
         return True
-
-
-def unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name

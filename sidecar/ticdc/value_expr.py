@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from sidecar.core.model import Column, Kind, TableSchema
 from sidecar.errors import FeedUnsuitable
+from sidecar.sql.lexer import SqlToken, tokens
 from sidecar.ticdc.event_filter import ValueExpr
 
 Row = Sequence[str | None]
@@ -32,16 +33,8 @@ Row = Sequence[str | None]
 Test = Callable[[Row], bool | None]
 """None: neither true nor false."""
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<text>'(?:[^'\\]|'')*')
-    | (?P<number>-?(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?![\w$.]))
-    | (?P<name>`(?:[^`]|``)+`|[A-Za-z_$\x80-\U0010ffff][\w$]*)
-    | (?P<sign><>|<=|>=|!=|&&|[=<>(),.])
-    )""",
-    re.VERBOSE,
-)
-_WORDS = frozenset({"and", "or", "not", "in", "between", "is", "null", "true", "false"})
+_WORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE"})
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "!=": operator.ne,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -52,15 +45,6 @@ _EQUALITIES = frozenset({"=", "<>", "!="})
 _INT_MAX, _INT_CHARACTERS_MAX = 2**63 - 1, 20
 _DECIMAL_DIGITS_MAX, _DECIMAL_SCALE_MAX = 65, 30
 _DEPTH_MAX = 50
-
-
-class _Token(NamedTuple):
-    """`text`: a word in lower case, a name without its quotes, anything else as it stands. `is_word`: of the grammar."""
-
-    kind: str
-    text: str
-    at: int
-    is_word: bool = False
 
 
 class _Literal(NamedTuple):
@@ -96,47 +80,39 @@ class _Parser:
 
     def whole(self) -> Test:
         found = self._or()
-        if self._next < len(self._tokens):
+        if self._tokens[self._next].kind != "end":
             raise self._refused("its end, AND or OR")
         return found
 
     # ---- tokens ---------------------------------------------------------------------------------------------------------
 
-    def _read(self, text: str) -> list[_Token]:
-        tokens: list[_Token] = []
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            found = _TOKEN.match(text, at)
-            if found is None:
+    def _read(self, text: str) -> list[SqlToken]:
+        """Without what a sql-mode or a server's version gives its meaning."""
+        found = list(tokens(text))
+        for token in found:
+            by_mode = token.kind == "string" and (token.text.startswith('"') or "\\" in token.text)
+            other = token.kind in ("variable", "invalid") or (token.kind == "number" and not _NUMBER.fullmatch(token.text))
+            if by_mode or other or token.comment_before():
+                at = token.at - len(token.gap.lstrip())
                 raise self._failed(f"has {text[at:].strip()[:10]!r} at character {at + 1}, which is no part of a value expression")
-            kind, said = str(found.lastgroup), found[str(found.lastgroup)]
-            start, at = found.start(str(found.lastgroup)), found.end()
-            if kind == "name" and said.startswith("`"):
-                tokens.append(_Token(kind, said[1:-1].replace("``", "`"), start))
-            elif kind == "name":
-                tokens.append(_Token(kind, said.lower() if said.lower() in _WORDS else said, start, said.lower() in _WORDS))
-            else:
-                tokens.append(_Token(kind, said[1:-1].replace("''", "'") if kind == "text" else said, start))
-        return tokens
+        return found
 
     def _take(self, *texts: str) -> str | None:
-        """The next token's text if it is one of these words or signs."""
-        if self._next < len(self._tokens):
-            token = self._tokens[self._next]
-            if token.text in texts and (token.is_word or token.kind == "sign"):
-                self._next += 1
-                return token.text
-        return None
+        """The next token if it is one of these words or signs."""
+        token = self._tokens[self._next]
+        if token.value not in texts or token.kind not in ("word", "sign"):
+            return None
+        self._next += 1
+        return token.value
 
     def _expect(self, text: str) -> None:
         if self._take(text) is None:
             raise self._refused(text)
 
     def _refused(self, expected: str) -> FeedUnsuitable:
-        if self._next < len(self._tokens):
-            token = self._tokens[self._next]
-            return self._failed(f"goes on with {token.text!r} at character {token.at + 1}, where {expected} was expected")
-        return self._failed(f"ends where {expected} was expected")
+        token = self._tokens[self._next]
+        where = "ends" if token.kind == "end" else f"goes on with {token.text!r} at character {token.at + 1},"
+        return self._failed(f"{where} where {expected} was expected")
 
     def _failed(self, what: str) -> FeedUnsuitable:
         of = f" of {self._columns.schema.name}" if self._columns else ""
@@ -153,19 +129,19 @@ class _Parser:
         if self._depth > _DEPTH_MAX:
             raise self._failed(f"is nested deeper than {_DEPTH_MAX}")
         parts = [self._and()]
-        while self._take("or"):
+        while self._take("OR"):
             parts.append(self._and())
         self._depth -= 1
         return parts[0] if len(parts) == 1 else lambda row: _any(parts, row)
 
     def _and(self) -> Test:
         parts = [self._not()]
-        while self._take("and", "&&"):
+        while self._take("AND", "&&"):
             parts.append(self._not())
         return parts[0] if len(parts) == 1 else lambda row: _all(parts, row)
 
     def _not(self) -> Test:
-        negated = self._take("not") is not None
+        negated = self._take("NOT") is not None
         if self._take("("):
             found = self._or()
             self._expect(")")
@@ -180,16 +156,16 @@ class _Parser:
             sign = self._sign()
             return self._compare(_FLIPPED.get(sign, sign), self._column(), literal)
         column = self._column()
-        if self._take("is"):
-            is_null = self._take("not") is None
-            self._expect("null")
+        if self._take("IS"):
+            is_null = self._take("NOT") is None
+            self._expect("NULL")
             return self._null(column, is_null=is_null)
-        negated = self._take("not") is not None
-        if self._take("in"):
+        negated = self._take("NOT") is not None
+        if self._take("IN"):
             found = self._in(column)
-        elif self._take("between"):
+        elif self._take("BETWEEN"):
             low = self._compare(">=", column, self._some_literal())
-            self._expect("and")
+            self._expect("AND")
             bounds = [low, self._compare("<=", column, self._some_literal())]
             found = lambda row: _all(bounds, row)  # noqa: E731  # a test like the others
         elif negated:
@@ -219,15 +195,19 @@ class _Parser:
         return found
 
     def _literal(self) -> _Literal | None:
-        if truth := self._take("true", "false"):
-            return _Literal("int", "1" if truth == "true" else "0")
-        if self._next < len(self._tokens) and self._tokens[self._next].kind in ("text", "number"):
-            token = self._tokens[self._next]
+        if truth := self._take("TRUE", "FALSE"):
+            return _Literal("int", "1" if truth == "TRUE" else "0")
+        minus = self._take("-") or ""
+        token = self._tokens[self._next]
+        if token.kind == "number":
             self._next += 1
-            if token.kind == "text":
-                return _Literal("text", token.text)
-            return _Literal("decimal" if "." in token.text else "int", token.text)
-        return None
+            return _Literal("decimal" if "." in token.text else "int", minus + token.text)
+        if minus:
+            raise self._refused("a number")
+        if token.kind != "string":
+            return None
+        self._next += 1
+        return _Literal("text", token.value)
 
     def _column(self) -> str:
         """A name, or the table's and a name. The table is not known where only the form is looked at."""
@@ -240,12 +220,11 @@ class _Parser:
         return self._name()
 
     def _name(self) -> str:
-        if self._next < len(self._tokens):
-            token = self._tokens[self._next]
-            if token.kind == "name" and not token.is_word:
-                self._next += 1
-                return token.text
-        raise self._refused("a column")
+        token = self._tokens[self._next]
+        if token.kind != "name" and (token.kind != "word" or token.value in _WORDS):
+            raise self._refused("a column")
+        self._next += 1
+        return token.name
 
     # ---- against a table ------------------------------------------------------------------------------------------------
 

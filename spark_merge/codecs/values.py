@@ -104,7 +104,7 @@ def _enum_labels(values: pa.Array, elements: tuple[str, ...]) -> pa.Array:
 
 
 def _refuse_unknown_labels(values: pa.Array, elements: tuple[str, ...], kind: str) -> None:
-    """No enum or set of TiDB is without labels: see schema/sql_text.py."""
+    """No enum or set of TiDB is without labels: see sidecar/sql/text.py."""
     if not elements:
         unknown = "(a label has a line end, or a backslash before 0, n or r, which TiDB shows alike)"
         _refuse_above(values, 0, f"cannot be decoded: the labels of the {kind} are not known {unknown}")

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
 from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.type_cast import ColumnType, column_type, default_text, zero_text
-from sidecar.schema.sql_text import unescaped
+from sidecar.sql.lexer import tokens
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.statement import Statement
 
-_LITERAL = re.compile(r"-?\d+(?:\.\d+)?|'(?P<text>(?:[^'\\]|''|\\.)*)'", re.DOTALL)
-"""Of a definition: a number, or a text."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 _MOMENTS = {
     "date": r"\d{4}-\d\d-\d\d",
@@ -142,10 +141,11 @@ def _by_definition(column: Column, made: ColumnDefinition) -> str | None:
     """Raises ValueError, ArithmeticError for a default that is no plain literal of the column's kind."""
     if made.default is None or made.default.upper() == "NULL":
         return None if column.nullable else zero_text(column)
-    literal = _LITERAL.fullmatch(made.default)
-    if literal is None or column.kind in _NOT_AS_TEXT:
+    first, *more = tokens(made.default)
+    is_text = first.text.startswith("'") and len(more) == 1
+    if column.kind in _NOT_AS_TEXT or not (is_text or _NUMBER.fullmatch(made.default)):
         raise ValueError(made.default)
-    text = literal[0] if literal["text"] is None else unescaped(literal["text"])
+    text = first.value if is_text else made.default
     if column.kind in _MOMENTS and not re.fullmatch(_MOMENTS[column.kind], text):
         raise ValueError(text)
     return default_text(column, text, column_type(made))

@@ -30,7 +30,8 @@ import pyarrow.compute as pc
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
-from sidecar.schema.sql_text import for_servers
+from sidecar.sql.lexer import begins
+from sidecar.sql.text import for_servers
 from spark_merge.codecs.values import UnfitValue, from_ints, from_texts, parse_ints
 from spark_merge.codecs.zone import ServerZone
 from spark_merge.ddl.columns import added_column
@@ -211,7 +212,7 @@ class _Backwards:
 
     def _may_be_about(self, record: DdlRecord) -> bool:
         """Of a statement that is not understood."""
-        if _MAKES_TABLE.match(record.query):
+        if begins(record.query, *_MAKE_TABLE):
             return False
         own, told = self._era.name.folded(), TableName(record.schema, record.table).folded()
         named = re.search(rf"(?<!\w){re.escape(own.table)}(?!\w)", lowered(record.query))
@@ -220,7 +221,7 @@ class _Backwards:
     def _begins(self, record: DdlRecord, statement: Statement | UnsupportedDdl) -> bool:
         if isinstance(statement, UnsupportedDdl):
             own = TableName(record.schema, record.table).folded() == self._era.name.folded()
-            return own and _MAKES_TABLE.match(record.query) is not None
+            return own and begins(record.query, *_MAKE_TABLE)
         return statement.kind in _BEGIN and self._is_about(statement)
 
     def _followed(self, own: Sequence[Statement]) -> bool:
@@ -300,8 +301,8 @@ _BEGIN = frozenset(
     }
 )  # fmt: skip
 
-_MAKES_TABLE = re.compile(r"\s*(?:CREATE\s+TABLE|TRUNCATE|(?:RECOVER|FLASHBACK)\s+TABLE)\b", re.IGNORECASE)
-"""Begins a statement that leaves the table of its record without rows from before it, also where it is not understood."""
+_MAKE_TABLE = ("CREATE TABLE", "TRUNCATE", "RECOVER TABLE", "FLASHBACK TABLE")
+"""Begin a statement that leaves the table of its record without rows from before it, also where it is not understood."""
 
 
 @lru_cache(4096)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
-from sidecar.schema.sql_text import for_servers
+from sidecar.sql.text import for_servers
 from sidecar.ticdc.ddl_text import keeps_rows
 from spark_merge.ddl.names import of_the_log
 from spark_merge.ddl.parser import parsed

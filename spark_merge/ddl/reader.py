@@ -11,8 +11,10 @@ from typing import NoReturn
 
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
+from sidecar.sql.lexer import SqlToken
+from sidecar.sql.text import quoted
 from spark_merge.ddl.statement import Feature, FeatureKind, Pieces, SchemaPiece
-from spark_merge.ddl.tokens import REPORT, SqlToken, quoted, tokens
+from spark_merge.ddl.tokens import REPORT, ddl_tokens
 
 _OTHER_TABLES = frozenset({"SELECT", "NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "TABLE", "WITH"})
 """In an expression of a DDL they lead to other tables or sequences."""
@@ -37,7 +39,7 @@ class TokenReader:
     def __init__(self, text: str, schema: str) -> None:
         self.text = text
         self._schema = schema
-        self._tokens = tokens(text)
+        self._tokens = ddl_tokens(text)
         self._at = 0
         self.unqualified = False
         """Whether the last table's name had no schema."""
@@ -145,7 +147,7 @@ class TokenReader:
         if token.kind not in ("word", "name", "string"):
             self.refuse("a word")
         self._at += 1
-        return token.value.strip("'\"").lower()
+        return token.value.lower()
 
     def option(self) -> str:
         """`[=] value`: a word, a number, a string, or what is in parentheses; what it reads is not copied."""
@@ -166,7 +168,7 @@ class TokenReader:
         Source: pingcap/tidb pkg/parser/ast, the callers of WriteWithSpecialComments."""
         first, end = self.next, self._at
         if first.kind == "foreign":
-            opened, inside, end = "", tokens(first.text[first.text.index("]") + 1 : -2])[:-1], end + 1
+            opened, inside, end = "", ddl_tokens(first.text[first.text.index("]") + 1 : -2])[:-1], end + 1
         else:
             opened = first.comment
             while opened and self._tokens[end].comment == opened:
@@ -200,7 +202,7 @@ class TokenReader:
                 self.refuse("')'")
             if token.kind == "word" and token.value in _OTHER_TABLES:
                 self.refuse("an expression that leads to no other table")
-            if token.value == "||":
+            if token.text == "||":
                 self.refuse("OR or CONCAT: what || is depends on its author's sql_mode")
             depth += (token.text == "(") - (token.text == ")")
             self._at += 1
@@ -228,7 +230,7 @@ class TokenReader:
         if token.kind not in ("word", "name"):
             self.refuse("a name")
         self._at += 1
-        return token.text if token.kind == "word" else token.value
+        return token.name
 
     def _copy(self) -> None:
         self._made.append(_spaced(self.next))

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
-from spark_merge.ddl.tokens import SqlToken, quoted, tokens
+from sidecar.sql.lexer import SqlToken
+from sidecar.sql.text import quoted
+from spark_merge.ddl.tokens import ddl_tokens
 
 APART = "give each table a target of its own by routes="
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
@@ -67,7 +69,7 @@ def distinct(name: TableName) -> str:
 def routes_of(text: str) -> Routes:
     """Raises ConfigError for what is no route, and for a table or schema with two."""
     try:
-        found = tokens(text)[:-1]
+        found = ddl_tokens(text)[:-1]
     except UnsupportedDdl as error:
         raise ConfigError(f"routes {text!r} cannot be read", hint=_HINT) from error
     tables: dict[TableName, TableName] = {}
@@ -90,7 +92,7 @@ def _route(text: str, found: list[SqlToken], at: int) -> tuple[TableName, TableN
     ends = found[at + 8].text if at + 8 < len(found) else ","
     if len(names) < 8 or signs != ".=>." or ends != "," or any(names[place].kind == "sign" for place in (0, 5)):
         raise ConfigError(f"routes {text!r}: a route is schema.table=>schema.table", hint=_HINT)
-    parts = [token.value if token.kind == "name" else token.text for token in (names[place] for place in places)]
+    parts = [names[place].name for place in places]
     if (parts[1] == "*") != (parts[3] == "*"):
         raise ConfigError(f"routes {text!r}: either both tables of a route are * or none", hint=_HINT)
     return TableName(parts[0], parts[1]), TableName(parts[2], parts[3]), at + 9

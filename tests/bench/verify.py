@@ -16,10 +16,11 @@ from functools import partial
 from threading import Event
 from urllib.parse import quote
 
-from sidecar.core.keyset import quoted, quoted_table
+from sidecar.core.keyset import quoted_table
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.log.verification import AskedTable, CheckState, VerifyRequest
 from sidecar.mysql.key_ranges import KeySpan
+from sidecar.sql.text import quoted
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.readable import RowForm, RowsRead
 from spark_merge.sinks.mysql.server import SqlServer

@@ -11,13 +11,14 @@ import pytest
 
 from sidecar.adapters.tidb.source import TidbSource, ensure_mark_table
 from sidecar.core.chunk import WrittenChunk
-from sidecar.core.keyset import Key, quoted, quoted_table
+from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
 from sidecar.ports import Source
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.replay.tables import RecordedTables
+from sidecar.sql.text import quoted
 from tests.support.eventually import PATIENCE_S
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb

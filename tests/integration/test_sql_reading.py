@@ -9,11 +9,12 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from sidecar.core.keyset import quoted, quoted_table
+from sidecar.core.keyset import quoted_table
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.mysql.session import MysqlSession
 from sidecar.resultset.packets import BLOCK_BYTES
+from sidecar.sql.text import quoted
 from spark_merge.sinks.mysql import pool
 from tests.support.eventually import eventually
 from tests.support.read_back import reading_of

@@ -15,7 +15,7 @@ from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.core.model import CommitTs, TableDefinition, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
 from sidecar.rowcodec.table_info import table_schema
-from sidecar.schema.sql_text import quoted_text
+from sidecar.sql.text import quoted_text
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
 

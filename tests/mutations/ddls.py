@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-TOKENS = "tests/unit/ddl/test_tokens.py"
+LEXER = "sidecar/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 
 DDLS = [
     Mutation(
         "an account's quoted host is no lexeme",
-        "spark_merge/ddl/tokens.py::_LEXEMES",
-        "@?",
-        "@",
-        f"{TOKENS}::test_each_lexeme_of_tidb_is_a_token[`root`@`%`-expected0]",
+        f"{LEXER}::_lexemes",
+        "?(",
+        "(",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "digits of every script make a number",
+        f"{LEXER}::_lexemes",
+        " | re.ASCII",
+        "",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "a string that ends in a doubled quote has an end",
+        f"{LEXER}::_lexemes",
+        "+{",
+        "{",
+        f"{SCENARIO}[sql_lexemes]",
+    ),
+    Mutation(
+        "a predicate may hold a comment that some servers read",
+        "sidecar/ticdc/expression.py::FilterExpression.of",
+        "()",
+        "().strip('/*')",
+        f"{SCENARIO}[expr_of_operators]",
+    ),
+    Mutation(
+        "a text with a comment of its author is taken for TiCDC's",
+        "sidecar/sql/text.py::for_servers",
+        "or _COMMENT_OF_AN_AUTHOR.search(token.gap) ",
+        "",
+        "tests/unit/sql/test_text.py::test_the_text_of_an_author_is_sent_as_it_is",
     ),
     Mutation(
         "a statement that keeps the rows stops a sink by its options",
@@ -35,7 +63,7 @@ DDLS = [
         "sidecar/ticdc/ddl_text.py::_OF_TABLES",
         ').*", _A.REORGANIZE_PARTITION',
         ').*", _A.ADD_TABLE_PARTITION',
-        "tests/unit/ticdc/test_ddl_text.py::test_a_statement_tells_its_action",
+        f"{SCENARIO}[ddl_actions]",
     ),
     Mutation(
         "Kafka sends a DDL that the operator has decided",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-SQL_TEXT = "sidecar/schema/sql_text.py"
+SQL_TEXT = "sidecar/sql/text.py"
 OF_NAMES = "tests/unit/sinks/test_names_apart.py"
-OF_SQL_TEXT = "tests/unit/schema/test_sql_text.py"
+OF_SQL_TEXT = "tests/unit/sql/test_text.py"
 
 TEXTS = [
     Mutation(
@@ -18,9 +18,9 @@ TEXTS = [
     ),
     Mutation(
         "a backslash of a DDL goes to a server as TiCDC has it",
-        f"{SQL_TEXT}::_escaped",
-        '"`"',
-        '("`", "\'")',
+        f"{SQL_TEXT}::for_servers",
+        "_escaped(token.text)",
+        "token.text",
         f"{OF_SQL_TEXT}::test_a_server_reads_the_text_of_a_ddl_as_ticdc_does",
     ),
     Mutation(

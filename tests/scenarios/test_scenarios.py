@@ -8,6 +8,7 @@
 
 Blocks end at an empty line; where a block has several input lines, each is repeated above what it caused. What may stand
 above `----` is told in `dump_player.py` for dump_*.txt, in `sequence_player.py` for sequence_*.txt, and so on.
+A bug of a DDL, of an expression or of SQL text gets a block in ddl_*.txt, effects_*.txt, expr_*.txt or sql_*.txt: the statement and `----`.
 `pytest tests/scenarios --rewrite` writes what comes out into the files: read the difference before you keep it.
 """
 
@@ -21,9 +22,11 @@ import pytest
 from tests.scenarios.ddl_player import DdlPlayer
 from tests.scenarios.dump_player import DumpPlayer
 from tests.scenarios.effects_player import EffectsPlayer
+from tests.scenarios.expr_player import ExprPlayer
 from tests.scenarios.f1_player import F1Player
 from tests.scenarios.rounds_player import RoundsPlayer
 from tests.scenarios.sequence_player import SequencePlayer
+from tests.scenarios.sql_player import SqlPlayer
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 Play = Callable[[str], list[str]]
@@ -35,9 +38,11 @@ def player(scenario: Path) -> Play:
         "ddl": lambda: DdlPlayer().play,
         "dump": lambda: DumpPlayer().play,
         "effects": lambda: EffectsPlayer().play,
+        "expr": lambda: ExprPlayer().play,
         "f1": lambda: F1Player().play,
         "rounds": lambda: RoundsPlayer().play,
         "sequence": lambda: SequencePlayer().play,
+        "sql": lambda: SqlPlayer().play,
     }
     return players[kind]()
 

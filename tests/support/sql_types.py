@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecar.core.model import Column
-from sidecar.schema.sql_text import Shows, shown
+from sidecar.sql.text import Shows, shown
 
 _WIDEST = {"int": "bigint(20)", "uint": "bigint(20) unsigned", "text": "longtext", "year": "year(4)"}
 

@@ -18,7 +18,7 @@ from sidecar.core.model import ColumnDefinition, IndexDefinition, TableDefinitio
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.session import MysqlSession, Row
 from sidecar.rowcodec.definition import bound, integer_width, partitioning_clause
-from sidecar.schema.sql_text import quoted_text
+from sidecar.sql.text import quoted_text
 
 COLUMNS_TOLD = "COLUMN_DEFAULT, CHARACTER_SET_NAME, COLLATION_NAME, GENERATION_EXPRESSION"
 """Behind the columns that `schema` asks for: name, nullable, data type, type, extra."""

@@ -36,7 +36,7 @@ from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import Caller, TableEstimate
-from sidecar.schema.sql_text import Shows, labels, shown
+from sidecar.sql.text import Shows, labels, shown
 
 _KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
 T = TypeVar("T")

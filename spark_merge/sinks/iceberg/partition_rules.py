@@ -32,7 +32,8 @@ from pyiceberg.types import NestedField
 
 from sidecar.core.model import TableName, TableSchema, lowered
 from sidecar.errors import SinkError, UnsupportedDdl
-from spark_merge.ddl.tokens import SqlToken, tokens
+from sidecar.sql.lexer import SqlToken
+from spark_merge.ddl.tokens import ddl_tokens
 from spark_merge.sinks.iceberg.partitions import fits
 from spark_merge.sinks.iceberg.types import Mode, iceberg_schema
 
@@ -86,7 +87,7 @@ class PartitionRules:
 def partitions_of(text: str) -> PartitionRules:
     """Raises SinkError for what is no rule, and for a table or schema with two."""
     try:
-        found = tokens(text)
+        found = ddl_tokens(text)
     except UnsupportedDdl as error:
         raise SinkError(f"partitions={text!r} cannot be read", hint=HOW) from error
     return _Rules(text, found).all()
@@ -150,7 +151,7 @@ class _Rules:
         if token.kind not in ("word", "name"):
             raise self._wrong(f"has {_shown(token)} where a name is to be")
         self._at += 1
-        return token.value if token.kind == "name" else token.text
+        return token.name
 
     def _number(self) -> int:
         token = self._found[self._at]

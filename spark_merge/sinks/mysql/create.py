@@ -27,11 +27,10 @@ from sidecar.core.model import (
 )
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.mysql.flavour import Flavour, flavour_of
-from sidecar.schema.sql_text import Shows, quoted_text, shown
+from sidecar.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import APART, Routes, check_apart
-from spark_merge.ddl.tokens import quoted
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.mysql.flavour import Flavour
+from sidecar.sql.text import quoted
 from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece, Statement, StatementKind
-from spark_merge.ddl.tokens import quoted
 
 
 class TableCharset(NamedTuple):

@@ -22,8 +22,8 @@ import pymysql
 from sidecar.core.model import TableName
 from sidecar.mysql.errors import NO_RIGHT, NO_TABLE
 from sidecar.mysql.flavour import Flavour
+from sidecar.sql.text import quoted
 from spark_merge.ddl.statement import Statement, StatementKind
-from spark_merge.ddl.tokens import quoted
 
 
 class PictureSession(Protocol):

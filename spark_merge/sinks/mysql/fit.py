@@ -15,7 +15,7 @@ from sidecar.mysql.errors import failure
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from spark_merge.ddl.tokens import quoted
+from sidecar.sql.text import quoted
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.mysql.position import SinkTable, position_of
 from spark_merge.sinks.mysql.tables import TargetTable, read_tables

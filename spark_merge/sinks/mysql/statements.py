@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
+from sidecar.sql.text import quoted
 from spark_merge.port.keys import key_text
 from spark_merge.sinks.mysql.tables import TargetTable
 
@@ -87,10 +88,6 @@ def _quoted(text: str) -> str:
     return "'" + (text.replace("'", "''") if "'" in text else text) + "'"
 
 
-def quoted_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 class SqlTexts:
     """One source table's rows for its target. Makes texts column by column."""
 
@@ -98,9 +95,9 @@ class SqlTexts:
         self.schema, self.table = schema, table.check()
         self._literals = [literal_of(column) for column in schema.columns]
         names = {schema.columns[place].name: name for place, name in zip(table.columns, table.names, strict=True)}
-        self._key = [(place, quoted_name(names.get(column.name, column.name))) for place, column in self._key_columns()]
-        self._target = target = f"{quoted_name(table.name.schema)}.{quoted_name(table.name.table)}"
-        self._replace = f"REPLACE INTO {target} ({', '.join(map(quoted_name, table.names))}) VALUES "
+        self._key = [(place, quoted(names.get(column.name, column.name))) for place, column in self._key_columns()]
+        self._target = target = f"{quoted(table.name.schema)}.{quoted(table.name.table)}"
+        self._replace = f"REPLACE INTO {target} ({', '.join(map(quoted, table.names))}) VALUES "
         one = self._key[0][1] if len(self._key) == 1 else None
         self._where, self._joint, self._end = (f"{one} IN (", ", ", ")") if one else ("", " OR ", "")
 

@@ -23,6 +23,7 @@ from typing import Any
 from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
+from sidecar.sql.lexer import tokens
 from sidecar.ticdc.ddl_text import action_of
 from spark_merge.codecs.decode.canal_json import kind_of
 from spark_merge.codecs.encode.go_json import string
@@ -42,7 +43,6 @@ _SIZED = _LENGTHS.keys() | {"varchar", "varbinary"}
 _OF_TIME = frozenset({"time", "datetime", "timestamp"})
 _LABELLED = frozenset({"enum", "set"})
 _NOW = re.compile(r"(CURRENT_TIMESTAMP)(\(\d\))?")
-_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def default_text(column: ColumnDefinition) -> str | None:
         number = int(sql[2:-1] or "0", 2)
         return number.to_bytes(max(1, (number.bit_length() + 7) // 8), "big").decode(errors="replace")
     if sql.startswith("'"):
-        return _ESCAPED.sub(lambda found: {"0": "\0"}.get(found[1], found[1]) if found[1] else "'", sql[1:-1])
+        return next(tokens(sql)).value
     return sql[1:-1] if sql.startswith("(") and sql.endswith(")") else sql
 
 

@@ -16,7 +16,6 @@ from sidecar.core.keyset import (
     literal,
     one_of,
     order_by,
-    quoted,
     quoted_table,
     read_as,
     rowid_key,
@@ -27,6 +26,7 @@ from sidecar.core.keyset import (
     within,
 )
 from sidecar.core.model import Column, Kind, TableName, TableSchema
+from sidecar.sql.text import quoted
 
 TABLE = TableName("shop", "t")
 

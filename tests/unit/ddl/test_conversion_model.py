@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.core.model import Column, ColumnDefinition, Kind
 from sidecar.rowcodec.type_cast import column_type
-from sidecar.schema.sql_text import Shows, shown
+from sidecar.sql.text import Shows, shown
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 
 BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

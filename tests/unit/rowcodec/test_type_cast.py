@@ -14,7 +14,7 @@ from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, 
 from sidecar.errors import FeedUnsuitable
 from sidecar.rowcodec.kv_table import kv_table
 from sidecar.rowcodec.type_cast import column_type, default_text
-from sidecar.schema.sql_text import quoted_text
+from sidecar.sql.text import quoted_text
 from spark_merge.ddl.columns import added_column
 from tests.support.kv_encoder import column, info
 

@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
+from sidecar.sql.lexer import tokens
+
 
 class Shows(Enum):
     """How a server writes labels in COLUMN_TYPE."""
@@ -30,23 +32,18 @@ class Shows(Enum):
 
 _SHOWN = {"'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
 _UNCERTAIN = re.compile(r"\\[0nr]")
-_BARE_LABEL = re.compile(r"'((?:[^']|'')*)'")
-_ESCAPED_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b"}
-_RESTORED = re.compile(r"""(?:[^'"`]|`(?:[^`]|``)*`|'(?:[^']|'')*')*""")
-_STRING_OR_NAME = re.compile(r"`(?:[^`]|``)*`|'(?:[^']|'')*'")
 _KEYWORDS_AND_NAME = re.compile(r"\s*[A-Z ]+`")
+_COMMENT_OF_AN_AUTHOR = re.compile(r"--|#|/\*(?!T?!)")
+
+
+def quoted(name: str) -> str:
+    """A name, in every dialect."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def quoted_text(text: str) -> str:
     """A string in SQL, under any sql_mode with backslashes as escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0") + "'"
-
-
-def unescaped(text: str) -> str:
-    """What a server with backslashes as escapes reads between single quotes."""
-    return _ESCAPE.sub(lambda found: "'" if found[1] is None else _ESCAPED.get(found[1], found[1]), text)
 
 
 def shown(labels: Iterable[str], shows: Shows) -> str:
@@ -57,20 +54,21 @@ def shown(labels: Iterable[str], shows: Shows) -> str:
 
 def labels(column_type: str, shows: Shows) -> tuple[str, ...]:
     """Of `enum('a','it''s')`. Empty where the text does not determine them: then only TableInfo has them."""
-    if shows is Shows.MYSQL:
-        return tuple(map(unescaped, _ESCAPED_LABEL.findall(column_type)))
-    if _UNCERTAIN.search(column_type):
+    if shows is Shows.TIDB and _UNCERTAIN.search(column_type):
         return ()
-    return tuple(label.replace("''", "'") for label in _BARE_LABEL.findall(column_type))
+    return tuple(token.value for token in tokens(column_type, backslashes=shows is Shows.MYSQL) if token.kind == "string")
 
 
 def for_servers(query: str) -> str:
     r"""The text of a DDL as TiCDC restores it, for a server that reads backslashes as escapes. Text that TiCDC did not restore is returned
-    as it is: TiCDC writes keywords in capitals, names in backquotes and no text in double quotes."""
-    if "\\" not in query or _KEYWORDS_AND_NAME.match(query) is None or _RESTORED.fullmatch(query) is None:
+    as it is: TiCDC writes keywords in capitals, names in backquotes, no text in double quotes, and of comments those that TiDB reads."""
+    if "\\" not in query or _KEYWORDS_AND_NAME.match(query) is None:
         return query
-    return _STRING_OR_NAME.sub(lambda found: _escaped(found[0]), query)
+    found = list(tokens(query, backslashes=False))
+    if any(token.kind == "invalid" or token.text.startswith('"') or _COMMENT_OF_AN_AUTHOR.search(token.gap) for token in found):
+        return query
+    return "".join(token.gap + (_escaped(token.text) if token.kind == "string" else token.text) for token in found)
 
 
-def _escaped(token: str) -> str:
-    return token if token.startswith("`") else token.replace("\\", "\\\\").replace("\0", "\\0")
+def _escaped(string: str) -> str:
+    return string.replace("\\", "\\\\").replace("\0", "\\0")
