@@ -12,7 +12,7 @@ from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Head, Outcome, Sink
 
 Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
-"""seq, commit_ts, op, key, the row after it (None: deleted)."""
+"""seq, commit_ts, op (insert, update, delete), key, the row after it (None: deleted). Values are canonical text."""
 
 
 @dataclass(frozen=True)
