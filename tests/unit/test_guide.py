@@ -177,10 +177,34 @@ def test_who_says_how_to_update_a_changefeed_leads_to_its_risks(page: Path) -> N
 
 
 def test_versions_are_those_of_the_changelog_and_no_page_of_upgrades_leads_back() -> None:
-    numbered = re.findall(r"^## (\d+\.\d+\.\d+)$", text("CHANGELOG.md"), re.MULTILINE)
+    numbered = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", text("CHANGELOG.md"), re.MULTILINE)
     assert numbered == sorted(numbered, reverse=True)
     assert numbered[0] == sidecar.__version__
     named = set(re.findall(r"^\| (.+?) or before \|", text("deploy/UPGRADE.md"), re.MULTILINE))
     assert named <= set(numbered)
     assert "back to 0." not in text("deploy/UPGRADE.md")
     assert "ROLLBACK.md" in text("deploy/UPGRADE.md")
+
+
+PHRASE_WORDS = 8
+
+
+def phrases(page: str) -> set[str]:
+    words = re.findall(r"[\w.]+", text(page).lower())
+    return {" ".join(words[at : at + PHRASE_WORDS]) for at in range(len(words) - PHRASE_WORDS + 1)}
+
+
+def test_the_changelog_and_the_page_of_upgrades_do_not_say_the_same_twice() -> None:
+    assert phrases("CHANGELOG.md") & phrases("deploy/UPGRADE.md") == set()
+
+
+def test_each_module_that_the_changelog_says_is_there_is() -> None:
+    moved = re.findall(r"^\| `(.+)` \| `([\w.]+)`", text("CHANGELOG.md"), re.MULTILINE)
+    assert moved
+    for olds, first in moved:
+        names = re.findall(r"[.`]?\.?([a-z_]+)(?:`|$)", olds)
+        package = first.rpartition(".")[0]
+        modules = [first] if len(names) == 1 else [f"{package}.{name}" for name in names]
+        for module in modules:
+            path = ROOT / module.replace(".", "/")
+            assert path.is_dir() or path.with_suffix(".py").exists(), module
