@@ -64,7 +64,7 @@ class SparkPlace(Tasks, Protocol):
 
 
 class Places:
-    """`delivery.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
+    """`batches.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
     shared by the sinks."""
 
     def __init__(

@@ -17,7 +17,7 @@ Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | No
 
 @dataclass(frozen=True)
 class Here:
-    """`delivery.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
+    """`batches.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
 
     at_once: int = 2
     before: Callable[[], object] = lambda: None
