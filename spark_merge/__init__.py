@@ -6,7 +6,7 @@
     merge/     which rows of a chunk count, cut into tasks: READ merge/rule.py FIRST
     delivery/  a sink's way through the log, a batch at a time
     ddl/       schema changes, read once for all sinks
-    sinks/     a folder for each sink, registry.py the list
+    sinks/     a folder for each sink, sinks/registry.py the list
     verify/    compares the source with the sinks while both change
     worker/    the process, and tasks on Spark
     testing/   the contract suites of sinks, for any package

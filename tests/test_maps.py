@@ -105,6 +105,31 @@ def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
     assert not bare, f"neither a test nor why there is none: {bare}"
 
 
+_FILE = re.compile(r"(?<![\w./-])((?:\w+/)*\w+\.py)\b")
+_NOT_OURS = re.compile(r"\w*_pb2(_grpc)?\.py|etcdrpc/.*|connections\.py|conftest\.py|make\.py|checks\.py|.*/NAME\.py|.*simple\.py")
+"""Files of a library, of the reader's package or of an example, and those of which each folder of a kind has one."""
+
+
+def files_without_a_path(text: str, path: Path) -> list[str]:
+    """Names of Python files in `text` that lead nowhere from the folder of `path`, from one above, or from the top of a package."""
+    folders = [*path.relative_to(ROOT).parents, Path("sidecar"), Path("spark_merge")]
+    without_links = re.sub(r"\[[^]]*\]\([^)]*\)", "", text)  # which have a test of their own
+    names = {name for name in _FILE.findall(without_links) if not _NOT_OURS.fullmatch(name)}
+    return sorted(name for name in names if not any((ROOT / folder / name).exists() for folder in folders))
+
+
+@pytest.mark.parametrize("top", ["sidecar", "spark_merge"])
+def test_each_file_that_the_code_names_is_where_it_says(top: str) -> None:
+    paths = [path for end in ("py", "md") for path in (ROOT / top).rglob(f"*.{end}")]
+    lost = {str(path.relative_to(ROOT)): names for path in paths if (names := files_without_a_path(path.read_text(), path))}
+    assert not lost
+
+
+def test_a_file_that_has_moved_is_noticed() -> None:
+    text = "rule.py, merge/task.py, codecs/encode/block.py, and [its page](gone.py); contract.py and encode/block.py have moved"
+    assert files_without_a_path(text, ROOT / "spark_merge/merge/cut.py") == ["contract.py", "encode/block.py"]
+
+
 _ELSEWHERE = re.compile(r"\b[Dd]esign [0-9]+\b|\b(?:port|design)\.md|\bfacts/[a-z_-]+\.md")
 
 

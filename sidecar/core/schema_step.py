@@ -1,4 +1,5 @@
-"""What a DDL means for a dump, by comparing the tables before and after it. No SQL is parsed.
+"""What a DDL means for a dump, by comparing the tables before and after it. No SQL is parsed; a statement is only
+searched for the words MODIFY and CHANGE.
 
     KEPT    the same rows, perhaps in other columns       what is in the log stays; what is read and not in the log is read again
     AGAIN   rows that the feed did not bring, or another key to read by         the whole table is read again
@@ -13,8 +14,8 @@ Columns do not ask for another read: whoever takes the stream carries out the DD
 
 Beside some DDLs TiCDC itself sends rows that are wrong, or none (deploy/KV.md): those that write a table's rows anew, in other columns or
 under other partitions. Over Kafka nobody can be right meanwhile. It is told, and where the operator wants it a dump reads the table
-again (`Rewrites`). Where that may be the tables tell, and where they do not show it (a shorter varchar) a word of the statement: better
-one too many.
+again (`Rewrites`). The tables before and after the DDL show whether its rows can be wrong. Where they do not (a shorter varchar),
+the words MODIFY and CHANGE decide: a DDL too many is reported rather than one too few.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has become of the changefeed while somebody looked and while nobody did: each resume of it is looked at once.
+"""Each resume of the changefeed is examined once, also one that happened while no sidecar ran.
 
 etcd keeps an hour of its history. The revision of the definition that was looked at last is kept below our own root, so that whoever
 takes over goes on there; what is older than the history is told, for it cannot be known.

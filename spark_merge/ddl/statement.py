@@ -1,5 +1,5 @@
 """What the reader makes of a DDL: its kind, and its text in pieces, of which each name of a table or schema is one, and each word that
-not every target knows is one. `ddl_dialect.py` puts them together again for a target; no other text is ever passed on.
+not every target knows is one. `sinks/mysql/ddl_dialect.py` puts them together again for a target; no other text is ever passed on.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
     manifests ─► cut to a batch ─► the sink plans tasks ─► they run, a stage after another ─► the sink accepts
 
-- The sink's own accepted segment is the only position, and the log must have that very segment (follow.py). A batch that died half-way is
-  done again and changes nothing (P5).
+- The sink's own accepted segment is the only position, and the log must have that very segment (log/follow.py). A batch that died
+  half-way is done again and changes nothing (P5).
 - A batch is as many segments as are there, within the bounds; it ends at a DDL and where the schemas change. One that a committing sink
   has begun is done again as it was.
 - A dump may be for some sinks only: for another one it is as if the log had neither its chunks nor its progress. A batch that a committing
   sink has begun is received under the name that is on record with it: a sink that has another name since then has the same rows to come.
-- Live rows do not wait for a dump's: what stands before a window in the log is a batch of its own, unless the sink accepts so slowly
-  that one more would cost them more, or gathers what it gets.
+- Live rows do not wait for dump rows: the segments before a window are a batch of their own. Two kinds of sink get both in one batch:
+  one that accepts so slowly that a second batch would delay the live rows more (ACCEPT_QUICK_S), and one that gathers (`Gathers`).
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
 - What an operator has decided to leave out (sidecar/log/skips.py) is read when the sink is opened: until then such a row ends every batch.

@@ -5,9 +5,9 @@
 
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
-An error of the sink, of the log's storage, of a library (foreign.py), or of a row that cannot be decoded (until an operator leaves it out:
-sidecar/log/skips.py) is told and tried again; all others (a log that is broken, a later owner, Spark gone) end the loop, and `check` raises
-them.
+An error of the sink, of the log's storage, of a library (port/foreign.py), or of a row that cannot be decoded (until an operator
+leaves it out: sidecar/log/skips.py) is reported and tried again; all others (a log that is broken, a later owner, Spark gone) end the
+loop, and `check` raises them.
 """
 
 from __future__ import annotations

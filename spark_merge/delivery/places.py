@@ -8,10 +8,10 @@ it has one core for the task. So a batch runs here if this process is expected t
 - `row_s` is measured here, of each sink by itself, and `job_s` by Spark's own jobs. Up to `rows_max` live rows, or as many rows of chunks
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
-  bytes, wherever it runs: what a task holds is bounded (pieces.py).
+  bytes, wherever it runs: what a task holds is bounded (port/pieces.py).
 - While Spark is not there, everything that may run here does, and batches are cut so that it may. Spark on this machine starts with the
-  first batch that is half as large as that, or when no dump is merged (worker.py): a dump that begins with the worker needs the cores. A
-  cluster's starts at once.
+  first batch that is half as large as that, or when no dump is merged (worker/worker.py): a dump that begins with the worker needs the
+  cores. A cluster's starts at once.
 - `rows_max` 0: everything runs on Spark.
 
 A task that runs here cannot be started again like a Spark task: if it hangs or dies, the worker does, and the sidecar starts the worker
@@ -64,7 +64,7 @@ class SparkPlace(Tasks, Protocol):
 
 
 class Places:
-    """`delivery.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
+    """`batches.Tasks` of one sink: each batch where it ends first. `rows`: written or dropped so far, by place. `cache`: of decoded rows,
     shared by the sinks."""
 
     def __init__(

@@ -6,21 +6,21 @@
 A hang is a step that does not end: 300 answers of 1 s each are none. The rule: between two reports the work is bounded, however much there
 is to do. What iterates reports, so a sink does not have to (tests/unit/sinks/test_progress_of_work.py counts the work of each):
 
-- a task: each portion and piece, which are bounded in bytes (task.py, pieces.py)
-- Parquet: each row group and batch (read.py::iter_rows, batches_of); rows that are decoded: each block (decode/rows.py)
-- rows that are read back from a sink: each piece (readable.py::rows_of), and each block of a file of lines
+- a task: each portion and piece, which are bounded in bytes (merge/task.py, port/pieces.py)
+- Parquet: each row group and batch (log/read.py::iter_rows, batches_of); rows that are decoded: each block (codecs/decode/rows.py)
+- rows that are read back from a sink: each piece (port/readable.py::rows_of), and each block of a file of lines
 - the log, chunks and files of any storage: each request, each file that is whole
-- SQLite: a statement after so many steps of its machine (sqlite/database.py)
+- SQLite: a statement after so many steps of its machine (sinks/sqlite/database.py)
 - HTTP, OpenSearch, ClickHouse, SQL: each request or statement that is answered, also with an error
 - Kafka: whenever the brokers have taken some of what waits (`producer._Patience`), each answer that is not a record's
 - lakes: each call of delta-rs and of a catalog, and each file
 
 No single step may take HANG_S unless it says so with `may_take`. Where the timeouts come from:
 
-- S3: s3fs' and botocore's, as `storage/s3.py::REQUEST_TRIES` says; a local disk has none
+- S3: s3fs' and botocore's, as `log/storage/s3.py::REQUEST_TRIES` says; a local disk has none
 - HTTP, OpenSearch, ClickHouse, SQL: the timeouts of the sink's URI, which an operator may set to any value: `may_take` gets them. A DDL of
-  SQL has `mysql/sink.py::DDL_S_MAX`
-- Kafka: `kafka/client.py::REQUEST_TIMEOUT_S` a call, OUTAGE_MAX_S for a queue that gets no shorter
+  SQL has `sinks/mysql/sink.py::DDL_S_MAX`
+- Kafka: `sinks/kafka/client.py::REQUEST_TIMEOUT_S` a call, OUTAGE_MAX_S for a queue that gets no shorter
 - lakes: delta-rs and pyiceberg have a timeout for a request and none for a call of many: `CALL_S_MAX` in their folders
 """
 

@@ -5,7 +5,7 @@
 - A window's keys are made by the task that has its chunks, once for all of them, out of the segments that the window reaches back to.
 - A segment is decoded with the schemas of its own manifest, and only those tables of it that the task asks for.
 - Memory: of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together; one that has more is
-  streamed by row groups (`segments.in_order`). A writer receives pieces that are bounded in bytes (pieces.py).
+  streamed by row groups (`segments.in_order`). A writer receives pieces that are bounded in bytes (port/pieces.py).
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class DueChunk:
 class Head:
     """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: the states of the dumps, for
     readers of the output; None before the log's first one. `received_as`: the name of the sink that receives the segment, on which it hangs
-    which dumps are in it (complete.py::received). Small to send to a task."""
+    which dumps are in it (delivery/complete.py::received). Small to send to a task."""
 
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]

@@ -1,9 +1,9 @@
 """Errors that are none of ours: a library's, or a defect. Each leaves its decoder, encoder or sink as one of ours, with its place.
 
-    decode/rows.py   of a row: the row's lane, position, segment and ordinal, so that an operator can leave it out
-    task.py          of a task: the table and segment that were being written         } a note on the error
-    batches.py       of a batch: what was being done, and the segments                }
-    loop.py          of a sink: a SinkError with those notes; the sink is opened again after a while, and no other sink is delayed
+    codecs/decode/rows.py   of a row: the row's lane, position, segment and ordinal, so that an operator can leave it out
+    merge/task.py           of a task: the table and segment that were being written         } a note on the error
+    delivery/batches.py     of a batch: what was being done, and the segments                }
+    delivery/loop.py        of a sink: a SinkError with those notes; the sink is opened again after a while, and no other sink is delayed
 
 MemoryError is not translated: a process that has no memory left must end.
 """

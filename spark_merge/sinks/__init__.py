@@ -1,4 +1,4 @@
-"""Outputs: a folder for each sink. `registry` is the one list, by URI scheme; `kind` is what a folder, or another package, gives it.
+"""Outputs: a folder for each sink. `registry` is the one list, by URI scheme; port/kinds.py is what it lists.
 
     hidden       files/ JSON lines or Parquet on a disk or S3     storage/ csv and canal-json in TiCDC's layout
                  delta/, iceberg/ lakes                           spool/ what the control service streams to subscribers

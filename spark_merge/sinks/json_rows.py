@@ -1,4 +1,4 @@
-"""JSON lines (encode/json_lines.py) back to columns: what the files and the http: sinks write."""
+"""JSON lines (codecs/encode/json_lines.py) back to columns: what the files and the http: sinks write."""
 
 from __future__ import annotations
 

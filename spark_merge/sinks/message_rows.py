@@ -52,7 +52,8 @@ def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, ti
 
 
 def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:
-    """As decode/rows.py takes them; of `ordinal` the place in `changes`. The table has the era's name, whatever its case in a message."""
+    """As codecs/decode/rows.py takes them; of `ordinal` the place in `changes`. The table has the era's name, whatever its case in a
+    message."""
     count = len(changes)
     return pa.table(
         {

@@ -1,6 +1,6 @@
 """Parquet files of an output as rows of its table's present schema (spark_merge/port/readable.py), for every sink that has such files.
 
-    part ─► file ─► batch of rows ─► columns by Sources ─► texts (encode/untyped.py)
+    part ─► file ─► batch of rows ─► columns by Sources ─► texts (codecs/encode/untyped.py)
 
 A file may be one that another program wrote in place of the sink's (compaction): columns are found by the names or ids that it has, and
 values by their types. Memory: a batch, and the compressed pages of a row group.

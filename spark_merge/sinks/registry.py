@@ -9,7 +9,7 @@
 
 A sink whose packages come with an extra of this project (`pip install 'ticdc-dump[…]'`) is loaded when a URI names it.
 
-A scheme that is not in the list is looked for among the installed packages' entry points (kinds.py).
+A scheme that is not in the list is looked for among the installed packages' entry points (port/kinds.py).
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Head, Outcome, Sink
 
 Shown = tuple[int, int, str, tuple[str | None, ...], tuple[str | None, ...] | None]
-"""seq, commit_ts, op, key, the row after it (None: deleted)."""
+"""seq, commit_ts, op (insert, update, delete), key, the row after it (None: deleted). Values are canonical text."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """`delivery.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
+    """`batches.Tasks` in this process, or what stands for Spark there. `before` is called before each task."""
 
     at_once: int = 2
     before: Callable[[], object] = lambda: None

@@ -122,10 +122,10 @@ BESIDE = "ticdc-dump-beside"
 
 
 class SparkTasks:
-    """`delivery.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
+    """`batches.Tasks`: each task is one of a Spark job. `begin` makes the session, in the background: what needs it waits, and nobody
     else. `when_needed`: not before something needs it or will soon (`want`), for a start takes a core for many seconds. Each thread's
     jobs are a pool of their own, with a fair share of the cores. A task that makes no progress for `hang_s` ends its Python worker, and
-    so fails (watchdog.py)."""
+    so fails (delivery/watchdog.py)."""
 
     def __init__(self, begin: Callable[[], SparkSession], *, hang_s: float = HANG_S, when_needed: bool = False) -> None:
         self._parallel = 1

@@ -4,12 +4,12 @@
 
 - Its only position is the sinks' last accepted segment: it can be killed at any moment and started anywhere else.
 - It delivers at once, without Spark, which starts when batches are large enough for it or no dump is merged; only what must be Spark's
-  waits (places.py).
+  waits (delivery/places.py).
 - Started by a sidecar it belongs to that owner's epoch. Segments of a later owner end it: the later owner has a worker of its
   own, and two must not deliver to one sink.
 - Verifications run in a process of their own (spark_merge/verify/process.py), and end no delivery.
-- A sink that fails is tried again in its loop, and holds no other (loop.py). A report that cannot be written is tried again, too. On any
-  other error the worker ends, and where something hangs in this process (watchdog.py): whoever minds it starts it again.
+- A sink that fails is tried again in its loop, and holds no other (delivery/loop.py). A report that cannot be written is tried again, too.
+  On any other error the worker ends, and where something hangs in this process (delivery/watchdog.py): whoever minds it starts it again.
 - It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
   that sidecar has become the owner again: the loops open their sinks with it, and Spark stays.
 """
@@ -56,7 +56,7 @@ LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: places.py. `source`: what
+    """`log_id` names the log for ever, in every sink (sidecar/log/identity.py::name_of). `worker_rows`: delivery/places.py. `source`: what
     the sinks are verified with; None: they are not. `late_s`: as of Lateness."""
 
     job: JobSettings

@@ -1,4 +1,4 @@
-"""A verification of a simulated sink, as ARCHITECTURE.md argues for it: the sink's rows of its position or later, then the source's rows,
+"""A verification of a simulated sink, as deploy/VERIFY.md argues for it: the sink's rows of its position or later, then the source's rows,
 each table at a TSO of its own, then the log until it has passed both. A key that the log changes meanwhile is not judged."""
 
 from __future__ import annotations

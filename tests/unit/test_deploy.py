@@ -585,7 +585,13 @@ def lost_links(page: Path) -> Iterator[str]:
             yield f"{file}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DEPLOY)))
+OTHER_PAGES = [
+    *sorted(ROOT.glob("*.md")), *sorted((ROOT / "sidecar").rglob("*.md")), *sorted((ROOT / "spark_merge").rglob("*.md")),
+    *sorted((ROOT / "tests").glob("*.md")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_leads_to_a_file_and_a_section(page: Path) -> None:
     assert list(lost_links(page)) == []
 

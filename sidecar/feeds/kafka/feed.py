@@ -7,8 +7,7 @@ the brokers their topics, both asked after it came (`rounds`); without an answer
     rounds    what may be released, what is asked        asking    the question, in the background
     commits   offsets for operators, written and never read
 
-`poll` waits for neither of those who are asked: it returns within its timeout, or ANSWER_WAIT_S a step, whatever they do. `lanes` asks
-nobody.
+`poll` does not wait for the source or the brokers: it returns within its timeout, or ANSWER_WAIT_S a step. `lanes` sends no request.
 """
 
 from __future__ import annotations

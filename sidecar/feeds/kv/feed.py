@@ -13,7 +13,7 @@ what is acknowledged is below it, so that no sender is asked for what it was tol
 
 - The lane of a new table comes in the very poll that passes its DDL, resolved up to it: R waits there for what nobody has asked for yet.
 - A vanished table's lane stays until the log has passed its DDL: R needs it until then.
-- Each lane says at once from where it goes on, as a resolved mark: all up to there is in the log, or is nobody's.
+- Each lane first sends its start as a resolved mark: everything up to it is in the log already, or came before the table.
 - What is at or below its lane's resolved ts is a repeat; what is of a range that is not wanted is left over from one that was.
 """
 

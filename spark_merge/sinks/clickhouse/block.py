@@ -71,7 +71,7 @@ def rows_of(block: Block, kept: TableSchema) -> pa.Table:
 
 
 _ENVELOPE = 7
-"""Columns of encode/typed.py before the table's own; the last of them has the values without a typed form."""
+"""Columns of codecs/encode/typed.py before the table's own; the last of them has the values without a typed form."""
 
 
 def _blank(column: Column) -> str | None:

@@ -1,4 +1,4 @@
-"""What columns a Delta table has for a table of the source. First the envelope's (encode/typed.py), in `mode=merge` two of them alone:
+"""What columns a Delta table has for a table of the source. First the envelope's (codecs/encode/typed.py), in `mode=merge` two of them:
 
     append   _seq _ordinal _commit_ts _op _origin _dump_id _untyped        merge   _commit_ts _untyped
 

@@ -103,7 +103,7 @@ class Table:
 
     def due(self, table: DeltaTable, moment: Moment) -> Seq:
         """The first segment that it has not."""
-        names = [moment.log_id, moment.log_id.rpartition("#")[0]]  # an output of the changefeed alone is continued (identity.py)
+        names = [moment.log_id, moment.log_id.rpartition("#")[0]]  # of the changefeed alone: continued (sidecar/log/identity.py)
         return Seq(max(self.transaction(table, app(name) + moment.of) for name in names))
 
     def transaction(self, table: DeltaTable, name: str) -> int:

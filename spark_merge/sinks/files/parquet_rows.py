@@ -1,4 +1,4 @@
-"""A Parquet file of the files sink (encode/typed.py) back to canonical text."""
+"""A Parquet file of the files sink (codecs/encode/typed.py) back to canonical text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as JSON lines in their order (encode/json_lines.py), in blocks that a body can be cut out of.
+"""Rows as JSON lines in their order (codecs/encode/json_lines.py), in blocks that a body can be cut out of.
 
 Encoding is column work, of one table at a time. Where tables alternate row by row, the runs of a block are encoded table by table and their
 lines are put back in order.

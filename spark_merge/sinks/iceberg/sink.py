@@ -1,4 +1,4 @@
-"""The Iceberg sink: of the hidden kind, a change log a table (encode/typed.py says what a row is), or the table as it is (merge.py).
+"""The Iceberg sink: of the hidden kind, a change log a table (codecs/encode/typed.py says what a row is), or the table as it is (merge.py).
 
     open → plan (tables that are new are made) → files, in tasks → the position is still ours → a commit a table → the position
 

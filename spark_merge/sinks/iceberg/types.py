@@ -6,9 +6,10 @@
     double         double                  decimal     decimal(p, s); string with more than 38 digits
 
 - Iceberg has no unsigned 64 bits, and no more digits: such a decimal is its canonical text, with all of the column's places.
-- A time is text: MySQL's spans ±838 hours, Iceberg's a day. What has no calendar is null, and its text in `_untyped` (encode/typed.py).
-- The first fields of a table are the envelope's of encode/typed.py, in that order, whatever they are called: all seven in `mode=append`,
-  `_commit_ts` and `_untyped` in `mode=merge`.
+- A time is text: MySQL's spans ±838 hours, Iceberg's a day. What has no calendar is null, and its text in `_untyped`
+  (codecs/encode/typed.py).
+- The first fields of a table are the envelope's of codecs/encode/typed.py, in that order, whatever they are called: all seven in
+  `mode=append`, `_commit_ts` and `_untyped` in `mode=merge`.
 - Files carry Iceberg's field ids, so a file of a column's former name or type stays what it was.
 """
 
@@ -145,7 +146,7 @@ def rows_of_block(block: Block, into: pa.Schema, mode: Mode) -> pa.Table:
 
 
 def _written_as(column: Column) -> Column:
-    """A column whose typed values (encode/typed.py) are those of Iceberg's type, or cast to it as they are."""
+    """A column whose typed values (codecs/encode/typed.py) are those of Iceberg's type, or cast to it as they are."""
     kind = iceberg_type(column)
     if kind == UNSIGNED and column.kind != "decimal":
         return replace(column, kind="decimal", length=UNSIGNED.precision, scale=0)

@@ -1,7 +1,8 @@
 """Rows to messages: TiCDC's own bytes where the log has them, all others encoded.
 
 An update that changes a value of a unique key is written as a delete and an insert of one commit_ts, as TiCDC does; one that moves the
-handle key comes as two rows already (decode/rows.py). Where TiCDC was told not to (output-raw-change-event), its own message stays one.
+handle key comes as two rows already (codecs/decode/rows.py). Where TiCDC was told not to (output-raw-change-event), its own message
+stays one.
 
 Source: pingcap/tiflow cdc/model/sink.go, `TrySplitAndSortUpdateEvent`.
 """

@@ -1,5 +1,5 @@
-"""The Kafka sink's worker: of the committing kind (contract.py). The order carries weight; after a crash between any two steps the next
-owner repeats what is not accepted:
+"""The Kafka sink's worker: of the committing kind (port/contract.py). The order carries weight; after a crash between any two steps the
+next owner repeats what is not accepted:
 
     open    read control ─► init the control id ─► owner in control ─► init all other ids
     plan    topics ─► begun in control          tasks    rows and slot, a transaction each          accept    accepted in control

@@ -1,4 +1,4 @@
-"""The twins in memory, one for each kind of sink (contract.py): the smallest that keeps the rules. Read them before you write a sink.
+"""The twins in memory, one for each kind of sink (port/contract.py): the smallest that keeps the rules. Read them before you write a sink.
 
     hidden       tasks write aside, `accept` shows       committing   each task's transaction shows, and holds its slot
     versioned    the greatest (commit_ts, rank) of a key wins, in whatever order tasks come

@@ -3,8 +3,8 @@
     live rows    of each commit the groups that have keys in common (conflicts.together), each to the worker that its keys are with
     a chunk      its rows have one commit_ts and different keys: blocks of them, one worker
 
-- Which worker has a row, and the row's number in the task, hang on the segments and on what is on record of the batch alone: so a task that
-  is done again gives each worker the same rows, of which its slot says how many are there.
+- The worker of a row, and the row's number in the task, depend only on the segments and on the batch's record. So a task that is done
+  again gives each worker the same rows, and the worker's slot says how many of them are written.
 - Where a commit is too long to be held, all flush, and one worker has it in one transaction.
 """
 

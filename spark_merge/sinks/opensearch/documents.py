@@ -1,7 +1,7 @@
 """Rows as the lines of a bulk request, a column at a time: for a put its action and its document, for a delete its action alone.
 
-`_id` is the handle key's text (merge.key_text), or where that is longer than an id may be `sha256:` and the hex of it. `_version` is
-latest.versions: of each id the greatest stays, and a row that is written again is the row that is there.
+`_id` is the handle key's text (keys.key_text), or where that is longer than an id may be `sha256:` and the hex of it. `_version` is
+`block.versions`: of each id the greatest stays, and a row that is written again is the row that is there.
 """
 
 from __future__ import annotations

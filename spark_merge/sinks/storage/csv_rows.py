@@ -1,4 +1,4 @@
-"""A csv file of the storage sink (encode/csv_lines.py) back to columns of canonical text.
+"""A csv file of the storage sink (codecs/encode/csv_lines.py) back to columns of canonical text.
 
 A reader by columns takes what most writers of csv give: one delimiter, quotes, lines that end as lines do. Other forms are refused by the
 parameter that made them (`check_form`).
