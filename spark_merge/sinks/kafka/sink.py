@@ -7,7 +7,7 @@ owner repeats what is not accepted:
 - The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
   tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
   control before the first of these ids is taken.
-- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (control.py, claims.py).
+- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (position.py, claims.py).
 - A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 
@@ -24,10 +24,10 @@ from sidecar.errors import SinkError
 from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
+from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
 from spark_merge.sinks.kafka.topics import partitions_of
