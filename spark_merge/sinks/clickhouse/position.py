@@ -33,10 +33,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import TableName
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, ClickHouseServer, identifier, literal, quoted
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
+from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, from_fields, to_fields
 
 TABLE = "ticdc_dump_position"
 
@@ -174,7 +174,7 @@ class Journal:
         return [_row_of(*row) for row in rows or ()]
 
     def _write(self, row: JournalRow, *, doing: str) -> None:
-        (owner, token), (seq, upto_ts, manifest) = row.holder, row.accepted or (None, None, "")
+        (owner, token), (seq, upto_ts, manifest) = row.holder, to_fields(row.accepted)
         values: list[object] = [*owner, token, row.number, literal(row.log_id), literal(row.output)]
         values += ["NULL" if value is None else value for value in (seq, upto_ts)]
         text = ", ".join(map(str, [*values, literal(manifest)]))
@@ -197,5 +197,4 @@ def _end_of(stored: Stored[None]) -> JournalEnd:
 def _row_of(
     epoch: int, incarnation: int, token: int, number: int, log_id: str, output: str, seq: int | None, upto_ts: int | None, manifest: str
 ) -> JournalRow:
-    accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(upto_ts), manifest)
-    return JournalRow(JournalOwner(Owner(epoch, incarnation), token), number, log_id, output, accepted)
+    return JournalRow(JournalOwner(Owner(epoch, incarnation), token), number, log_id, output, from_fields(seq, upto_ts, manifest))

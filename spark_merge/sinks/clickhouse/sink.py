@@ -48,8 +48,7 @@ class ClickHouseSink:
         self._known: dict[TableSchema, float] = {}
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return state.accepted if state else None
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)

@@ -60,8 +60,7 @@ class KafkaSink:
         self._counted_topics = frozenset[str]()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         self._counted_topics = frozenset()
@@ -97,7 +96,7 @@ class KafkaSink:
         """By connections of its own."""
         store = ControlStore(self.output)
         try:
-            state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).look()
+            state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).stored()
             if state is None or state.accepted is None:
                 return Reading(None, True, ())
             partitions = (state.detail or TopicProgress()).partitions

@@ -81,8 +81,7 @@ class SqlPart:
 def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: int, keys: pa.Table | None) -> Reading:
     """`Readable.reading`. A table that is not there has no rows while nothing is accepted."""
     with closing(MysqlSession(settings.server, Role.READ_TARGET)) as session:
-        state = position_of(session, settings.position_schema, log_id=log_id).look()
-        accepted = state.accepted if state else None
+        accepted = position_of(session, settings.position_schema, log_id=log_id).look()
         name = settings.routes.target(schema.name)
         found = carried_out(session, lambda: read_table(session, name), doing=f"reading what {name} has")
         if found is None and accepted is None:

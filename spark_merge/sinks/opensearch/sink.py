@@ -47,8 +47,7 @@ class OpenSearchSink:
         self._fit: set[TableSchema] = set()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return state.accepted if state else None
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)

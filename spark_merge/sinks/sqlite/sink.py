@@ -37,8 +37,7 @@ class SqliteSink:
         self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
