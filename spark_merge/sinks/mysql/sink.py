@@ -36,6 +36,7 @@ from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.written import end_with_ddls, planned
 
 TABLES_KNOWN_S = 600
 """How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
@@ -67,28 +68,29 @@ class SqlSink:
         return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
-        underway = self._position.state.detail or Underway()
-        workers = underway.begun.workers if underway.begun else self._settings.workers
+        begun = self._underway.begun
+        workers = begun.workers if begun else self._settings.workers
         found = stages(heads, chunk_parts=workers)
-        slots = OwnedSlots(self._settings.position_schema, self._position.state.owner)
-        if underway.begun is not None and underway.begun.written:
-            return Batch(tuple(heads), found, SqlWriter(self._settings, slots, {}, written=True))
+        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
+        return planned(heads, found, written=begun is not None and begun.written, writer=lambda: self._writer(heads, workers, tasks))
+
+    def _writer(self, heads: Sequence[Head], workers: int, tasks: Tasks) -> SqlWriter:
+        """The batch is begun, on record."""
+        underway, state = self._underway, self._position.state
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
         name = underway.begun.sink if underway.begun else heads[0].received_as
         begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables), sink=name)
-        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
-        return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables, by_bytes=begun.by_bytes))
+        return SqlWriter(self._settings, OwnedSlots(self._settings.position_schema, state.owner), tables, begun.by_bytes)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
-        first, last = batch.heads[0], batch.heads[-1]
+        last = batch.heads[-1]
         checked_effects(last, self._settings.decided)
         if last.ddls:
-            self._note_written(first)
             self._known.clear()
-            self._ddls().carry_out(last)
-        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+            end_with_ddls(self._position, batch.heads, note=self._note_written, carry_out=lambda: self._ddls().carry_out(last))
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
     def close(self) -> None:
         self._session.close()
@@ -96,11 +98,12 @@ class SqlSink:
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         return reading(self._settings, schema, log_id=self._log_id, parts=parts, keys=keys)
 
-    def _note_written(self, first: Head) -> None:
-        """All tasks of the batch are done, and the DDLs of its end come next."""
-        self._position.check_next(first.seq)
-        underway = self._position.state.detail
-        assert underway is not None, "plan comes first"
+    @property
+    def _underway(self) -> Underway:
+        return self._position.state.detail or Underway()
+
+    def _note_written(self) -> None:
+        underway = self._underway
         assert underway.begun is not None, "plan comes first"
         self._position.change(replace(underway, begun=msgspec.structs.replace(underway.begun, written=True)))
 

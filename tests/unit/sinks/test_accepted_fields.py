@@ -27,7 +27,7 @@ def test_each_store_has_the_names_that_0_4_wrote(accepted: Accepted | None) -> N
     seq, upto_ts, manifest = to_fields(accepted)
     named = {"seq": seq, "upto_ts": as_text(upto_ts), "manifest": manifest}
     document = {"log": "l", "epoch": 3, "incarnation": 4, "by": "b", "accepted": named if accepted else None, "written": None}
-    state = OutputState[opensearch.WrittenBatch]("l", Owner(3, 4), accepted)
+    state: OutputState[opensearch.WrittenBatch] = OutputState("l", Owner(3, 4), accepted)
     assert opensearch._state_of(document) == state
     assert opensearch._as_json(state) | {"by": "b"} == document
     line = {"log": "l", "epoch": 3, "incarnation": 4, "by": "b", **named, "begun": None, "version": 1}
