@@ -52,7 +52,7 @@ class Stored(Generic[Detail]):
     """A state as the store has it. `version`: the store's own, what its next swap compares."""
 
     state: OutputState[Detail]
-    version: object = None
+    version: Any = None
 
 
 class Missed(Enum):

@@ -446,6 +446,27 @@ MERGING = [
         f"{POSITIONS}::test_a_step_back_and_a_gap_accept_nothing",
     ),
     Mutation(
+        "a DDL is carried out before it is on record that its batch is written",
+        "spark_merge/sinks/written.py",
+        "    note()\n    carry_out()\n",
+        "    carry_out()\n    note()\n",
+        "tests/unit/sinks/test_written.py::test_written_is_on_record_before_the_first_ddl",
+    ),
+    Mutation(
+        "the tables of a batch whose DDLs are pending are compared and written again",
+        "spark_merge/sinks/written.py",
+        "count_rows if written else writer()",
+        "writer()",
+        "tests/unit/sinks/test_written.py::test_of_a_batch_that_is_written_no_table_is_made_ready_and_tasks_count",
+    ),
+    Mutation(
+        "Kafka: bytes of somebody else are taken for a slot's",
+        "spark_merge/sinks/kafka/position_records.py",
+        "    except (msgspec.DecodeError, zlib.error) as error:",
+        "    except msgspec.DecodeError as error:",
+        "tests/unit/sinks/kafka/test_position_records.py::test_what_is_no_slot_is_rejected",
+    ),
+    Mutation(
         "at ClickHouse a worker opens whatever others wrote since it has read",
         "spark_merge/sinks/clickhouse/position.py",
         "            return Missed.CONFLICT\n        settled =",

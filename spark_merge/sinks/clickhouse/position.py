@@ -86,7 +86,8 @@ class JournalEnd(NamedTuple):
 
 
 class Journal:
-    """`PositionStore` in `database`. `output`: `JournalRow.output`, as of the last opening that this store carried out."""
+    """`PositionStore` in `database`; the version is a JournalEnd. `output`: `JournalRow.output`, as of the last opening that this store
+    carried out."""
 
     def __init__(self, server: ClickHouseServer, database: str) -> None:
         self._server, self._table = server, TableName(database, TABLE)
@@ -106,12 +107,12 @@ class Journal:
             return Missed.CONFLICT
         if before is None or before.state.owner != after.owner:
             return self._open(before, after)
-        return self._accept(_end_of(before), after)
+        return self._accept(before.version, after)
 
     def is_opened(self) -> bool:
         """Whether a log of ours, whichever, has opened this output."""
         stored = self.read()
-        return stored is not None and _end_of(stored).settled is not None
+        return stored is not None and stored.version.settled is not None
 
     def written(self, accepted: Accepted | None) -> Accepted | None:
         """The batch after `accepted` that `note_written` has put on record."""
@@ -136,7 +137,7 @@ class Journal:
         if self._read(f"epoch >= 0 AND (epoch, incarnation, token) != ({epoch}, {incarnation}, {holder.token})") != before:
             time.sleep(random.uniform(0, WAIT_FACTOR * (time.monotonic() - start_s)))
             return Missed.CONFLICT
-        settled = None if before is None else _end_of(before).settled
+        settled = None if before is None else before.version.settled
         self.output = settled.output if settled else secrets.token_hex(8)
         first = JournalRow(holder, 1, after.log_id, self.output, after.accepted)
         self._write(first, doing=doing)
@@ -187,11 +188,6 @@ def position_of(journal: Journal, *, log_id: str) -> PositionKeeper[None, None]:
         f" {TABLE}, and dump again"
     )
     return PositionKeeper(journal, log_id=log_id, remedy=remedy)
-
-
-def _end_of(stored: Stored[None]) -> JournalEnd:
-    assert isinstance(stored.version, JournalEnd)
-    return stored.version
 
 
 def _row_of(

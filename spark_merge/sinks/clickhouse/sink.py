@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -27,13 +26,11 @@ from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
+from spark_merge.sinks.keyed import KnownTables
 from spark_merge.sinks.table_ddl import checked_effects
 from spark_merge.sinks.written import end_with_ddls, planned
 
 CHUNK_PARTS = 4
-
-TABLES_KNOWN_S = 600
-"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
 
 
 class ClickHouseSink:
@@ -47,7 +44,7 @@ class ClickHouseSink:
         self._ddls = Ddls(self._tables, self._position.check)
         self._fresh = False
         self._written: Accepted | None = None
-        self._known: dict[TableSchema, float] = {}
+        self._known = KnownTables[None]()
 
     def look(self) -> Accepted | None:
         return self._position.look()
@@ -56,7 +53,7 @@ class ClickHouseSink:
         state = self._position.open(epoch)
         self._fresh = state.accepted is None
         self._written = self._journal.written(state.accepted)
-        self._known.clear()
+        self._known.forget()
         return Standing(state.owner, state.accepted, None if self._written is None else self._written.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
@@ -67,7 +64,7 @@ class ClickHouseSink:
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
         if last.ddls or last.upto_ts in self._settings.done:
-            self._known.clear()
+            self._known.forget()
             end_with_ddls(self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._ddls.carry_out(last))
         else:
             checked_effects(last)
@@ -95,10 +92,9 @@ class ClickHouseSink:
     def _make_ready(self, heads: Sequence[Head]) -> None:
         """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
         wanted = heads[0].schemas.values() if self._fresh else tables_with_rows(heads)
-        now = time.monotonic()
-        new = [schema for schema in wanted if has_rows(schema) and self._known.get(schema, 0.0) <= now]
+        new = self._known.unknown(filter(has_rows, wanted))
         self._tables.ready(new, fresh=self._fresh)
-        self._known.update(dict.fromkeys(new, now + TABLES_KNOWN_S))
+        self._known.learn(dict.fromkeys(new))
 
 
 def _leaves(uri: SinkUri) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -167,12 +168,9 @@ def _envelopes(codec: Codec, piece: TopicSlice, record: _Record) -> Sequence[Env
 def _batches(output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
     if piece.start >= piece.end and piece.mark is None:
         return
-    consumer = consumer_of(output.cluster, output.position_topic, {"auto.offset.reset": "error"})
-    try:
+    with closing(consumer_of(output.cluster, output.position_topic, {"auto.offset.reset": "error"})) as consumer:
         consumer.assign([TopicPartition(piece.topic, piece.partition, piece.start)])
         yield from _consumed(consumer, output, piece)
-    finally:
-        consumer.close()
 
 
 def _consumed(consumer: Any, output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:

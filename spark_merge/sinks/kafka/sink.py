@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -94,15 +95,12 @@ class KafkaSink:
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - a topic has no index
         """By connections of its own."""
-        store = ControlStore(self.output)
-        try:
+        with closing(ControlStore(self.output)) as store:
             state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).stored()
             if state is None or state.accepted is None:
                 return Reading(None, True, ())
             partitions = (state.detail or TopicProgress()).partitions
             return read_back(self.output, store.reader, state.accepted, partitions, schema, parts=parts)
-        finally:
-            store.close()
 
     def close(self) -> None:
         self._store.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
@@ -113,11 +114,8 @@ def _open(uri: SinkUri) -> Sink:
 def _holds_rows(uri: SinkUri) -> bool:
     """Its topic has rows, and we have no position for it."""
     output = output_of(uri)
-    reader = TopicReader(output.cluster, output.position_topic)
-    try:
+    with closing(TopicReader(output.cluster, output.position_topic)) as reader:
         return not reader.partitions(output.position_topic) and not reader.is_empty(output.topic)
-    finally:
-        reader.close()
 
 
 def _leaves(uri: SinkUri) -> str:

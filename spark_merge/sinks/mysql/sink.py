@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -26,6 +25,7 @@ from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.keyed import KnownTables
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
@@ -37,10 +37,6 @@ from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.table_ddl import checked_effects
 from spark_merge.sinks.written import end_with_ddls, planned
-
-TABLES_KNOWN_S = 600
-"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
-
 
 DDL_S_MAX = 30 * 24 * 3600
 """A DDL may take as long as it takes."""
@@ -55,14 +51,14 @@ class SqlSink:
         self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
         self._makes_tables = False
-        self._known: dict[TableSchema, tuple[TargetTable, float]] = {}
+        self._known = KnownTables[TargetTable]()
 
     def look(self) -> Accepted | None:
         return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
-        self._known.clear()
+        self._known.forget()
         self._makes_tables = self._settings.create_tables and state.accepted is None
         begun = state.detail and state.detail.begun
         return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None, begun.sink if begun else None)
@@ -88,7 +84,7 @@ class SqlSink:
         last = batch.heads[-1]
         checked_effects(last, self._settings.decided)
         if last.ddls:
-            self._known.clear()
+            self._known.forget()
             end_with_ddls(self._position, batch.heads, note=self._note_written, carry_out=lambda: self._ddls().carry_out(last))
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
@@ -124,16 +120,12 @@ class SqlSink:
 
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
         """What those tables have at the target that have rows in these segments."""
-        wanted = tables_with_rows(heads)
-        oldest = time.monotonic() - TABLES_KNOWN_S
-        new = [schema for schema in wanted if self._known.get(schema, (None, oldest))[1] <= oldest]
-        if new:
+        wanted, found = tables_with_rows(heads), {}
+        if new := self._known.unknown(wanted):
             targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
             found = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
-            now = time.monotonic()
-            self._known.update((schema, (found[schema.name], now)) for schema in new if not found[schema.name].problem)
-            return {**{schema.name: self._known[schema][0] for schema in wanted if schema in self._known}, **found}
-        return {schema.name: self._known[schema][0] for schema in wanted}
+            self._known.learn({schema: found[schema.name] for schema in new if not found[schema.name].problem})
+        return {schema.name: known for schema in wanted if (known := self._known.get(schema)) is not None} | found
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class WrittenBatch:
 
 
 class DocumentPositions:
-    """`PositionStore` in `index`."""
+    """`PositionStore` in `index`. The version: `_seq_no` and `_primary_term`."""
 
     def __init__(self, session: OpenSearchSession, index: str) -> None:
         self._session, self._index = session, index
@@ -61,7 +61,7 @@ class DocumentPositions:
     ) -> Stored[WrittenBatch] | Missed:
         if before is None:
             self._create_index()
-        only = {"op_type": "create"} if before is None else dict(zip(("if_seq_no", "if_primary_term"), _version(before), strict=True))
+        only = {"op_type": "create"} if before is None else dict(zip(("if_seq_no", "if_primary_term"), before.version, strict=True))
         tries = 0
 
         def put() -> Stored[WrittenBatch] | Missed:
@@ -110,12 +110,6 @@ def position_of(session: OpenSearchSession, index: str, *, log_id: str) -> Posit
         "give each changefeed a position-index of its own; for a new log of the same one, delete that index and the tables', and dump again"
     )
     return PositionKeeper(DocumentPositions(session, index), log_id=log_id, remedy=remedy)
-
-
-def _version(stored: Stored[WrittenBatch]) -> tuple[int, int]:
-    """`_seq_no` and `_primary_term`."""
-    assert isinstance(stored.version, tuple)
-    return stored.version
 
 
 def _as_json(state: OutputState[WrittenBatch]) -> dict[str, Any]:

@@ -63,19 +63,18 @@ class OpenSearchSink:
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         last = batch.heads[-1]
-        if last.upto_ts in self._settings.done and (last.ddls or last.manifest.next_schemas):
-            self._position.check()
+        self._position.check()
+        if not last.ddls and not last.manifest.next_schemas:
+            if self._settings.refresh == "accept":
+                self._refresh({table for outcome in outcomes for _, table in outcome.counts})
+        elif last.upto_ts in self._settings.done:
             self._make_arrived(last)
-        elif last.ddls or last.manifest.next_schemas:
+        else:
             self._settings.names.check(ours(last.next_schemas))
             found = changes(last, anew=last.upto_ts in self._settings.anew)
             end_with_ddls(
                 self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, found)
             )
-        else:
-            self._position.check()
-            if self._settings.refresh == "accept":
-                self._refresh({table for outcome in outcomes for _, table in outcome.counts})
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from sidecar.core.model import MARK_TABLE
@@ -23,14 +24,11 @@ class BulkWriter:
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        session = OpenSearchSession(self.settings.server)
-        try:
+        with closing(OpenSearchSession(self.settings.server)) as session:
             requests = Bulk(session, self.owned, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
             for portion in portions:
                 self._take(portion, requests, counts)
             requests.flush()
-        finally:
-            session.close()
         return Outcome(task.id, counts)
 
     def _take(self, portion: Portion, requests: Bulk, counts: Counts) -> None:
