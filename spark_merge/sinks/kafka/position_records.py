@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -85,13 +85,8 @@ class Control:
         return control
 
 
-class _Counts(msgspec.Struct, array_like=True):
-    seq: Seq
-    schema: str
-    table: str
-    log: int
-    dump: int
-    dropped: int
+_Counts: TypeAlias = tuple[Seq, str, str, int, int, int]
+"""Segment, schema, table, and its `Rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ class Slot:
     outcome: Outcome
 
     def to_bytes(self) -> bytes:
-        counts = [_Counts(seq, *table, *rows) for (seq, table), rows in self.outcome.counts.items()]
+        counts: list[_Counts] = [(seq, *table, *rows) for (seq, table), rows in self.outcome.counts.items()]
         data = self._encoded(counts)
         return data if len(data) <= OUTCOME_BYTES_MAX else self._encoded([])
 
@@ -114,7 +109,7 @@ class Slot:
         """Raises SinkError."""
         with _ours(where):
             batch, task, counts = msgspec.json.decode(zlib.decompress(data), type=tuple[Seq, str, list[_Counts]])
-        by_table = {(one.seq, TableName(one.schema, one.table)): Rows(one.log, one.dump, one.dropped) for one in counts}
+        by_table = {(seq, TableName(schema, table)): Rows(*rows) for seq, schema, table, *rows in counts}
         return cls(batch, Outcome(task, by_table))
 
 
