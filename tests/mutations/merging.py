@@ -166,8 +166,8 @@ MERGING = [
     Mutation(
         "a task that has its slot is done again",
         "spark_merge/sinks/memory/target.py",
-        "return self.begun.slots[task]",
-        "return None",
+        "return self.slots.get(task, Outcome(task, {}))",
+        "return None if task in self.slots else Outcome(task, {})",
         f"{SINKS}::TestTwins::test_a_task_may_run_twice_at_once_and_again_when_all_is_over[CommittingSink]",
     ),
     Mutation(
