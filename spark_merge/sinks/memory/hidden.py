@@ -31,10 +31,11 @@ class HiddenSink(Twin):
         return Batch(tuple(heads), (tasks,), WriteAside(self._name, self._owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        owner, to = self._owner, self._target
+        to = self._target
+        rows = [row for outcome in outcomes for row in to.aside.get((self._owner, outcome.note), ())]
         with to.lock:
             self._accept(batch)
-            to.rows += sorted((row for outcome in outcomes for row in to.aside.get((owner, outcome.note), ())), key=_place)
+            to.rows += sorted(rows, key=_place)
 
 
 def _place(row: OutputRow) -> tuple[object, ...]:
