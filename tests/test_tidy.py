@@ -169,7 +169,6 @@ TESTED_THROUGH = {
     "spark_merge.sinks.message_rows": "tests/integration/test_read_back.py",
     "spark_merge.sinks.memory.reading": "tests/contract/test_sink_port.py",
     "spark_merge.codecs.encode.csv_texts": "tests/unit/sinks/test_csv_rows.py",
-    "spark_merge.sinks.kafka.control": "tests/contract/test_positions.py",
     "spark_merge.sinks.kafka.topics": "tests/integration/test_kafka_sink.py",
     "spark_merge.ddl.alter_table": "tests/unit/ddl/test_parser.py",
     "spark_merge.ddl.column_syntax": "tests/unit/ddl/test_parser.py",

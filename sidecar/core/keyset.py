@@ -239,12 +239,18 @@ _Terms = list[list[_Term]]
 
 def above(key: ReadKey, bound: Key) -> str:
     """True for rows whose key comes after `bound`. Raises NotAKey."""
-    return _any_of(_beyond(_literals(key, bound), ">", last=">"))
+    return beyond(_literals(key, bound), ">", last=">")
 
 
 def up_to(key: ReadKey, bound: Key) -> str:
     """True for rows whose key is `bound` or comes before it. Raises NotAKey."""
-    return _any_of(_beyond(_literals(key, bound), "<", last="<="))
+    return beyond(_literals(key, bound), "<", last="<=")
+
+
+def beyond(terms: Sequence[tuple[str, str]], operator: str, *, last: str) -> str:
+    """True for rows whose columns come after these values, in any dialect's words: each column's place with a literal. `last`: the operator
+    of the last column."""
+    return _any_of(_beyond(terms, operator, last=last))
 
 
 def within(key: ReadKey, after: Key, upper: Key) -> str:

@@ -228,6 +228,14 @@ class Rows(NamedTuple):
 Counts: TypeAlias = dict[tuple[Seq, TableName], Rows]
 
 
+def counted(portion: Portion, counts: Counts) -> Iterator[Piece]:
+    """Its pieces; `counts` grows as they are read."""
+    place = (portion.unit.seq, portion.schema.name)
+    for piece in portion.pieces:
+        counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+        yield piece
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a task has done. `note`: what the sink's `accept` needs of it besides; small, picklable. `guessed`: TIMESTAMPs that it decoded

@@ -1,6 +1,6 @@
 """How far an output is and which worker may write it: one durable state for each output, which changes by compare-and-swap only.
 
-    look      read → is it this log's?
+    stored    read → is it this log's?
     open      read → is it this log's? → the next owner → swap; after a conflict or an unknown result: read again, the owner after that
     change    the owner's next state → swap; after a conflict or an unknown result: read → another owner: OwnershipLost
               │                                                                         the next state is there: done
@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from sidecar.core.model import Seq
+from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import OwnershipLost, SinkError
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.fence import check_log, check_next
@@ -52,7 +52,7 @@ class Stored(Generic[Detail]):
     """A state as the store has it. `version`: the store's own, what its next swap compares."""
 
     state: OutputState[Detail]
-    version: object = None
+    version: Any = None
 
 
 class Missed(Enum):
@@ -93,13 +93,18 @@ class PositionKeeper(Generic[Detail, Payload]):
         """As this owner wrote it last."""
         return self._own().state
 
-    def look(self) -> OutputState[Detail] | None:
+    def look(self) -> Accepted | None:
+        """`Sink.look`."""
+        stored = self.stored()
+        return None if stored is None else stored.accepted
+
+    def stored(self) -> OutputState[Detail] | None:
         """What is stored, whoever owns it; None before the first owner. Raises SinkError for another log's output."""
         stored = self._read()
         return None if stored is None else stored.state
 
     def open(self, epoch: int | None) -> OutputState[Detail]:
-        """Become the owner; `epoch` as in `Sink.open`. Raises OwnershipLost if a later epoch owns the output, SinkError as `look`."""
+        """Become the owner; `epoch` as in `Sink.open`. Raises OwnershipLost if a later epoch owns the output, SinkError as `stored`."""
         for _ in range(SWAPS_MAX):
             before = self._read()
             owner = Owner.after(before.state.owner if before else None, epoch, of=self._store.place)
@@ -176,6 +181,21 @@ class PositionKeeper(Generic[Detail, Payload]):
             f"{self._store.place} is changed by others faster than it can be written, {SWAPS_MAX} times in a row",
             hint="find out what else writes there: each changefeed needs a position of its own",
         )
+
+
+def to_fields(accepted: Accepted | None) -> tuple[int | None, int | None, str]:
+    """Its fields for a store, in this order: the segment, its upto_ts, the manifest. A store names them as it likes."""
+    return accepted or (None, None, "")
+
+
+def from_fields(seq: int | str | None, upto_ts: int | str | None, manifest: str) -> Accepted | None:
+    """Inverse of `to_fields`; numbers may have become decimal texts. Raises ValueError for a text that is none."""
+    return None if seq is None else Accepted(Seq(int(seq)), None if upto_ts is None else CommitTs(int(upto_ts)), manifest)
+
+
+def as_text(number: int | None) -> str | None:
+    """A ts for a store whose readers know only doubles, which would round it."""
+    return None if number is None else str(number)
 
 
 def check_owner(place: object, stored: Stored[Any] | None, mine: Owner) -> None:

@@ -248,7 +248,7 @@ def _unanswered(output: PositionOutput) -> tuple[PositionWorker, Unanswered]:
 
 def looked(output: PositionOutput) -> OutputState[Any]:
     worker = output.worker()
-    state = worker.keeper.look()
+    state = worker.keeper.stored()
     output.close(worker.store)
     assert state is not None
     return state

@@ -22,7 +22,8 @@ from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from spark_merge.port.readable import ReadPart, RowForm, RowsRead, rows_of
-from spark_merge.sinks.mysql.reading import SqlPart, of_keys, of_ranges, read_key
+from spark_merge.sinks.keyed import KeyedPart
+from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
@@ -64,15 +65,16 @@ class ComparedSource(Protocol):
 class SourcePart:
     """`TimedPart`."""
 
-    part: SqlPart
+    source: SqlRows
+    statements: tuple[str, ...]
     form: RowForm | None = None
 
     def __call__(self) -> Iterator[RowsRead]:
-        for found in rows_of(self.part):
+        for found in rows_of(KeyedPart(self.source, self.statements)):
             yield found if self.form is None else RowsRead(self.form(found.rows))
 
     def at(self, ts: CommitTs | None) -> SourcePart:
-        return self if ts is None else replace(self, part=replace(self.part, first=(f"SET @@tidb_snapshot = '{ts}'",)))
+        return self if ts is None else replace(self, source=replace(self.source, first=(f"SET @@tidb_snapshot = '{ts}'",)))
 
 
 class SqlSource:
@@ -105,14 +107,15 @@ class SqlSource:
     def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
         with closing(self._session()) as session:
             key = read_key(schema, *self._found(session, schema))
-            return [SourcePart(part, form) for part in of_ranges(self.server, schema, key, ranges, where=where, role=ROLE)]
+            source = SqlRows(self.server, key.table, schema.columns, ROLE)
+            return [SourcePart(source, (sql,), form) for sql in source.of_ranges(key, ranges, where=where)]
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(self._session()) as session:
             name, found = self._found(session, schema)
             texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
-            statements = of_keys(schema, name, texts, keys, where=where)
-            return SourcePart(SqlPart(self.server, name, schema.columns, statements, role=ROLE), form)
+            source = SqlRows(self.server, name, schema.columns, ROLE)
+            return SourcePart(source, tuple(source.of_keys(texts, keys, where=where)), form)
 
     def _session(self) -> MysqlSession:
         return MysqlSession(self.server, ROLE)

@@ -30,7 +30,7 @@ from spark_merge.sinks.http.state import BegunSegment
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
-from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
+from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
 from spark_merge.sinks.memory.positions import MemoryPositions

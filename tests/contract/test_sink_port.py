@@ -20,6 +20,7 @@ from spark_merge.port.kinds import ENTRY_POINTS
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
+from spark_merge.sinks.memory.twin import Twin
 from spark_merge.sinks.memory.versioned import VersionedSink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here, Place
@@ -44,8 +45,15 @@ def bucket() -> Iterator[str]:
     server.stop()
 
 
+TWINS = [HiddenSink, CommittingSink, VersionedSink]
+
+
+def test_each_twin_runs_the_suite() -> None:
+    assert {one for one in Twin.__subclasses__() if one.__module__.startswith("spark_merge.sinks.memory.")} == set(TWINS)
+
+
 class TestTwins(SinkPort):
-    @pytest.fixture(params=[HiddenSink, CommittingSink, VersionedSink])
+    @pytest.fixture(params=TWINS)
     def place(self, request: pytest.FixtureRequest) -> Place:
         name, kind = f"twin-{next(numbers)}", request.param
         return memory_place(name, lambda log_id: kind(name, log_id=log_id), versioned=kind is VersionedSink)

@@ -10,7 +10,8 @@ import pytest
 from sidecar.core.model import Column
 from sidecar.errors import SinkError
 from spark_merge.sinks.clickhouse import server as requests
-from spark_merge.sinks.clickhouse.reading import ClickHousePart
+from spark_merge.sinks.clickhouse.reading import ClickHouseRows
+from spark_merge.sinks.keyed import KeyedPart
 from tests.integration.test_clickhouse_types import HARD, VALUES
 from tests.support.clickhouse_place import uri_of
 from tests.support.deliveries import change
@@ -75,7 +76,8 @@ def test_an_answer_that_is_cut_off_is_an_error(clickhouse: ClickHouse, tmp_path:
     schema = output.table(ID, V, key=["id"])
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [(str(at), "x") for at in range(20_000)])])
     (part,) = reading_of(output.uri, schema, log_id=LOG, parts=1).parts
-    assert isinstance(part, ClickHousePart)
+    assert isinstance(part, KeyedPart)
+    assert isinstance(part.table, ClickHouseRows)
     settings = ", ".join(f"{name} = {value!r}" for name, value in requests._READ.items())
     whole = clickhouse.post(f"{part.statements[0]} SETTINGS {settings} FORMAT ArrowStream")
     read = requests._Whole.read

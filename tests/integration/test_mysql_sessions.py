@@ -20,7 +20,8 @@ from sidecar.mysql.session import MysqlSession
 from sidecar.mysql.setup import ISOLATION, VARIABLES, same, settings
 from sidecar.process.kept_secrets import keep
 from spark_merge.port.readable import RowsRead
-from spark_merge.sinks.mysql.reading import of_ranges, read_key
+from spark_merge.sinks.keyed import keyed_reading
+from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.tables import read_table
 from spark_merge.verify.source import SqlSource, key_table
@@ -111,7 +112,8 @@ def test_a_dump_a_read_back_and_a_verification_read_every_row_as_it_is(hostile: 
     session = MysqlSession(server_of(hostile), Role.READ_TARGET)
     found = read_table(session, NAME)
     assert found is not None
-    read_back = of_ranges(server_of(hostile), SCHEMA, read_key(SCHEMA, NAME, found), [KeySpan()])
+    rows = SqlRows(server_of(hostile), NAME, SCHEMA.columns)
+    read_back = keyed_reading(None, rows, [rows.of_ranges(read_key(SCHEMA, NAME, found), [KeySpan()])]).parts
     session.close()
     assert sorted(written(read_back), key=lambda row: int(row[0])) == wanted
     assert chunk(hostile) == ROWS

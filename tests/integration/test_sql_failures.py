@@ -258,10 +258,10 @@ def test_a_commit_whose_answer_is_lost_took_place_once_or_does_so_again(
     slots, underway = OwnedSlots("lost", owners[-1]), Underway(SqlBatch(Seq(0), 2, "keys"))
     lose[0] = True
     keeper.change(underway, payload=[("a", 2)])
-    assert (keeper.look(), slots.done(target, "a")) == (OutputState("l", owners[-1], None, underway), [0, 0])
+    assert (keeper.stored(), slots.done(target, "a")) == (OutputState("l", owners[-1], None, underway), [0, 0])
     lose[0] = True
     keeper.accept(Accepted(Seq(0)), first=Seq(0))
-    assert (keeper.look(), slots.done(target, "a")) == (OutputState("l", owners[-1], Accepted(Seq(0))), None)
+    assert (keeper.stored(), slots.done(target, "a")) == (OutputState("l", owners[-1], Accepted(Seq(0))), None)
     assert lose == [False]
     mariadb.execute("DROP DATABASE lost")
 

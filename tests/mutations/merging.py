@@ -166,8 +166,8 @@ MERGING = [
     Mutation(
         "a task that has its slot is done again",
         "spark_merge/sinks/memory/target.py::Target.slot",
-        "self.begun.slots[task]",
-        "None",
+        "self.slots.get(task, Outcome(task, {})",
+        "None if task in self.slots else Outcome(task, {}",
         f"{SINKS}::TestTwins::test_a_task_may_run_twice_at_once_and_again_when_all_is_over[CommittingSink]",
     ),
     Mutation(
@@ -442,6 +442,27 @@ MERGING = [
         "        self.check_next(first)\n",
         "",
         f"{POSITIONS}::test_a_step_back_and_a_gap_accept_nothing",
+    ),
+    Mutation(
+        "a DDL is carried out before it is on record that its batch is written",
+        "spark_merge/sinks/written.py::end_with_ddls",
+        "note()\n    carry_out",
+        "carry_out()\n    note",
+        "tests/unit/sinks/test_written.py::test_written_is_on_record_before_the_first_ddl",
+    ),
+    Mutation(
+        "the tables of a batch whose DDLs are pending are compared and written again",
+        "spark_merge/sinks/written.py::planned",
+        "count_rows if written else ",
+        "",
+        "tests/unit/sinks/test_written.py::test_of_a_batch_that_is_written_no_table_is_made_ready_and_tasks_count",
+    ),
+    Mutation(
+        "Kafka: bytes of somebody else are taken for a slot's",
+        "spark_merge/sinks/kafka/position_records.py::_ours",
+        "(msgspec.DecodeError, zlib.error)",
+        "msgspec.DecodeError",
+        "tests/unit/sinks/kafka/test_position_records.py::test_what_is_no_slot_is_rejected",
     ),
     Mutation(
         "at ClickHouse a worker opens whatever others wrote since it has read",

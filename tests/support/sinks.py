@@ -45,7 +45,7 @@ def memory_place(name: str, make: Callable[[str], Sink], *, versioned: bool = Fa
 
     def rows() -> dict[TableName, list[Shown]]:
         found: dict[TableName, list[Shown]] = {}
-        to = target(name, "log-1")
+        to = target(name)
         for row in to.newest.values() if versioned else to.rows:
             found.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
         return found

@@ -22,12 +22,12 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
     or that has another log's position."""
     with _asked(uri) as settings:
-        state = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
+        accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
         yield from _problems_of(partial(tables.check_apart, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
-            yield from _problems_of(partial(tables.check, schema, there, fresh=state is None or state.accepted is None))
+            yield from _problems_of(partial(tables.check, schema, there, fresh=accepted is None))
 
 
 def _problems_of(check: Callable[[], None]) -> Iterator[tuple[str, str]]:

@@ -33,10 +33,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import TableName
 from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.clickhouse.server import NO_DATABASE, NO_TABLE, ClickHouseServer, identifier, literal, quoted
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored
+from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, from_fields, to_fields
 
 TABLE = "ticdc_dump_position"
 
@@ -86,7 +86,8 @@ class JournalEnd(NamedTuple):
 
 
 class Journal:
-    """`PositionStore` in `database`. `output`: `JournalRow.output`, as of the last opening that this store carried out."""
+    """`PositionStore` in `database`; the version is a JournalEnd. `output`: `JournalRow.output`, as of the last opening that this store
+    carried out."""
 
     def __init__(self, server: ClickHouseServer, database: str) -> None:
         self._server, self._table = server, TableName(database, TABLE)
@@ -106,12 +107,12 @@ class Journal:
             return Missed.CONFLICT
         if before is None or before.state.owner != after.owner:
             return self._open(before, after)
-        return self._accept(_end_of(before), after)
+        return self._accept(before.version, after)
 
     def is_opened(self) -> bool:
         """Whether a log of ours, whichever, has opened this output."""
         stored = self.read()
-        return stored is not None and _end_of(stored).settled is not None
+        return stored is not None and stored.version.settled is not None
 
     def written(self, accepted: Accepted | None) -> Accepted | None:
         """The batch after `accepted` that `note_written` has put on record."""
@@ -136,7 +137,7 @@ class Journal:
         if self._read(f"epoch >= 0 AND (epoch, incarnation, token) != ({epoch}, {incarnation}, {holder.token})") != before:
             time.sleep(random.uniform(0, WAIT_FACTOR * (time.monotonic() - start_s)))
             return Missed.CONFLICT
-        settled = None if before is None else _end_of(before).settled
+        settled = None if before is None else before.version.settled
         self.output = settled.output if settled else secrets.token_hex(8)
         first = JournalRow(holder, 1, after.log_id, self.output, after.accepted)
         self._write(first, doing=doing)
@@ -174,7 +175,7 @@ class Journal:
         return [_row_of(*row) for row in rows or ()]
 
     def _write(self, row: JournalRow, *, doing: str) -> None:
-        (owner, token), (seq, upto_ts, manifest) = row.holder, row.accepted or (None, None, "")
+        (owner, token), (seq, upto_ts, manifest) = row.holder, to_fields(row.accepted)
         values: list[object] = [*owner, token, row.number, literal(row.log_id), literal(row.output)]
         values += ["NULL" if value is None else value for value in (seq, upto_ts)]
         text = ", ".join(map(str, [*values, literal(manifest)]))
@@ -189,13 +190,7 @@ def position_of(journal: Journal, *, log_id: str) -> PositionKeeper[None, None]:
     return PositionKeeper(journal, log_id=log_id, remedy=remedy)
 
 
-def _end_of(stored: Stored[None]) -> JournalEnd:
-    assert isinstance(stored.version, JournalEnd)
-    return stored.version
-
-
 def _row_of(
     epoch: int, incarnation: int, token: int, number: int, log_id: str, output: str, seq: int | None, upto_ts: int | None, manifest: str
 ) -> JournalRow:
-    accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(upto_ts), manifest)
-    return JournalRow(JournalOwner(Owner(epoch, incarnation), token), number, log_id, output, accepted)
+    return JournalRow(JournalOwner(Owner(epoch, incarnation), token), number, log_id, output, from_fields(seq, upto_ts, manifest))

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.keyset import key_columns
+from sidecar.core.keyset import Key, beyond, key_columns
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.float_texts import reprs
 from sidecar.process.progress import progressed
 from spark_merge.port.contract import Accepted
-from spark_merge.port.readable import Reading, RowsRead
+from spark_merge.port.readable import Reading
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import column_type
 from spark_merge.sinks.clickhouse.server import ClickHouseServer, identifier, literal, quoted
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
+from spark_merge.sinks.grouped import grouped
+from spark_merge.sinks.keyed import keyed_reading, keys_of
 
 PART_ROWS_MIN = 10_000
 """A smaller part is not worth its query."""
@@ -32,26 +34,9 @@ SAMPLED_KEYS = 1_000
 """Of which the cuts are taken."""
 
 KEYS_BYTES_MAX = 64 << 10
-"""Of keys in a statement: a server takes one of 256 KiB."""
+"""Of keys in a statement: a server takes one of 256 KiB. Texts are hex here, so a character is a byte."""
 
 _FLOATS = ("float", "double")
-
-
-@dataclass(frozen=True, slots=True)
-class ClickHousePart:
-    """The rows of these SELECTs, one after another. Picklable."""
-
-    server: ClickHouseServer
-    table: TableName
-    columns: tuple[Column, ...]
-    statements: tuple[str, ...]
-
-    def __call__(self) -> Iterator[RowsRead]:
-        for sql in self.statements:
-            for batch in self.server.batches(sql, doing=f"reading rows of {self.table}"):
-                progressed()
-                if batch.num_rows:
-                    yield RowsRead(_texts(batch, self.columns))
 
 
 def _texts(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.Table:
@@ -73,21 +58,27 @@ def reading(tables: ClickHouseTables, schema: TableSchema, accepted: Accepted | 
     found = there.get(target.rows)
     if found is None or found.note is None:
         return Reading(accepted, exact=False, parts=())
-    source = _Source(tables.settings.server, target.rows, schema, tables.kept(schema), found.note.floor)
-    conditions = _cut(source, parts) if keys is None else [_of_keys(source.kept, keys)]
-    made = (ClickHousePart(source.server, source.table, schema.columns, tuple(map(source.select, each))) for each in conditions)
-    return Reading(accepted, exact=False, parts=tuple(made))
+    source = ClickHouseRows(tables.settings.server, target.rows, schema, tables.kept(schema), found.note.floor)
+    groups = zip(_of_ranges(source, _cuts(source, parts))) if keys is None else [_of_keys(source.kept, keys)]
+    return keyed_reading(accepted, source, (map(source.select, conditions) for conditions in groups))
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """`kept`: the schema with the kinds that its columns have in the table. `floor`: a version, as of tables.Note."""
+class ClickHouseRows:
+    """`KeyedTable`. `kept`: the schema with the kinds that its columns have in the table. `floor`: a version, as of tables.Note."""
 
     server: ClickHouseServer
     table: TableName
     schema: TableSchema
     kept: TableSchema
     floor: int
+
+    def rows(self, statements: Sequence[str]) -> Iterator[pa.Table]:
+        for sql in statements:
+            for batch in self.server.batches(sql, doing=f"reading rows of {self.table}"):
+                progressed()
+                if batch.num_rows:
+                    yield _texts(batch, self.schema.columns)
 
     def select(self, condition: str) -> str:
         """Its columns have no names of ours: in a condition, one that is a column's name would hide it."""
@@ -128,35 +119,21 @@ def _literal(column: Column, text: str) -> str:
 def _of_keys(schema: TableSchema, keys: pa.Table) -> list[str]:
     """A condition for some of the keys, and so on."""
     columns = key_columns(schema)
-    found, size = list[list[str]](), KEYS_BYTES_MAX
-    for key in zip(*(keys.column(column.name).to_pylist() for column in columns), strict=True):
-        text = f"({', '.join(_literal(column, one) for column, one in zip(columns, key, strict=True))})"
-        if size + len(text.encode()) > KEYS_BYTES_MAX:
-            found, size = [*found, []], 0
-        found[-1].append(text)
-        size += len(text.encode())
+    texts = (f"({', '.join(map(_literal, columns, key))})" for key in keys_of(schema, keys))
     names = ", ".join(quoted(column.name) for column in columns)
-    return [f"({names}) IN ({', '.join(group)})" for group in found]
+    return [f"({names}) IN ({', '.join(group)})" for group in grouped(texts, bytes_max=KEYS_BYTES_MAX)]
 
 
-def _cut(source: _Source, parts: int) -> list[list[str]]:
+def _of_ranges(source: ClickHouseRows, cuts: Sequence[Key]) -> list[str]:
     """A condition for each part."""
     columns = key_columns(source.kept)
-    keys = _cuts(source, parts)
-    bounds = [[(quoted(column.name), _literal(column, text)) for column, text in zip(columns, key, strict=True)] for key in keys]
-    after = ["", *(_beyond(bound, ">", last=">") for bound in bounds)]
-    upto = [*(_beyond(bound, "<", last="<=") for bound in bounds), ""]
-    return [[" AND ".join(f"({one})" for one in pair if one)] for pair in zip(after, upto, strict=True)]
+    bounds = [[(quoted(column.name), _literal(column, text)) for column, text in zip(columns, key, strict=True)] for key in cuts]
+    after = ["", *(beyond(bound, ">", last=">") for bound in bounds)]
+    upto = [*(beyond(bound, "<", last="<=") for bound in bounds), ""]
+    return [" AND ".join(f"({one})" for one in pair if one) for pair in zip(after, upto, strict=True)]
 
 
-def _beyond(terms: Sequence[tuple[str, str]], sign: str, *, last: str) -> str:
-    (name, value), rest = terms[0], terms[1:]
-    if not rest:
-        return f"{name} {last} {value}"
-    return f"{name} {sign} {value} OR ({name} = {value} AND ({_beyond(rest, sign, last=last)}))"
-
-
-def _cuts(source: _Source, parts: int) -> list[tuple[str, ...]]:
+def _cuts(source: ClickHouseRows, parts: int) -> list[Key]:
     """At most `parts - 1` keys that rise, of a sample of all. Not of floats, whose literals are not exact on every server."""
     columns, place = key_columns(source.schema), identifier(source.table)
     if parts < 2 or any(column.kind in _FLOATS for column in columns):

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -27,12 +26,11 @@ from spark_merge.sinks.clickhouse.server import forget
 from spark_merge.sinks.clickhouse.tables import ClickHouseTables
 from spark_merge.sinks.clickhouse.uri import DATABASE, PARAMETERS, ClickHouseSettings, settings_of
 from spark_merge.sinks.clickhouse.writer import ClickHouseWriter
+from spark_merge.sinks.keyed import KnownTables
 from spark_merge.sinks.table_ddl import checked_effects
+from spark_merge.sinks.written import end_with_ddls, planned
 
 CHUNK_PARTS = 4
-
-TABLES_KNOWN_S = 600
-"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
 
 
 class ClickHouseSink:
@@ -43,41 +41,34 @@ class ClickHouseSink:
         self._tables = ClickHouseTables(settings, log_id)
         self._journal = Journal(settings.server, settings.database)
         self._position = position_of(self._journal, log_id=log_id)
+        self._ddls = Ddls(self._tables, self._position.check)
         self._fresh = False
         self._written: Accepted | None = None
-        self._known: dict[TableSchema, float] = {}
+        self._known = KnownTables[None]()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return state.accepted if state else None
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
         self._fresh = state.accepted is None
         self._written = self._journal.written(state.accepted)
-        self._known.clear()
+        self._known.forget()
         return Standing(state.owner, state.accepted, None if self._written is None else self._written.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        written = self._is_written(heads[-1])
-        if not written:
-            self._make_ready(heads)
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
-        targets = {schema.name: self._tables.target(schema) for schema in tables_with_rows(heads)}
-        return Batch(tuple(heads), (tasks,), ClickHouseWriter(self._settings.server, targets, self._journal.output, written))
+        return planned(heads, (tasks,), written=self._is_written(heads[-1]), writer=lambda: self._writer(heads))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
-        first, last = batch.heads[0], batch.heads[-1]
+        last = batch.heads[-1]
         if last.ddls or last.upto_ts in self._settings.done:
-            self._known.clear()
-            self._position.check()
-            self._position.check_next(first.seq)
-            self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)
-            Ddls(self._tables, self._position.check).carry_out(last)
+            self._known.forget()
+            end_with_ddls(self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._ddls.carry_out(last))
         else:
             checked_effects(last)
-        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
         self._fresh = False
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
@@ -90,13 +81,20 @@ class ClickHouseSink:
         """Of the batch that ends with this segment, which is the log's: a log that was restored may have another one of its number."""
         return self._written is not None and (self._written.seq, self._written.manifest) == (last.seq, last.manifest.id)
 
+    def _note_written(self, last: Head) -> None:
+        self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)
+
+    def _writer(self, heads: Sequence[Head]) -> ClickHouseWriter:
+        self._make_ready(heads)
+        targets = {schema.name: self._tables.target(schema) for schema in tables_with_rows(heads)}
+        return ClickHouseWriter(self._settings.server, targets, self._journal.output)
+
     def _make_ready(self, heads: Sequence[Head]) -> None:
         """At the start all tables, so that what is not there later was taken away; then those with rows in these segments."""
         wanted = heads[0].schemas.values() if self._fresh else tables_with_rows(heads)
-        now = time.monotonic()
-        new = [schema for schema in wanted if has_rows(schema) and self._known.get(schema, 0.0) <= now]
+        new = self._known.unknown(filter(has_rows, wanted))
         self._tables.ready(new, fresh=self._fresh)
-        self._known.update(dict.fromkeys(new, now + TABLES_KNOWN_S))
+        self._known.learn(dict.fromkeys(new))
 
 
 def _leaves(uri: SinkUri) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sidecar.core.model import TableName
 from spark_merge.codecs.encode.block import blocks
-from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
+from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Task, counted
 from spark_merge.port.keys import last_of_each_key
 from spark_merge.sinks.clickhouse.block import rows_of, stream_of, token_of
 from spark_merge.sinks.clickhouse.server import ClickHouseServer
@@ -28,22 +28,17 @@ _DOES_NOT_FIT = "compare the table at the target with the source's; the sink con
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseWriter:
-    """`output`: position.JournalRow. `written`: the rows are at the target, and are only counted."""
+    """`output`: position.JournalRow."""
 
     server: ClickHouseServer
     targets: Mapping[TableName, ClickHouseTarget]
     output: str
-    written: bool = False
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
         inserts = _Inserts(self)
         for portion in portions:
-            place = (portion.unit.seq, portion.schema.name)
-            for piece in portion.pieces:
-                counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-                if self.written:
-                    continue
+            for piece in counted(portion, counts):
                 last = piece if isinstance(piece, ChunkPiece) else last_of_each_key(piece)
                 for block in blocks(portion.schema, portion.unit.seq, last):
                     if block.rows:

@@ -6,13 +6,14 @@ It remembers nothing beyond the process: every start delivers the log from its b
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from sidecar.core.model import TableName
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
-from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, delivered
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Rows, Standing, Task, delivered
 from spark_merge.port.kinds import SinkKind
+from spark_merge.sinks.written import count_rows
 
 
 class ConsoleSink:
@@ -40,16 +41,6 @@ class ConsoleSink:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def count_rows(task: Task, portions: Iterator[Portion]) -> Outcome:
-    """The writer: counts what a real sink would write."""
-    counts: Counts = {}
-    for portion in portions:
-        place = (portion.unit.seq, portion.schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-    return Outcome(task.id, counts)
 
 
 def _line(head: Head, tables: Mapping[TableName, Rows]) -> str:

@@ -49,8 +49,7 @@ class OutputFolder:
 
     def look(self) -> Accepted | None:
         """`Sink.look`."""
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, epoch: int | None) -> Standing:
         """`Sink.open`."""

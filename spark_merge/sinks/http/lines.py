@@ -17,7 +17,7 @@ from sidecar.core.model import Seq, TableSchema
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.codecs.encode.json_lines import FEW_ROWS, few_json_lines, json_lines
 from spark_merge.codecs.encode.runs import TableRun
-from spark_merge.port.contract import ChunkPiece, Counts, Portion, Rows
+from spark_merge.port.contract import ChunkPiece, Counts, Portion, counted
 
 BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""
@@ -74,9 +74,7 @@ def lines(seq: Seq, portions: Iterator[Portion], counts: Counts) -> Iterator[Lin
     held: list[TableRun] = []
     rows = size = 0
     for portion in portions:
-        place = (seq, portion.schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+        for piece in counted(portion, counts):
             for run, nbytes in _runs(TableRun(portion.schema, piece), portion.row_bytes):
                 held.append(run)
                 rows, size = rows + run.rows, size + nbytes
@@ -87,12 +85,11 @@ def lines(seq: Seq, portions: Iterator[Portion], counts: Counts) -> Iterator[Lin
         yield _encoded(seq, held)
 
 
-def passed(seq: Seq, portions: Iterator[Portion], counts: Counts) -> None:
+def passed(portions: Iterator[Portion], counts: Counts) -> None:
     """As `lines` of what is told already: counted alone."""
     for portion in portions:
-        place = (seq, portion.schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+        for _ in counted(portion, counts):
+            continue
 
 
 def _runs(whole: TableRun, row_bytes: int) -> Iterator[tuple[TableRun, int]]:

@@ -40,8 +40,7 @@ class HttpSink:
         self._state: ReceiverState | None = None
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         self._position.open(epoch)
@@ -74,10 +73,10 @@ class HttpSink:
         self._state = found
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - lines have no index
-        state = self._position.look()
-        if state is None or state.accepted is None:
+        accepted = self.look()
+        if accepted is None:
             return Reading(None, True, ())
-        return read_back(self.receiver, state.accepted, schema, parts=parts)
+        return read_back(self.receiver, accepted, schema, parts=parts)
 
     def close(self) -> None:
         client_of(self.receiver).close()

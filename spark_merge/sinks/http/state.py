@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from spark_merge.port.contract import Accepted, Owner
+from spark_merge.sinks.position import as_text, from_fields, to_fields
 
 VERSION = 1
 
@@ -60,9 +61,7 @@ class ReceiverState(msgspec.Struct, frozen=True):
 
     @property
     def accepted(self) -> Accepted | None:
-        if self.seq is None:
-            return None
-        return Accepted(self.seq, None if self.upto_ts is None else CommitTs(int(self.upto_ts)), self.manifest)
+        return from_fields(self.seq, self.upto_ts, self.manifest)
 
     @property
     def place(self) -> StreamPlace:
@@ -77,8 +76,8 @@ class ReceiverState(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, begun=begun)
 
     def ended(self, found: Accepted) -> ReceiverState:
-        upto_ts = None if found.upto_ts is None else str(found.upto_ts)
-        return msgspec.structs.replace(self, seq=found.seq, upto_ts=upto_ts, manifest=found.manifest, begun=None)
+        seq, upto_ts, manifest = to_fields(found)
+        return msgspec.structs.replace(self, seq=seq, upto_ts=as_text(upto_ts), manifest=manifest, begun=None)
 
 
 def state_of(text: str, *, where: object) -> ReceiverState:

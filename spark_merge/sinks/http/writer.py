@@ -49,7 +49,7 @@ class HttpWriter:
             while left[0].accepted.seq < seq:
                 stream.end(left.popleft())
             if stream.has(seq):
-                passed(seq, of_segment, counts)
+                passed(of_segment, counts)
                 continue
             for found in lines(seq, of_segment, counts):
                 stream.add(left[0], found)

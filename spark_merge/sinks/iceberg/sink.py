@@ -52,8 +52,7 @@ class IcebergSink:
         self._tables = LakeTables(self._lake, mode, log_id=log_id)
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)

@@ -2,9 +2,9 @@
 
 uri ─► output (what is written where, picklable) ─► sink (plans, accepts) ─► writer (a task)
                                                     │                        │
-                                                    control_store            holder ─► claims (which task is written: pure)
+                                                    position ◄────────────── holder ─► claims (which task is written: pure)
                                                     │                        └───────► write_modes (in a transaction, or acknowledged)
-                                                    └─► control; position, position_records: control and slots, in a topic of ours
+                                                    └─► position_records (control and slots, in a topic of ours: pure)
 
 client, producer   the edge to librdkafka             topics, partitions   the output's topics, and TiCDC's partition of a row
 rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere

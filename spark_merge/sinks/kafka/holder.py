@@ -47,10 +47,10 @@ class IdHolder:
     def __init__(self, output: Output, number: int, term: SinkTerm) -> None:
         self.term = term
         self.lock = Lock()
-        self._output, self._number = output, number
+        self._output, self._id = output, output.transactional_id(number)
         self._partition = 1 + number
         self._mode = write_mode(output)
-        self._claims = Claims(term, output=str(output), name=output.transactional_id(number), is_fenced=self._mode.is_fenced)
+        self._claims = Claims(term, output=str(output), name=self._id, is_fenced=self._mode.is_fenced)
         self._connected: IdempotentProducer | None = None
         self._reader: PositionReader | None = None
         self._check_at_s = math.inf
@@ -127,7 +127,7 @@ class IdHolder:
     def _take_id(self) -> PositionRead:
         with self._position() as reader:
             check_term(reader.control(), self.term, self._output)
-        self._connected = self._mode.connect(self._output, self._number)
+        self._connected = self._mode.connect(self._output, self._id)
         try:
             return self._read_position()
         except BaseException:

@@ -1,4 +1,4 @@
-"""The records of the position topic, and what follows from them. Pure.
+"""The records of the position topic: write, read, what is rejected, and what follows from them. Pure.
 
 - `Control` is the state of the sink, `Slot` says that a task is done. Their place in the topic is in position.py.
 - A control record of an earlier term does not count after one of a later term: without transactions a previous owner may write one.
@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -77,25 +78,15 @@ class Control:
     @classmethod
     def of(cls, data: bytes, *, where: str) -> Control:
         """Raises SinkError."""
-        try:
+        with _ours(where):
             control = msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise SinkError(
-                f"{where} holds something else than this sink's position: {error}",
-                hint="name another position-topic=, or run the ticdc-dump that wrote it",
-            ) from error
         if control.version != VERSION:
             raise SinkError(f"{where} is of version {control.version}, this is {VERSION}", hint="run the ticdc-dump that wrote it")
         return control
 
 
-class _Counts(msgspec.Struct, array_like=True):
-    seq: Seq
-    schema: str
-    table: str
-    log: int
-    dump: int
-    dropped: int
+_Counts: TypeAlias = tuple[Seq, str, str, int, int, int]
+"""Segment, schema, table, and its `Rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,7 @@ class Slot:
     outcome: Outcome
 
     def to_bytes(self) -> bytes:
-        counts = [_Counts(seq, *table, *rows) for (seq, table), rows in self.outcome.counts.items()]
+        counts: list[_Counts] = [(seq, *table, *rows) for (seq, table), rows in self.outcome.counts.items()]
         data = self._encoded(counts)
         return data if len(data) <= OUTCOME_BYTES_MAX else self._encoded([])
 
@@ -114,9 +105,11 @@ class Slot:
         return zlib.compress(msgspec.json.encode([self.batch, self.outcome.task, counts]), 1)
 
     @classmethod
-    def of(cls, data: bytes) -> Slot:
-        batch, task, counts = msgspec.json.decode(zlib.decompress(data), type=tuple[Seq, str, list[_Counts]])
-        by_table = {(one.seq, TableName(one.schema, one.table)): Rows(one.log, one.dump, one.dropped) for one in counts}
+    def of(cls, data: bytes, *, where: str) -> Slot:
+        """Raises SinkError."""
+        with _ours(where):
+            batch, task, counts = msgspec.json.decode(zlib.decompress(data), type=tuple[Seq, str, list[_Counts]])
+        by_table = {(seq, TableName(schema, table)): Rows(*rows) for seq, schema, table, *rows in counts}
         return cls(batch, Outcome(task, by_table))
 
 
@@ -129,9 +122,20 @@ class PositionRead:
     upto: int = 0
 
 
-def slots_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[Slot, ...]:
-    """`records`: keys and values of a partition of slots."""
-    return tuple(Slot.of(value) for key, value in records if key != CLAIM_KEY and value)
+@contextmanager
+def _ours(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (msgspec.DecodeError, zlib.error) as error:
+        raise SinkError(
+            f"{where} holds something else than this sink's position: {error}",
+            hint="name another position-topic=, or run the ticdc-dump that wrote it",
+        ) from error
+
+
+def slots_of(records: Iterable[tuple[bytes | None, bytes | None]], *, where: str) -> tuple[Slot, ...]:
+    """`records`: keys and values of a partition of slots. Raises SinkError."""
+    return tuple(Slot.of(value, where=where) for key, value in records if key != CLAIM_KEY and value)
 
 
 def current_control(records: Iterable[tuple[int, Control]]) -> tuple[int, Control] | None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from sidecar.codecs.contract import Codec
 from sidecar.codecs.registry import CARRIERS, codec_for
@@ -31,7 +32,7 @@ from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position import PositionReader
+from spark_merge.sinks.kafka.topics import TopicReader, consumer_of
 from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows
 
 MESSAGES_AT_ONCE = 10_000
@@ -54,7 +55,7 @@ class TopicSlice:
 
 
 def read_back(
-    output: Output, reader: PositionReader, accepted: Accepted, partitions: Mapping[str, int], schema: TableSchema, *, parts: int
+    output: Output, reader: TopicReader, accepted: Accepted, partitions: Mapping[str, int], schema: TableSchema, *, parts: int
 ) -> Reading:
     """`partitions`: by topic, as written. Raises SinkError."""
     current = {output.topic, output.router.topic(schema.name)}
@@ -76,7 +77,7 @@ def read_back(
     return Reading(accepted, True, tuple(KafkaPart(output, found, accepted.seq, piece) for piece in pieces), form)
 
 
-def _whole(reader: PositionReader, topic: str, partition: int, mark: Seq | None) -> TopicSlice:
+def _whole(reader: TopicReader, topic: str, partition: int, mark: Seq | None) -> TopicSlice:
     low, high = reader.edges(topic, partition)
     if low:
         raise SinkError(f"topic {topic}/{partition} has lost its records before offset {low}", hint=_RESTORE)
@@ -167,21 +168,9 @@ def _envelopes(codec: Codec, piece: TopicSlice, record: _Record) -> Sequence[Env
 def _batches(output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
     if piece.start >= piece.end and piece.mark is None:
         return
-    consumer: Any = output.cluster.connect(
-        Consumer,
-        {
-            "group.id": output.position_topic,
-            "enable.auto.commit": "false",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": "true",
-            "auto.offset.reset": "error",
-        },
-    )
-    try:
+    with closing(consumer_of(output.cluster, output.position_topic, {"auto.offset.reset": "error"})) as consumer:
         consumer.assign([TopicPartition(piece.topic, piece.partition, piece.start)])
         yield from _consumed(consumer, output, piece)
-    finally:
-        consumer.close()
 
 
 def _consumed(consumer: Any, output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:

@@ -7,7 +7,7 @@ next owner repeats what is not accepted:
 - The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
   tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
   control before the first of these ids is taken.
-- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (control.py, claims.py).
+- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (position.py, claims.py).
 - A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,10 +25,10 @@ from sidecar.errors import SinkError
 from spark_merge.merge.cut import stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.kafka.control_store import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.ending import endings
 from spark_merge.sinks.kafka.output import LIVE, Output
 from spark_merge.sinks.kafka.partitions import verify
+from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch
 from spark_merge.sinks.kafka.reading import read_back
 from spark_merge.sinks.kafka.topics import partitions_of
@@ -60,8 +61,7 @@ class KafkaSink:
         self._counted_topics = frozenset[str]()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         self._counted_topics = frozenset()
@@ -95,15 +95,12 @@ class KafkaSink:
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - a topic has no index
         """By connections of its own."""
-        store = ControlStore(self.output)
-        try:
-            state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).look()
+        with closing(ControlStore(self.output)) as store:
+            state = PositionKeeper(store, log_id=self._log_id, remedy=REMEDY).stored()
             if state is None or state.accepted is None:
                 return Reading(None, True, ())
             partitions = (state.detail or TopicProgress()).partitions
             return read_back(self.output, store.reader, state.accepted, partitions, schema, parts=parts)
-        finally:
-            store.close()
 
     def close(self) -> None:
         self._store.close()

@@ -10,22 +10,62 @@ Source: pingcap/tiflow pkg/sink/kafka/options.go, cdc/sink/dmlsink/mq/manager/ka
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not for mypy
 
 from sidecar.errors import SinkError
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, REQUEST_TIMEOUT_S, SinkCluster, patiently
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position import PositionReader
 
 PARTITIONS_OF_A_TOPIC = 3
 """Of one that is made without `partition-num`: TiCDC's."""
 
 
-def partitions_of(output: Output, reader: PositionReader, topics: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
+class TopicReader:
+    """Asks the cluster about its topics, by a consumer that is connected until `close`. It reads as the group `name`, and commits nothing.
+    One thread. Each call raises SinkError."""
+
+    def __init__(self, cluster: SinkCluster, name: str) -> None:
+        self.name, self._cluster = name, cluster
+        self._consumer = consumer_of(cluster, name, {"auto.offset.reset": "earliest", "fetch.wait.max.ms": "1"})
+
+    def partitions(self, topic: str) -> int:
+        """How many the topic has, 0 if it is not there."""
+        answer = self._asked(lambda timeout_s: self._consumer.list_topics(topic, timeout_s), f"topic {topic}").topics[topic]
+        if answer.error is not None and answer.error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            raise self._cluster.raised(answer.error, f"topic {topic}")
+        return len(answer.partitions)
+
+    def edges(self, topic: str, partition: int) -> tuple[int, int]:
+        """The offset of its first record and the one behind its last."""
+        place, what = TopicPartition(topic, partition), f"the offsets of {topic}/{partition}"
+        edges: tuple[int, int] = self._asked(lambda timeout_s: self._consumer.get_watermark_offsets(place, timeout_s), what)
+        return edges
+
+    def ends(self, topic: str, partitions: Sequence[int]) -> tuple[int, ...]:
+        """Of each the offset after its last committed record."""
+        return tuple(self.edges(topic, partition)[1] for partition in partitions)
+
+    def is_empty(self, topic: str) -> bool:
+        return all(low == high for low, high in (self.edges(topic, number) for number in range(self.partitions(topic))))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _asked(self, call: Callable[[float], Any], what: str) -> Any:
+        return patiently(self._cluster, self._consumer, call, what)
+
+
+def consumer_of(cluster: SinkCluster, group: str, settings: Mapping[str, str]) -> Any:
+    """Of committed records, and of each partition's end."""
+    ours = {"group.id": group, "enable.auto.commit": "false", "isolation.level": "read_committed", "enable.partition.eof": "true"}
+    return cluster.connect(Consumer, {**ours, **settings})
+
+
+def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
     """`known` and those of `topics` that are not in it, made if need be. Raises SinkError."""
     found = dict(known)
     for topic in sorted(set(topics)):

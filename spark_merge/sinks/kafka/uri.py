@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlunsplit
 
@@ -24,8 +25,8 @@ from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.kafka.client import SinkCluster
 from spark_merge.sinks.kafka.output import Output
-from spark_merge.sinks.kafka.position import PositionReader
 from spark_merge.sinks.kafka.sink import KafkaSink
+from spark_merge.sinks.kafka.topics import TopicReader
 from spark_merge.sinks.options import block, commit_tss, flag, names_of, number, one_of, option, read, text, texts_of
 
 PROTOCOL = next(iter(CARRIERS))
@@ -113,11 +114,8 @@ def _open(uri: SinkUri) -> Sink:
 def _holds_rows(uri: SinkUri) -> bool:
     """Its topic has rows, and we have no position for it."""
     output = output_of(uri)
-    reader = PositionReader(output.cluster, output.position_topic)
-    try:
+    with closing(TopicReader(output.cluster, output.position_topic)) as reader:
         return not reader.partitions(output.position_topic) and not reader.is_empty(output.topic)
-    finally:
-        reader.close()
 
 
 def _leaves(uri: SinkUri) -> str:

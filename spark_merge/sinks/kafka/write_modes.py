@@ -20,8 +20,8 @@ class WriteMode(Protocol):
     def is_fenced(self) -> bool:
         """Whether a broker fences off other instances. Where it does not, a task reads the position while it writes."""
 
-    def connect(self, output: Output, number: int) -> IdempotentProducer:
-        """A producer for the transactional id `number`, which is its one instance if the mode is fenced."""
+    def connect(self, output: Output, name: str) -> IdempotentProducer:
+        """A producer with the transactional id `name`, which is its one instance if the mode is fenced."""
 
     def begin(self, producer: IdempotentProducer, claim: KafkaRecord) -> None:
         """Begin a task. In a fenced mode `claim` proves that nobody else has had the id."""
@@ -36,8 +36,8 @@ class WriteMode(Protocol):
 class TransactionalMode:
     is_fenced = True
 
-    def connect(self, output: Output, number: int) -> IdempotentProducer:
-        producer = TransactionalProducer(output.cluster, output.transactional_id(number), output.producer)
+    def connect(self, output: Output, name: str) -> IdempotentProducer:
+        producer = TransactionalProducer(output.cluster, name, output.producer)
         producer.take()
         return producer
 
@@ -57,8 +57,8 @@ class TransactionalMode:
 class AcknowledgedMode:
     is_fenced = False
 
-    def connect(self, output: Output, number: int) -> IdempotentProducer:
-        return IdempotentProducer(output.cluster, output.transactional_id(number), output.producer)
+    def connect(self, output: Output, name: str) -> IdempotentProducer:
+        return IdempotentProducer(output.cluster, name, output.producer)
 
     def begin(self, producer: IdempotentProducer, claim: KafkaRecord) -> None:  # noqa: ARG002 - there is no fence to prove
         producer.begin()

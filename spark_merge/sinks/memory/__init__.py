@@ -2,6 +2,7 @@
 
     hidden       tasks write aside, `accept` shows       committing   each task's transaction shows, and holds its slot
     versioned    the greatest (commit_ts, rank) of a key wins, in whatever order tasks come
+    twin         what all kinds share
     target       what survives a worker: one dict for each name, shared by all sinks and tasks of this process
     rows         portions as plain rows;  positions  the twin of a position store;  reading  its rows, read back
 

@@ -10,51 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from sidecar.core.model import TableSchema
 from spark_merge.merge.cut import stages
-from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Standing, Task
-from spark_merge.port.readable import Reading
-from spark_merge.sinks.memory.reading import read_back
+from spark_merge.port.contract import Batch, Head, Outcome, Owner, Portion, Task
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import Begun, target
+from spark_merge.sinks.memory.twin import Twin
 
 CHUNK_PARTS = 2
 """A part of what a batch's cut is: it may not change while one is begun."""
 
 
-class CommittingSink:
-    finds_keys = False
-
-    def __init__(self, name: str, *, log_id: str) -> None:
-        self._name, self._log_id = name, log_id
-        self._owner = Owner(-1, 0)
-
-    def look(self) -> Accepted | None:
-        return target(self._name, self._log_id).accepted
-
-    def open(self, *, epoch: int | None) -> Standing:
-        to = target(self._name, self._log_id)
-        self._owner = to.take_over(epoch)
-        begun = to.begun
-        return Standing(self._owner, to.accepted, begun.last if begun else None, begun.sink if begun else None)
-
+class CommittingSink(Twin):
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
-        to = target(self._name, self._log_id)
-        with to.writing(self._owner):
-            found = stages(heads, chunk_parts=CHUNK_PARTS)
-            to.begun = to.begun or Begun(heads[-1].seq, heads[0].received_as, {task.id: None for stage in found for task in stage})
-            return Batch(tuple(heads), found, Commit(self._name, self._log_id, self._owner))
+        found = stages(heads, chunk_parts=CHUNK_PARTS)
+        with self._target.writing(self._owner):
+            if self._position.state.detail is None:
+                self._position.change(Begun(heads[-1].seq, heads[0].received_as))
+                self._target.slots = {task.id: None for stage in found for task in stage}
+        return Batch(tuple(heads), found, Commit(self._name, self._owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
-        target(self._name, self._log_id).advance(self._owner, batch)
-
-    def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - rows are in one list
-        return read_back(self._name, self._log_id, schema, parts=parts)
-
-    def close(self) -> None:
-        """Nothing is held."""
+        with self._target.lock:
+            self._accept(batch)
+            self._target.slots = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +40,10 @@ class Commit:
     """The whole task in one transaction."""
 
     name: str
-    log_id: str
     owner: Owner
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
-        to = target(self.name, self.log_id)
+        to = target(self.name)
         with to.writing(self.owner):
             if (done := to.slot(task.id)) is not None:
                 return done
@@ -75,5 +52,5 @@ class Commit:
         with to.writing(self.owner):
             if to.slot(task.id) is None:
                 to.rows += rows
-                to.fill(task.id, outcome)
+                to.slots[task.id] = outcome
         return outcome

@@ -16,11 +16,11 @@ from spark_merge.port.readable import Reading, RowsRead, Versions
 from spark_merge.sinks.memory.target import target
 
 
-def read_back(name: str, log_id: str, schema: TableSchema, *, parts: int) -> Reading:
-    to = target(name, log_id)
+def read_back(name: str, schema: TableSchema, *, parts: int) -> Reading:
+    to = target(name)
     with to.lock:
         accepted, exact = to.accepted, not to.newest
-    found = tuple(TwinPart(name, log_id, schema, accepted, number, parts) for number in range(parts))
+    found = tuple(TwinPart(name, schema, accepted, number, parts) for number in range(parts))
     return Reading(accepted, exact, found if accepted is not None or not exact else ())
 
 
@@ -29,14 +29,13 @@ class TwinPart:
     """Every `of`-th row, from `number` on. In this process alone."""
 
     name: str
-    log_id: str
     schema: TableSchema
     accepted: Accepted | None
     number: int
     of: int
 
     def __call__(self) -> Iterator[RowsRead]:
-        to = target(self.name, self.log_id)
+        to = target(self.name)
         with to.lock:
             upto = -1 if self.accepted is None else self.accepted.seq
             rows = [*(row for row in to.rows if row.seq <= upto), *to.newest.values()]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from spark_merge.merge.rule import Image, OutputRow
-from spark_merge.port.contract import RANK_CHUNK, ChunkPiece, Counts, Piece, Portion, Rows
+from spark_merge.port.contract import RANK_CHUNK, ChunkPiece, Counts, Piece, Portion, counted
 from spark_merge.port.keys import key_text
 
 
@@ -17,9 +17,7 @@ def read(portions: Iterator[Portion]) -> tuple[Counts, list[OutputRow]]:
     counts: Counts = {}
     rows: list[OutputRow] = []
     for portion in portions:
-        place = (portion.unit.seq, portion.schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+        for piece in counted(portion, counts):
             rows += _rows(portion, piece)
     return counts, rows
 

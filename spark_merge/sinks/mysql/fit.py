@@ -29,8 +29,8 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     it may is not tried. Raises SinkError for a target that cannot be asked, or that has another log's position."""
     settings = settings_of(uri)
     with closing(MysqlSession(settings.server, Role.WRITE_TARGET)) as session:
-        state = position_of(session, settings.position_schema, log_id=uri.log_id).look()
-        made = settings.create_tables and (state is None or state.accepted is None)
+        accepted = position_of(session, settings.position_schema, log_id=uri.log_id).look()
+        made = settings.create_tables and accepted is None
         wanted = [schema for schema in schemas if schema.key]
         targets = {schema.name: settings.routes.target(schema.name) for schema in wanted}
         found = carried_out(session, lambda: read_tables(session, wanted, targets), doing="reading what the tables have")

@@ -24,13 +24,13 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import pymysql
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from sidecar.mysql.errors import NO_RELATION, code_of
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.session import MysqlSession
-from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
+from spark_merge.port.contract import Owner
+from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner, from_fields, to_fields
 
 _SINK = """CREATE TABLE IF NOT EXISTS {sink} (
   id TINYINT NOT NULL PRIMARY KEY,
@@ -95,13 +95,12 @@ class SinkRow(NamedTuple):
     def of(cls, state: OutputState[Underway]) -> SinkRow:
         underway = state.detail or Underway()
         begun = None if underway.begun is None else msgspec.json.encode(underway.begun).decode()
-        seq, ts, manifest = state.accepted or (None, None, "")
+        seq, ts, manifest = to_fields(state.accepted)
         return cls(state.log_id, *state.owner, seq, ts, manifest, begun, underway.ddl)
 
     def state(self) -> OutputState[Underway]:
         """Raises msgspec's errors."""
-        seq, ts = self.accepted_seq, self.accepted_ts
-        accepted = None if seq is None else Accepted(Seq(seq), None if ts is None else CommitTs(ts), self.accepted_id)
+        accepted = from_fields(self.accepted_seq, self.accepted_ts, self.accepted_id)
         begun = msgspec.json.decode(self.begun, type=SqlBatch) if self.begun else None
         detail = Underway(begun, self.ddl) if begun or self.ddl is not None else None
         return OutputState(self.log_id, Owner(self.epoch, self.incarnation), accepted, detail)

@@ -29,10 +29,12 @@ from sidecar.mysql.session import MysqlSession
 from sidecar.process.progress import may_take
 from sidecar.resultset.packets import read_blocks
 from sidecar.resultset.selects import spelt
-from spark_merge.port.readable import Reading, ReadPart, RowsRead
+from spark_merge.port.readable import Reading
+from spark_merge.sinks.grouped import grouped
+from spark_merge.sinks.keyed import keyed_reading
 from spark_merge.sinks.mysql.position import position_of
 from spark_merge.sinks.mysql.server import SqlServer
-from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, SqlTexts
+from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, STATEMENT_BYTES, SqlTexts
 from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
 from spark_merge.sinks.mysql.uri import SqlSettings
 
@@ -40,23 +42,33 @@ _SCALED = frozenset({"decimal", "time", "datetime", "timestamp"})
 
 
 @dataclass(frozen=True, slots=True)
-class SqlPart:
-    """The rows of these SELECTs, one after another. `first`: statements that each connection executes before. Picklable. Raises SourceError
-    or SinkError, by whose server it is."""
+class SqlRows:
+    """`KeyedTable`. `first`: statements that each connection executes before. Raises SourceError or SinkError, by whose server it is."""
 
     server: SqlServer
     table: TableName
     columns: tuple[Column, ...]
-    statements: tuple[str, ...]
-    first: tuple[str, ...] = ()
     role: Role = Role.READ_TARGET
+    first: tuple[str, ...] = ()
 
-    def __call__(self) -> Iterator[RowsRead]:
+    def rows(self, statements: Sequence[str]) -> Iterator[pa.Table]:
         with closing(MysqlSession(self.server, self.role)) as session:
-            for sql in self.statements:
+            for sql in statements:
                 for block in self._blocks(session, sql):
-                    rows = spelt(pa.Table.from_batches([block]), self.columns)
-                    yield RowsRead(_scaled(rows, self.columns))
+                    yield _scaled(spelt(pa.Table.from_batches([block]), self.columns), self.columns)
+
+    def of_ranges(self, key: ReadKey, ranges: Sequence[KeySpan], *, where: str = "") -> list[str]:
+        """A SELECT for each of these ranges. `where`: an SQL predicate of the rows that are read."""
+        bounds = (between(key, after=one.after or None, upper=one.upper or None, where=where) for one in ranges)
+        return [f"{rows_select(self.columns, self.table)}{bound}" for bound in bounds]
+
+    def of_keys(self, texts: SqlTexts, keys: pa.Table, *, where: str = "") -> list[str]:
+        """As many rows in a statement as the sink deletes by one. `where` as of `of_ranges`."""
+        schema = texts.schema
+        columns = [keys.column(column).to_pylist() if column in schema.key else [""] * keys.num_rows for column in schema.column_names()]
+        also = f" AND ({where}\n)" if where else ""
+        groups = grouped(texts.keys(columns), rows_max=ROWS_A_DELETE, bytes_max=STATEMENT_BYTES)
+        return [f"{rows_select(self.columns, self.table)} WHERE ({texts.condition(group)}){also}" for group in groups]
 
     def _blocks(self, session: MysqlSession, sql: str) -> Iterator[pa.RecordBatch]:
         """Until the first rows are there, it is tried again while its errors pass."""
@@ -81,39 +93,18 @@ class SqlPart:
 def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: int, keys: pa.Table | None) -> Reading:
     """`Readable.reading`. A table that is not there has no rows while nothing is accepted."""
     with closing(MysqlSession(settings.server, Role.READ_TARGET)) as session:
-        state = position_of(session, settings.position_schema, log_id=log_id).look()
-        accepted = state.accepted if state else None
+        accepted = position_of(session, settings.position_schema, log_id=log_id).look()
         name = settings.routes.target(schema.name)
         found = carried_out(session, lambda: read_table(session, name), doing=f"reading what {name} has")
         if found is None and accepted is None:
             return Reading(None, exact=False, parts=())
         texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
+        rows = SqlRows(settings.server, name, schema.columns)
         if keys is not None:
-            statements = of_keys(schema, name, texts, keys)
-            return Reading(accepted, exact=False, parts=(SqlPart(settings.server, name, schema.columns, statements),))
+            return keyed_reading(accepted, rows, [rows.of_keys(texts, keys)])
         assert found is not None, "it is checked"
         key = read_key(schema, name, found)
-        made: list[ReadPart] = [*of_ranges(settings.server, schema, key, cut(session, key, parts=parts))]
-        return Reading(accepted, exact=False, parts=tuple(made))
-
-
-def of_ranges(
-    server: SqlServer, schema: TableSchema, key: ReadKey, ranges: Sequence[KeySpan], *, where: str = "", role: Role = Role.READ_TARGET
-) -> list[SqlPart]:
-    """The rows of the key's table in these ranges. `where`: an SQL predicate of the rows that are read."""
-    bounds = [between(key, after=one.after or None, upper=one.upper or None, where=where) for one in ranges]
-    return [
-        SqlPart(server, key.table, schema.columns, (f"{rows_select(schema.columns, key.table)}{bound}",), role=role) for bound in bounds
-    ]
-
-
-def of_keys(schema: TableSchema, name: TableName, texts: SqlTexts, keys: pa.Table, *, where: str = "") -> tuple[str, ...]:
-    """As many rows in a statement as the sink deletes by one. `where` as of `of_ranges`."""
-    columns = [keys.column(column).to_pylist() if column in schema.key else [""] * keys.num_rows for column in schema.column_names()]
-    wheres = texts.keys(columns)
-    groups = [wheres[start : start + ROWS_A_DELETE] for start in range(0, len(wheres), ROWS_A_DELETE)]
-    also = f" AND ({where}\n)" if where else ""
-    return tuple(f"{rows_select(schema.columns, name)} WHERE ({texts.condition(group)}){also}" for group in groups)
+        return keyed_reading(accepted, rows, zip(rows.of_ranges(key, cut(session, key, parts=parts))))
 
 
 def read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -26,6 +25,7 @@ from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.keyed import KnownTables
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl import DdlRunner, DdlSettings, Intent
 from spark_merge.sinks.mysql.fit import holds_rows, misfits
@@ -36,10 +36,7 @@ from spark_merge.sinks.mysql.uri import PARAMETERS, POSITION_SCHEMA, SqlSettings
 from spark_merge.sinks.mysql.writer import SqlWriter
 from spark_merge.sinks.position import PositionKeeper
 from spark_merge.sinks.table_ddl import checked_effects
-
-TABLES_KNOWN_S = 600
-"""How long what a table of the target has is believed; our own DDLs, and every error, make it be read anew."""
-
+from spark_merge.sinks.written import end_with_ddls, planned
 
 DDL_S_MAX = 30 * 24 * 3600
 """A DDL may take as long as it takes."""
@@ -54,42 +51,42 @@ class SqlSink:
         self._position = position_of(self._session, settings.position_schema, log_id=log_id)
         self._log_id = log_id
         self._makes_tables = False
-        self._known: dict[TableSchema, tuple[TargetTable, float]] = {}
+        self._known = KnownTables[TargetTable]()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return state.accepted if state else None
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
-        self._known.clear()
+        self._known.forget()
         self._makes_tables = self._settings.create_tables and state.accepted is None
         begun = state.detail and state.detail.begun
         return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None, begun.sink if begun else None)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
-        underway = self._position.state.detail or Underway()
-        workers = underway.begun.workers if underway.begun else self._settings.workers
+        begun = self._underway.begun
+        workers = begun.workers if begun else self._settings.workers
         found = stages(heads, chunk_parts=workers)
-        slots = OwnedSlots(self._settings.position_schema, self._position.state.owner)
-        if underway.begun is not None and underway.begun.written:
-            return Batch(tuple(heads), found, SqlWriter(self._settings, slots, {}, written=True))
+        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
+        return planned(heads, found, written=begun is not None and begun.written, writer=lambda: self._writer(heads, workers, tasks))
+
+    def _writer(self, heads: Sequence[Head], workers: int, tasks: Tasks) -> SqlWriter:
+        """The batch is begun, on record."""
+        underway, state = self._underway, self._position.state
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
         name = underway.begun.sink if underway.begun else heads[0].received_as
         begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables), sink=name)
-        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
-        return Batch(tuple(heads), found, SqlWriter(self._settings, slots, tables, by_bytes=begun.by_bytes))
+        return SqlWriter(self._settings, OwnedSlots(self._settings.position_schema, state.owner), tables, begun.by_bytes)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
-        first, last = batch.heads[0], batch.heads[-1]
+        last = batch.heads[-1]
         checked_effects(last, self._settings.decided)
         if last.ddls:
-            self._note_written(first)
-            self._known.clear()
-            self._ddls().carry_out(last)
-        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+            self._known.forget()
+            end_with_ddls(self._position, batch.heads, note=self._note_written, carry_out=lambda: self._ddls().carry_out(last))
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
     def close(self) -> None:
         self._session.close()
@@ -97,11 +94,12 @@ class SqlSink:
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         return reading(self._settings, schema, log_id=self._log_id, parts=parts, keys=keys)
 
-    def _note_written(self, first: Head) -> None:
-        """All tasks of the batch are done, and the DDLs of its end come next."""
-        self._position.check_next(first.seq)
-        underway = self._position.state.detail
-        assert underway is not None, "plan comes first"
+    @property
+    def _underway(self) -> Underway:
+        return self._position.state.detail or Underway()
+
+    def _note_written(self) -> None:
+        underway = self._underway
         assert underway.begun is not None, "plan comes first"
         self._position.change(replace(underway, begun=msgspec.structs.replace(underway.begun, written=True)))
 
@@ -122,16 +120,12 @@ class SqlSink:
 
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
         """What those tables have at the target that have rows in these segments."""
-        wanted = tables_with_rows(heads)
-        oldest = time.monotonic() - TABLES_KNOWN_S
-        new = [schema for schema in wanted if self._known.get(schema, (None, oldest))[1] <= oldest]
-        if new:
+        wanted, found = tables_with_rows(heads), {}
+        if new := self._known.unknown(wanted):
             targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
             found = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
-            now = time.monotonic()
-            self._known.update((schema, (found[schema.name], now)) for schema in new if not found[schema.name].problem)
-            return {**{schema.name: self._known[schema][0] for schema in wanted if schema in self._known}, **found}
-        return {schema.name: self._known[schema][0] for schema in wanted}
+            self._known.learn({schema: found[schema.name] for schema in new if not found[schema.name].problem})
+        return {schema.name: known for schema in wanted if (known := self._known.get(schema)) is not None} | found
 
 
 @dataclass(frozen=True, slots=True)

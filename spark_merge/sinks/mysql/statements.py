@@ -19,6 +19,7 @@ from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.sql.text import quoted
 from spark_merge.port.keys import key_text
+from spark_merge.sinks.grouped import grouped
 from spark_merge.sinks.mysql.tables import TargetTable
 
 Literal: TypeAlias = Callable[[str], str]
@@ -266,13 +267,4 @@ def statements(writes: Sequence[SqlWrite], *, batched: bool) -> Iterator[str]:
 
 
 def _parts(texts: Sequence[str], rows_max: int) -> Iterator[list[str]]:
-    part: list[str] = []
-    size = 0
-    for text in texts:
-        if part and (len(part) >= rows_max or size + len(text) > STATEMENT_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(text)
-        size += len(text)
-    if part:
-        yield part
+    return grouped(texts, rows_max=rows_max, bytes_max=STATEMENT_BYTES)

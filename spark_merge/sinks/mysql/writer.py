@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sidecar.core.model import CommitTs, TableName, TableSchema
 from sidecar.mysql.retry import carried_out
-from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Portion, Rows, Task
+from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Task, counted
 from spark_merge.sinks.mysql.conflicts import Causality, Key, keys_of, together
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots
@@ -37,20 +37,15 @@ HANDED_ROWS, HANDED_BYTES = 64, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SqlWriter:
-    """`written`: the batch is at the target already, and only what it was is told again. `by_bytes`: as of SqlBatch."""
+    """`by_bytes`: as of SqlBatch."""
 
     settings: SqlSettings
     slots: OwnedSlots
     tables: Mapping[TableName, TargetTable]
-    written: bool = False
     by_bytes: bool = True
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        if self.written:
-            for _ in _counted(portions, counts):
-                continue
-            return Outcome(task.id, counts)
         session = borrowed(self.settings.server)
         try:
             done = carried_out(session, lambda: self.slots.done(session, task.id), doing="reading the task's slots")
@@ -61,8 +56,9 @@ class SqlWriter:
             workers = Workers(lambda: borrowed(self.settings.server), job, done)
             try:
                 hands = Dispatch(workers, len(done), Weights(session), self.tables, self.by_bytes)
-                for portion in _counted(portions, counts):
-                    hands.take(portion)
+                for portion in portions:
+                    for piece in counted(portion, counts):
+                        hands.take(portion.schema, piece)
                 hands.end()
             finally:
                 given_back(workers.close())
@@ -71,15 +67,6 @@ class SqlWriter:
         finally:
             given_back([session])
         return Outcome(task.id, counts)
-
-
-def _counted(portions: Iterator[Portion], counts: Counts) -> Iterator[Portion]:
-    """Each portion with one piece. Its rows are counted as it passes."""
-    for portion in portions:
-        place = (portion.unit.seq, portion.schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-            yield Portion(portion.unit, portion.schema, iter([piece]))
 
 
 class _Change(NamedTuple):
@@ -112,21 +99,11 @@ class Dispatch:
         self._waiting: list[list[SqlWrite]] = [[] for _ in range(self.count)]
         self._waiting_bytes = [0] * self.count
 
-    def take(self, portion: Portion) -> None:
-        for piece in portion.pieces:
-            if isinstance(piece, ChunkPiece):
-                self._chunk(portion.schema, piece)
-                continue
-            found = piece.select(["commit_ts", "ordinal", "key", "before", "after"]).to_pydict()
-            changes = self._changes(portion.schema, found)
-            for commit_ts, change in zip(found["commit_ts"], changes, strict=True):
-                if commit_ts != self._commit_ts:
-                    self._end_commit()
-                    self._commit_ts = commit_ts
-                elif len(self._commit) >= COMMIT_ROWS_MAX or (self.by_bytes and self._commit_bytes >= COMMIT_BYTES_MAX):
-                    self._pass_block()
-                self._commit.append(change)
-                self._commit_bytes += change.write.bytes
+    def take(self, schema: TableSchema, piece: Piece) -> None:
+        if isinstance(piece, ChunkPiece):
+            self._chunk(schema, piece)
+        else:
+            self._live(schema, piece.select(["commit_ts", "ordinal", "key", "before", "after"]).to_pydict())
         self._offer_all()
 
     def end(self) -> None:
@@ -136,6 +113,16 @@ class Dispatch:
         self.workers.drain()
 
     # ---- live rows -------------------------------------------------------------------------------------------------------
+
+    def _live(self, schema: TableSchema, found: Mapping[str, list[Any]]) -> None:
+        for commit_ts, change in zip(found["commit_ts"], self._changes(schema, found), strict=True):
+            if commit_ts != self._commit_ts:
+                self._end_commit()
+                self._commit_ts = commit_ts
+            elif len(self._commit) >= COMMIT_ROWS_MAX or (self.by_bytes and self._commit_bytes >= COMMIT_BYTES_MAX):
+                self._pass_block()
+            self._commit.append(change)
+            self._commit_bytes += change.write.bytes
 
     def _changes(self, schema: TableSchema, found: Mapping[str, list[object]]) -> list[_Change]:
         texts = self._texts_of(schema)

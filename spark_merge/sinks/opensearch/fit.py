@@ -19,14 +19,14 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     or that has another log's position."""
     settings = settings_of(uri)
     with closing(OpenSearchSession(settings.server)) as session:
-        state = position_of(session, settings.position_index, log_id=uri.log_id).look()
+        accepted = position_of(session, settings.position_index, log_id=uri.log_id).look()
         indices = Indices(session, settings, log_id=uri.log_id)
         wanted = [schema for schema in schemas if schema.key and schema.name != MARK_TABLE]
         yield from settings.names.problems(schema.name for schema in wanted)
         there = indices.there(settings.names.alias(schema.name) for schema in wanted)
         for schema in wanted:
             alias = settings.names.alias(schema.name)
-            if alias not in there and state is not None and state.accepted is not None:
+            if alias not in there and accepted is not None:
                 yield f"alias {alias} leads to no index, and {schema.name} had rows there", "bring the index back from a snapshot"
             yield from indices.misfits(schema, there.get(alias))
 

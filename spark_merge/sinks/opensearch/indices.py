@@ -19,6 +19,7 @@ from opensearchpy.exceptions import RequestError
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
+from spark_merge.sinks.grouped import grouped
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchSession, kind_of
 from spark_merge.sinks.opensearch.fields import differs, problems
 from spark_merge.sinks.opensearch.names import physical
@@ -99,8 +100,8 @@ class Indices:
         return next((index for index in self._read([name]) if index.name == name), None)
 
     def _read(self, names: Sequence[str]) -> Iterator[IndexThere]:
-        for part in _parts(names):
-            path = "/" + ",".join(quote(name, safe="") for name in part)
+        for part in grouped((f"{quote(name, safe='')}," for name in names), bytes_max=PATH_CHARS_MAX):
+            path = f"/{''.join(part)}".removesuffix(",")
             answered = self.session.asked(
                 "looking at the indices",
                 "GET",
@@ -204,19 +205,6 @@ class Indices:
         if count > FIELDS_MAX:
             found["mapping.total_fields.limit"] = 2 * count
         return found
-
-
-def _parts(names: Sequence[str]) -> Iterator[list[str]]:
-    part: list[str] = []
-    chars = 0
-    for name in names:
-        if part and chars + len(quote(name, safe="")) > PATH_CHARS_MAX:
-            yield part
-            part, chars = [], 0
-        part.append(name)
-        chars += len(quote(name, safe="")) + 1
-    if part:
-        yield part
 
 
 def _seconds(duration: str) -> float:

@@ -10,11 +10,11 @@ from typing import Any
 
 from opensearchpy.exceptions import ConflictError, RequestError
 
-from sidecar.core.model import CommitTs, Seq
+from sidecar.core.model import Seq
 from sidecar.errors import SinkError
-from spark_merge.port.contract import Accepted, Owner
+from spark_merge.port.contract import Owner
 from spark_merge.sinks.opensearch.client import NOT_FOUND, OpenSearchServer, OpenSearchSession, kind_of
-from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, check_owner
+from spark_merge.sinks.position import Missed, OutputState, PositionKeeper, Stored, as_text, check_owner, from_fields, to_fields
 
 DOCUMENT = "sink"
 
@@ -35,7 +35,7 @@ class WrittenBatch:
 
 
 class DocumentPositions:
-    """`PositionStore` in `index`."""
+    """`PositionStore` in `index`. The version: `_seq_no` and `_primary_term`."""
 
     def __init__(self, session: OpenSearchSession, index: str) -> None:
         self._session, self._index = session, index
@@ -61,7 +61,7 @@ class DocumentPositions:
     ) -> Stored[WrittenBatch] | Missed:
         if before is None:
             self._create_index()
-        only = {"op_type": "create"} if before is None else dict(zip(("if_seq_no", "if_primary_term"), _version(before), strict=True))
+        only = {"op_type": "create"} if before is None else dict(zip(("if_seq_no", "if_primary_term"), before.version, strict=True))
         tries = 0
 
         def put() -> Stored[WrittenBatch] | Missed:
@@ -112,36 +112,24 @@ def position_of(session: OpenSearchSession, index: str, *, log_id: str) -> Posit
     return PositionKeeper(DocumentPositions(session, index), log_id=log_id, remedy=remedy)
 
 
-def _version(stored: Stored[WrittenBatch]) -> tuple[int, int]:
-    """`_seq_no` and `_primary_term`."""
-    assert isinstance(stored.version, tuple)
-    return stored.version
-
-
 def _as_json(state: OutputState[WrittenBatch]) -> dict[str, Any]:
     """Every ts as text: readers that know only doubles would round it. `by` is for 0.4 and before, which want it there."""
-    accepted, written = state.accepted, state.detail
+    (seq, upto_ts, manifest), written = to_fields(state.accepted), state.detail
     return {
         "log": state.log_id,
         "epoch": state.owner.epoch,
         "incarnation": state.owner.incarnation,
         "by": secrets.token_hex(8),
-        "accepted": accepted
-        and {
-            "seq": accepted.seq,
-            "upto_ts": None if accepted.upto_ts is None else str(accepted.upto_ts),
-            "manifest": accepted.manifest,
-        },
+        "accepted": None if seq is None else {"seq": seq, "upto_ts": as_text(upto_ts), "manifest": manifest},
         "written": written and {"seq": written.seq, "there": dict(written.there)},
     }
 
 
 def _state_of(source: Mapping[str, Any]) -> OutputState[WrittenBatch]:
     accepted, written = source["accepted"], source["written"]
-    upto_ts = accepted and accepted["upto_ts"]
     return OutputState(
         source["log"],
         Owner(source["epoch"], source["incarnation"]),
-        accepted and Accepted(Seq(accepted["seq"]), None if upto_ts is None else CommitTs(int(upto_ts)), accepted["manifest"]),
+        accepted and from_fields(accepted["seq"], accepted["upto_ts"], accepted["manifest"]),
         written and WrittenBatch(Seq(written["seq"]), written["there"]),
     )

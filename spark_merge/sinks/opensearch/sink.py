@@ -21,7 +21,7 @@ from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
-from spark_merge.sinks.opensearch.changes import arrived, changes, ours
+from spark_merge.sinks.opensearch.changes import Changes, arrived, changes, ours
 from spark_merge.sinks.opensearch.client import OpenSearchSession
 from spark_merge.sinks.opensearch.ddl import IndexDdlRunner
 from spark_merge.sinks.opensearch.fit import holds_rows, misfits
@@ -30,6 +30,7 @@ from spark_merge.sinks.opensearch.position import OwnedPosition, WrittenBatch, p
 from spark_merge.sinks.opensearch.reading import reading
 from spark_merge.sinks.opensearch.uri import PARAMETERS, POSITION_INDEX, OpenSearchSettings, settings_of
 from spark_merge.sinks.opensearch.writer import BulkWriter
+from spark_merge.sinks.written import end_with_ddls, planned
 
 FEW_CHUNK_ROWS = 5_000
 """A dump's rows of a segment that go among its live ones: a stage of their own costs more."""
@@ -47,8 +48,7 @@ class OpenSearchSink:
         self._fit: set[TableSchema] = set()
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return state.accepted if state else None
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
@@ -57,22 +57,25 @@ class OpenSearchSink:
         return Standing(state.owner, state.accepted, None if state.detail is None else state.detail.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        written = self._position.state.detail
-        if written is None:
-            self._prepare(heads)
         found = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
-        tasks = tuple(tuple(replace(task, order="table") for task in stage) for stage in found)
-        owned = OwnedPosition(self._settings.server, self._settings.position_index, self._position.state.owner)
-        return Batch(tuple(heads), tasks, BulkWriter(self._settings, owned, written=written is not None))
+        tasks = [tuple(replace(task, order="table") for task in stage) for stage in found]
+        return planned(heads, tasks, written=self._position.state.detail is not None, writer=lambda: self._writer(heads))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        first, last = batch.heads[0], batch.heads[-1]
+        last = batch.heads[-1]
         self._position.check()
-        if last.ddls or last.manifest.next_schemas:
-            self._carry_out(first, last)
-        elif self._settings.refresh == "accept":
-            self._refresh({table for outcome in outcomes for _, table in outcome.counts})
-        self._position.accept(Accepted.of(last.manifest), first=first.seq)
+        if not last.ddls and not last.manifest.next_schemas:
+            if self._settings.refresh == "accept":
+                self._refresh({table for outcome in outcomes for _, table in outcome.counts})
+        elif last.upto_ts in self._settings.done:
+            self._make_arrived(last)
+        else:
+            self._settings.names.check(ours(last.next_schemas))
+            found = changes(last, anew=last.upto_ts in self._settings.anew)
+            end_with_ddls(
+                self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, found)
+            )
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         try:
@@ -84,6 +87,10 @@ class OpenSearchSink:
         self._session.close()
 
     # ---- indices ---------------------------------------------------------------------------------------------------------
+
+    def _writer(self, heads: Sequence[Head]) -> BulkWriter:
+        self._prepare(heads)
+        return BulkWriter(self._settings, OwnedPosition(self._settings.server, self._settings.position_index, self._position.state.owner))
 
     def _prepare(self, heads: Sequence[Head]) -> None:
         """The tables that have rows in these segments have indices that fit; at the beginning all have."""
@@ -106,22 +113,17 @@ class OpenSearchSink:
             self._fit.add(schema)
         self._makes_indices = False
 
-    def _carry_out(self, first: Head, last: Head) -> None:
-        settings = self._settings
-        if last.upto_ts in settings.done:
-            self._make_arrived(last)
-            return
-        settings.names.check(ours(last.next_schemas))
-        found = changes(last, anew=last.upto_ts in settings.anew)
-        written = self._position.state.detail
-        if written is None:
+    def _note_written(self, last: Head) -> None:
+        if self._position.state.detail is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
-            written = WrittenBatch(last.seq, {alias: index.name for alias, index in there.items()})
-            self._position.check_next(first.seq)
-            self._position.change(written)
+            self._position.change(WrittenBatch(last.seq, {alias: index.name for alias, index in there.items()}))
+
+    def _carry_out(self, last: Head, found: Changes) -> None:
+        written = self._position.state.detail
+        assert written is not None, "it is noted"
         self._fit.clear()
         IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
-        if settings.refresh == "accept":
+        if self._settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
 
     def _make_arrived(self, last: Head) -> None:

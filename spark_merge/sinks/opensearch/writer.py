@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from sidecar.core.model import MARK_TABLE
 from spark_merge.codecs.encode.block import blocks
-from spark_merge.port.contract import Counts, Outcome, Portion, Rows, Task
+from spark_merge.port.contract import Counts, Outcome, Portion, Task, counted
 from spark_merge.sinks.opensearch import bulk
 from spark_merge.sinks.opensearch.bulk import Bulk
 from spark_merge.sinks.opensearch.client import OpenSearchSession
@@ -18,31 +19,22 @@ from spark_merge.sinks.opensearch.uri import OpenSearchSettings
 
 @dataclass(frozen=True, slots=True)
 class BulkWriter:
-    """`written`: the batch is there already, and only what it was is told again."""
-
     settings: OpenSearchSettings
     owned: OwnedPosition
-    written: bool = False
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        session = OpenSearchSession(self.settings.server)
-        try:
+        with closing(OpenSearchSession(self.settings.server)) as session:
             requests = Bulk(session, self.owned, bytes_max=self.settings.bulk_bytes, rows_max=self.settings.bulk_rows)
             for portion in portions:
                 self._take(portion, requests, counts)
             requests.flush()
-        finally:
-            session.close()
         return Outcome(task.id, counts)
 
     def _take(self, portion: Portion, requests: Bulk, counts: Counts) -> None:
         schema = portion.schema
-        place, alias = (portion.unit.seq, schema.name), self.settings.names.alias(schema.name)
-        for piece in portion.pieces:
-            counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-            if self.written or not schema.key or schema.name == MARK_TABLE:
-                continue
-            for block in blocks(schema, portion.unit.seq, piece):
+        alias, has_documents = self.settings.names.alias(schema.name), schema.key and schema.name != MARK_TABLE
+        for piece in counted(portion, counts):
+            for block in blocks(schema, portion.unit.seq, piece) if has_documents else ():
                 for ids, found in lines(block, alias, self.settings.forms) if block.rows else ():
                     requests.add(bulk.BulkRows(schema.name, ids, found))

@@ -6,9 +6,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from sidecar.core.model import CommitTs, Seq
-from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.position import Missed, OutputState, Stored
+from sidecar.core.model import Seq
+from spark_merge.port.contract import Owner
+from spark_merge.sinks.position import Missed, OutputState, Stored, as_text, from_fields, to_fields
 from spark_merge.sinks.sqlite.database import reader, transaction
 
 _CREATE = """CREATE TABLE IF NOT EXISTS _ticdc_dump (id INTEGER PRIMARY KEY CHECK (id = 1), log_id TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -37,10 +37,10 @@ class SqlitePositions:
             connection.execute(_CREATE)
             for statement in payload or ():
                 connection.execute(statement)
-            accepted, kept = after.accepted, before is not None and before.state.accepted == after.accepted
-            seq, upto_ts, manifest = accepted or (None, None, "")
-            text = None if upto_ts is None else str(upto_ts)
-            connection.execute(_WRITE, (after.log_id, *after.owner, seq, text, manifest, written_in(connection) if kept else None))
+            kept = before is not None and before.state.accepted == after.accepted
+            seq, upto_ts, manifest = to_fields(after.accepted)
+            written = written_in(connection) if kept else None
+            connection.execute(_WRITE, (after.log_id, *after.owner, seq, as_text(upto_ts), manifest, written))
         return Stored(after)
 
     def written(self) -> Seq | None:
@@ -55,9 +55,8 @@ def stored_in(connection: sqlite3.Connection) -> Stored[None] | None:
     row = connection.execute(_READ).fetchone()
     if row is None:
         return None
-    log_id, epoch, incarnation, seq, upto_ts, manifest = row
-    accepted = None if seq is None else Accepted(Seq(seq), None if upto_ts is None else CommitTs(int(upto_ts)), manifest)
-    return Stored(OutputState(log_id, Owner(epoch, incarnation), accepted))
+    log_id, epoch, incarnation, *accepted = row
+    return Stored(OutputState(log_id, Owner(epoch, incarnation), from_fields(*accepted)))
 
 
 def written_in(connection: sqlite3.Connection) -> Seq | None:

@@ -15,34 +15,34 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sidecar.core.keyset import Key
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.port.contract import Accepted
-from spark_merge.port.readable import Reading, RowsRead
+from spark_merge.port.readable import Reading
+from spark_merge.sinks.grouped import grouped
+from spark_merge.sinks.keyed import keyed_reading, keys_of
 from spark_merge.sinks.sqlite.database import quoted, reader
 
 PAGE_BYTES, PAGE_ROWS_MAX = 8 << 20, 10_000
 """Of a page, or one row that is larger."""
 
-KEYS_MAX = 200
-"""Rows that are looked up by key at once."""
+KEYS_MAX, KEYS_BYTES_MAX = 200, 1 << 20
+"""Of rows that are looked up by key at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class SqlitePart:
-    """`keys`: of the rows, in the order of `schema.key`; None: all rows. Picklable."""
+class SqliteRows:
+    """`KeyedTable`. A statement is what follows the table in a SELECT; an empty one is of all rows, page by page."""
 
     path: str
     schema: TableSchema
-    keys: tuple[tuple[str, ...], ...] | None = None
 
-    def __call__(self) -> Iterator[RowsRead]:
+    def rows(self, statements: Sequence[str]) -> Iterator[pa.Table]:
         with reader(self.path) as connection:
-            if connection is None or not is_there(connection, self.schema):
-                return
-            pages = self._all(connection) if self.keys is None else self._of_keys(connection, self.keys)
-            for page in pages:
-                yield RowsRead(page)
+            if connection is not None and is_there(connection, self.schema):
+                for rest in statements:
+                    yield from self._pages(connection, rest) if rest else self._all(connection)
 
     def _all(self, connection: sqlite3.Connection) -> Iterator[pa.Table]:
         names = [_place(name) for name in self.schema.key]
@@ -53,13 +53,16 @@ class SqlitePart:
             yield page  # with no statement under way, which would keep the sink from writing
             after = tuple(page.column(name)[-1].as_py() for name in self.schema.key)
 
-    def _of_keys(self, connection: sqlite3.Connection, keys: Sequence[tuple[str, ...]]) -> Iterator[pa.Table]:
-        one = f"({' AND '.join(f'{_place(name)} = ?' for name in self.schema.key)})"
-        for start in range(0, len(keys), KEYS_MAX):
-            group = keys[start : start + KEYS_MAX]
-            yield from self._pages(connection, f" WHERE {' OR '.join([one] * len(group))}", [text for key in group for text in key])
+    def of_keys(self, keys: pa.Table) -> list[str]:
+        texts = map(self._is, keys_of(self.schema, keys))
+        return [f" WHERE {' OR '.join(group)}" for group in grouped(texts, rows_max=KEYS_MAX, bytes_max=KEYS_BYTES_MAX)]
 
-    def _pages(self, connection: sqlite3.Connection, rest: str, values: Sequence[object]) -> Iterator[pa.Table]:
+    def _is(self, key: Key) -> str:
+        """A text as hex: it may hold what ends a statement."""
+        texts = zip(self.schema.key, key, strict=True)
+        return "(" + " AND ".join(f"{_place(name)} = CAST(x'{text.encode().hex()}' AS TEXT)" for name, text in texts) + ")"
+
+    def _pages(self, connection: sqlite3.Connection, rest: str, values: Sequence[object] = ()) -> Iterator[pa.Table]:
         """Of one statement; no empty one. A name behind the table's is a column's or an error, never a text."""
         columns = ", ".join(_text(column, in_key=column.name in self.schema.key) for column in self.schema.columns)
         sql = f"SELECT {columns} FROM {quoted(str(self.schema.name))} AS t{rest}"
@@ -87,8 +90,8 @@ class SqlitePart:
 
 def reading(path: str, schema: TableSchema, accepted: Accepted | None, *, keys: pa.Table | None) -> Reading:
     """`Readable.reading`, of a sink that has had `accepted` before. A table is made with its first row."""
-    wanted = None if keys is None else tuple(zip(*(keys.column(name).to_pylist() for name in schema.key), strict=True))
-    return Reading(accepted, exact=False, parts=(SqlitePart(path, schema, wanted),))
+    rows = SqliteRows(path, schema)
+    return keyed_reading(accepted, rows, [[""] if keys is None else rows.of_keys(keys)])
 
 
 def is_there(connection: sqlite3.Connection, schema: TableSchema) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import blocks
-from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Rows, Standing, Task, Unit, has_rows
+from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Standing, Task, Unit, counted, has_rows
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.options import commit_tss, names_of, read
@@ -37,8 +37,7 @@ class SqliteSink:
         self._position = PositionKeeper(self._positions, log_id=log_id, remedy=remedy)
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
@@ -79,12 +78,10 @@ class SqliteWriter:
             if written == self.last or (accepted is not None and accepted.seq >= self.last):
                 return Outcome(task.id, {})
             for portion in portions:
-                schema, place = portion.schema, (portion.unit.seq, portion.schema.name)
-                delivers = has_rows(schema)
+                schema, delivers = portion.schema, has_rows(portion.schema)
                 if delivers:
                     connection.execute(made(schema))
-                for piece in portion.pieces:
-                    counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
+                for piece in counted(portion, counts):
                     for block in blocks(schema, portion.unit.seq, piece) if delivers else ():
                         apply(connection, block)
             note_written(connection, self.last)

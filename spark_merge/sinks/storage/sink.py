@@ -49,8 +49,7 @@ class StorageSink:
         self._position = PositionKeeper(StoragePositions(folder, options), log_id=log_id, remedy=ANOTHER_FOLDER)
 
     def look(self) -> Accepted | None:
-        state = self._position.look()
-        return None if state is None else state.accepted
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         state = self._position.open(epoch)
@@ -75,7 +74,7 @@ class StorageSink:
         self._position.accept(Accepted.of(last.manifest), first=first.seq, detail=detail, payload=appearing)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - files have no index
-        state = self._position.look()
+        state = self._position.stored()
         if state is None or state.accepted is None:
             return Reading(None, True, ())
         return read_back(StoredOutput(self._folder, self._options, state.detail or StorageNames()), state.accepted, schema, parts=parts)

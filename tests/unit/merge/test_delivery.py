@@ -166,17 +166,17 @@ def test_a_window_that_reaches_back_to_a_missing_segment_is_an_error_before_a_ta
     write_log(log, history)
     delivery = of(log, tmp_path, segments_max=4)
     delivery.deliver()
-    seen = list(target(str(tmp_path), "log-1").rows)
+    seen = list(target(str(tmp_path)).rows)
     manifest = tmp_path / "log" / manifest_name(Seq(missing))
     data = manifest.read_bytes()
     manifest.unlink()
     with pytest.raises(LogBroken, match=rf"{manifest.name}|segment {missing} is gone"):
         delivery.deliver()
-    assert target(str(tmp_path), "log-1").rows == seen
+    assert target(str(tmp_path)).rows == seen
 
     manifest.write_bytes(data)
     of(log, tmp_path, segments_max=4).deliver()
-    assert target(str(tmp_path), "log-1").rows[len(seen) :][0].seq == 4
+    assert target(str(tmp_path)).rows[len(seen) :][0].seq == 4
 
 
 def test_a_sink_that_is_added_to_a_log_begins_behind_the_windows_that_it_cannot_merge(

@@ -189,7 +189,7 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
     Delivery(CommittingSink(name, log_id="log-1"), JobSettings(open_folder(str(tmp_path))), Noting()).deliver()
     from spark_merge.sinks.memory.target import target
 
-    rows = target(name, "log-1").rows
+    rows = target(name).rows
     assert [row.rank for row in rows] == [RANK_DELETE] * count + [RANK_PUT] * count
     state: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
     for row in rows:

@@ -116,12 +116,11 @@ def test_a_batch_that_was_begun_goes_on_where_it_stood_once_the_row_is_left_out(
     for _ in range(2):
         with pytest.raises(FeedUnsuitable, match="segment 4, ordinal 0"):
             deliver(log, CommittingSink(name, log_id="log-1"))
-    seen, begun = list(target(name, "log-1").rows), target(name, "log-1").begun
-    assert begun is not None
-    assert any(begun.slots.values()), "a part of it is done"
+    seen = list(target(name).rows)
+    assert any(target(name).slots.values()), "a part of it is done"
     left_out(log, 0, seq=4)
     deliver(log, CommittingSink(name, log_id="log-1"))
-    rows = target(name, "log-1").rows
+    rows = target(name).rows
     assert rows[: len(seen)] == seen
     assert sorted(rows, key=comparable) == sorted(history.merged(manifests), key=comparable)
 
@@ -139,7 +138,7 @@ def test_once_it_is_left_out_every_output_is_the_rules_without_it(
     deliver(log, files(tmp_path, "parquet"))
     deliver(log, HiddenSink(f"left-out-{tmp_path}", log_id="log-1"))
     check(history, manifests, open_folder(str(tmp_path / "jsonl")))
-    hidden = target(f"left-out-{tmp_path}", "log-1").rows
+    hidden = target(f"left-out-{tmp_path}").rows
     assert sorted(hidden, key=comparable) == sorted(history.merged(manifests), key=comparable)
     parquet = {table: len(rows) for table, rows in place_of(f"file://{tmp_path}/parquet?format=parquet").rows().items()}
     assert parquet == {table: sum(row.table == table for row in hidden) for table in parquet}

@@ -94,7 +94,7 @@ def test_rows_of_many_tables_keep_their_order_whatever_a_block_is(monkeypatch: p
             (row["ordinal"], row["table"], row["after"][1]) for row in rows
         ]
         again: Counts = {}
-        passed(Seq(1), portions(rows, schemas), again)
+        passed(portions(rows, schemas), again)
         assert counts == again
         assert sum(one.log for one in counts.values()) == 300
         for one in found:

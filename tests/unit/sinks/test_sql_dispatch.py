@@ -8,9 +8,9 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import FIRST_SEQ, Column, Seq, TableName, TableSchema
+from sidecar.core.model import Column, Seq, TableName, TableSchema
 from sidecar.mysql.flavour import Flavour
-from spark_merge.port.contract import CHANGES, Portion, Unit
+from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.mysql.position import SqlBatch
 from spark_merge.sinks.mysql.statements import SqlWrite
@@ -49,7 +49,7 @@ def given(commits: list[int], *, workers: int = 1, by_bytes: bool = True) -> Giv
     found = Given()
     tables = {NAME: target_table(SCHEMA, NAME, FOUND, Flavour.MARIADB)}
     dispatch = Dispatch(cast(Workers, found), workers, cast(Weights, {}), tables, by_bytes)
-    dispatch.take(Portion(Unit(FIRST_SEQ, live=True), SCHEMA, iter([pa.Table.from_pylist(changes, CHANGES)])))
+    dispatch.take(SCHEMA, pa.Table.from_pylist(changes, CHANGES))
     dispatch.end()
     return found
 

@@ -42,22 +42,28 @@ def test_what_is_no_control_record_is_refused(data: bytes) -> None:
         Control.of(data, where="position topic x")
 
 
+@pytest.mark.parametrize("data", [b"somebody's", zlib.compress(b"somebody's"), zlib.compress(b"[9]"), b'[9,"live-5-0",[]]'])
+def test_what_is_no_slot_is_rejected(data: bytes) -> None:
+    with pytest.raises(SinkError, match="position topic x holds something else"):
+        slots_of([(b"0", data)], where="position topic x")
+
+
 def test_a_slot_comes_back_with_its_counts() -> None:
     slot = Slot(Seq(9), Outcome("live-5-0", {(Seq(5), TableName("s", 't"')): Rows(1, 2, 3)}))
-    assert Slot.of(slot.to_bytes()) == slot
+    assert Slot.of(slot.to_bytes(), where="x") == slot
 
 
 def test_a_slot_fits_into_a_message_whatever_it_counts() -> None:
     counts = {(Seq(seq), TableName("s", f"{hash((seq, n)):x}")): Rows(seq * n) for seq in range(200) for n in range(200)}
     data = Slot(Seq(9), Outcome("live-5-0", counts)).to_bytes()
     assert len(data) <= OUTCOME_BYTES_MAX
-    assert Slot.of(data) == Slot(Seq(9), Outcome("live-5-0", {}))
+    assert Slot.of(data, where="x") == Slot(Seq(9), Outcome("live-5-0", {}))
 
 
 def test_claims_that_releases_up_to_0_4_wrote_without_transactions_are_skipped() -> None:
     claim = b'{"batch":9,"task":"live-5-0","by":"term","attempt":"a","ends":{"t":[0,12],"u":[3]}}'
     slot = Slot(Seq(9), Outcome("live-5-0", {}))
-    assert slots_of([(CLAIM_KEY, zlib.compress(claim, 1)), (b"0", slot.to_bytes()), (CLAIM_KEY, b""), (b"0", None)]) == (slot,)
+    assert slots_of([(CLAIM_KEY, zlib.compress(claim, 1)), (b"0", slot.to_bytes()), (CLAIM_KEY, b""), (b"0", None)], where="x") == (slot,)
 
 
 A, B = replace(CONTROL, token="a"), replace(CONTROL, owner=Owner(3, 8), token="b")
