@@ -8,7 +8,8 @@
     console/     one line for each segment                        memory/ the twins, the smallest sink of each kind
 
     position     one position keeper over a port of read and compare-and-swap;  fence  what every position checks
-    folder       an output folder and its position;  errors  what a storage's errors mean
+    chain        that position as commits, for sinks of files;  records  a durable record that is a file of JSON
+    folder       an output folder;  errors  what a storage's errors mean
     options      a sink's options, declared once;  server  a server to connect to;  durations, passwords  values in a URI
     folders      a folder's URI to a sink of files;  folder_uri  the folder of a URI
     table_ddl    what tables of `mode=merge` cannot follow;  parquet_rows, log_parts  Parquet files read back

@@ -102,21 +102,28 @@ MERGING = [
     ),
     Mutation(
         "a former worker accepts",
-        "spark_merge/sinks/folder/commits.py",
+        "spark_merge/sinks/chain.py",
         "        if not self._create(commit):\n            return Missed.CONFLICT\n",
         "        self._create(commit)\n",
         f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
+        "a commit under a number that was removed counts",
+        "spark_merge/sinks/chain.py",
+        "return created and self._is_last(commit.number)",
+        "return created",
+        "tests/unit/sinks/test_chain.py::test_a_former_owner_can_not_accept_under_a_number_that_was_removed[50]",
+    ),
+    Mutation(
         "who opens an output leaves no trace",
-        "spark_merge/sinks/folder/commits.py",
+        "spark_merge/sinks/chain.py",
         "        if not self._create(commit):\n",
         "        if not opening and not self._create(commit):\n",
         f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
         "two who open at once cannot be told apart",
-        "spark_merge/sinks/folder/commits.py",
+        "spark_merge/sinks/chain.py",
         "secrets.token_hex(8)",
         '"us"',
         f"{SINKS}::TestFiles::test_an_owner_that_lost_a_race_to_open_comes_after_the_winner[jsonl-opened]",
@@ -124,8 +131,8 @@ MERGING = [
     Mutation(
         "a sweep takes what later owners write",
         "spark_merge/sinks/folder/output.py",
-        "return unaccepted and owner_of(name) < self.owner",
-        "return unaccepted",
+        " and owner_of(file) < mine)",
+        ")",
         "tests/unit/sinks/test_file_sink.py::test_the_sweep_takes_what_former_owners_left_and_nothing_of_others",
     ),
     Mutation(

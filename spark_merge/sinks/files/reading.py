@@ -22,8 +22,8 @@ from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.files.parquet_rows import parquet_rows
 from spark_merge.sinks.files.reader import read_segments
-from spark_merge.sinks.folder.commits import accepted_by, last_commit
-from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, ddls_from_json
+from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, DeliveredFile, DeliveredSegment
+from spark_merge.sinks.folder.output import accepted_by, last_commit
 from spark_merge.sinks.json_rows import json_rows, line_blocks
 from spark_merge.sinks.row_versions import dealt
 
@@ -75,11 +75,10 @@ def _segments(folder: Folder, accepted: Seq, last: Sequence[DeliveredSegment]) -
 
 def _ddls(folder: Folder, segments: Sequence[DeliveredSegment]) -> list[DdlRecord]:
     paths = [segment.ddl for segment in segments if segment.ddl is not None]
-    with storage_errors(folder):
-        found = storage.read_files(folder, paths)
+    found = DDLS_OF_SEGMENT.read_all(folder, paths)
     if missing := set(paths) - found.keys():
         raise _gone(folder, min(missing))
-    return [ddl for path, data in found.items() for ddl in ddls_from_json(data, name=f"{folder}/{path}")]
+    return [ddl for one in found.values() for ddl in one.ddls]
 
 
 def _gone(folder: Folder, path: str) -> SinkError:
