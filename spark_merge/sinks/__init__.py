@@ -12,8 +12,8 @@
     folder       an output folder;  errors  what a storage's errors mean
     options      a sink's options, declared once;  server  a server to connect to;  durations, passwords  values in a URI
     folders      a folder's URI to a sink of files;  folder_uri  the folder of a URI
-    table_ddl    what tables of `mode=merge` cannot follow;  parquet_rows, log_parts  Parquet files read back
-    row_versions, json_rows, message_rows   rows of outputs that keep rows of all times, read back
+    table_ddl    what tables of `mode=merge` cannot follow;  row_versions  rows of outputs that keep rows of all times
+    formats      rows of all times in files and messages: each format's writer, and its inverse
 
 README.md lists every step of a new sink. A sink's folder imports its own driver only, and no other sink. port/contract.py defines
 a sink; spark_merge/testing/sink_port.py is the suite that each must pass.

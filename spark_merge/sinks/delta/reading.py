@@ -36,8 +36,8 @@ from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, seq_of
-from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import dealt
 
 _COMMITS_FIRST = 16

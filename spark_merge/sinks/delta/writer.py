@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,13 +22,13 @@ from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.codecs.encode.block import Block, blocks
-from spark_merge.codecs.encode.typed import typed
+from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, typed
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.formats.parquet import parquet_writer
 
 STAGED = "_staged"
-ROW_GROUP_ROWS_MAX = 131_072
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,34 +137,22 @@ def _counted(pieces: Iterable[Piece], told: _Told) -> Iterator[Piece]:
 class _File:
     """A Parquet file that is written. `metadata` and `bytes` when it is whole."""
 
-    def __init__(self, path: str, out: IO[bytes], into: pa.Schema) -> None:
+    def __init__(self, path: str, writer: pq.ParquetWriter, names: Sequence[str]) -> None:
         self.path, self.bytes = path, 0
         self.metadata: Any = None
-        self._out, self._names = out, into.names
-        self._writer = pq.ParquetWriter(out, into, compression="zstd", compression_level=1)
+        self._writer, self._names = writer, names
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows.select(self._names), row_group_size=ROW_GROUP_ROWS_MAX)
-
-    def end(self) -> None:
-        self._writer.close()
-        self.metadata, self.bytes = self._writer.writer.metadata, self._out.tell()
-
-    def give_up(self) -> None:
-        """Or its destructor continues to write."""
-        self._writer.is_open = False
 
 
 @contextmanager
 def _new_file(folder: Folder, path: str, into: pa.Schema) -> Iterator[_File]:
     with storage_errors(f"{folder}/{path}"), storage.new_file(folder, path, durable=False) as out:
-        file = _File(path, out, into)
-        try:
+        with parquet_writer(out, into) as writer:
+            file = _File(path, writer, into.names)
             yield file
-            file.end()
-        except BaseException:
-            file.give_up()
-            raise
+        file.metadata, file.bytes = writer.writer.metadata, out.tell()
 
 
 def _stats(metadata: Any) -> str:

@@ -20,11 +20,10 @@ from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.files.parquet_rows import parquet_rows
 from spark_merge.sinks.files.reader import read_segments
-from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, DeliveredFile, DeliveredSegment
+from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, DeliveredFile, DeliveredSegment, FileFormat
 from spark_merge.sinks.folder.output import accepted_by, last_commit
-from spark_merge.sinks.json_rows import json_rows, line_blocks
+from spark_merge.sinks.formats.file_formats import FORMATS
 from spark_merge.sinks.row_versions import dealt
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
@@ -85,6 +84,10 @@ def _gone(folder: Folder, path: str) -> SinkError:
     return SinkError(f"{folder}/{path} is gone, and its segment is accepted", hint=_RESTORE)
 
 
+def _format_of(file: DeliveredFile) -> FileFormat:
+    return "jsonl" if file.path.endswith(".jsonl") else "parquet"
+
+
 @dataclass(frozen=True, slots=True)
 class FilesPart:
     """Some files of one table, each of an era."""
@@ -104,9 +107,6 @@ class FilesPart:
     def _rows(self, file: DeliveredFile, era: Era) -> Iterator[RowsRead]:
         try:
             with storage.open_to_read(self.folder, file.path) as data:
-                if file.path.endswith(".jsonl"):
-                    yield from (rows for lines in line_blocks(data) if (rows := json_rows(lines, era)) is not None)
-                else:
-                    yield from parquet_rows(data, era)
+                yield from FORMATS[_format_of(file)].rows(data, era)
         except storage.Absent as error:
             raise _gone(self.folder, file.path) from error

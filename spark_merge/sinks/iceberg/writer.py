@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -30,6 +29,7 @@ from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
+from spark_merge.sinks.formats.parquet import parquet_writer
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
 
@@ -37,8 +37,6 @@ HELD_BYTES_MAX = 64 << 20
 """Of Arrow, in a task, before its largest table's rows become a file: of some 10 MB."""
 
 UNPARTITIONED = PartitionSpec().model_dump_json()
-
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +211,8 @@ class Files:
 
 def write_parquet(out: Any, schema: Schema, rows: pa.Table, metrics: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:
     """How many bytes it has, and its statistics as arguments of a DataFile."""
-    writer = pq.ParquetWriter(
-        out, rows.schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_decimal_as_integer=True, store_schema=False
-    )
-    try:
+    with parquet_writer(out, rows.schema, store_decimal_as_integer=True, store_schema=False) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX)
-        writer.close()
-    except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
-        raise
     fields = Schema(*(schema.find_field(name) for name in rows.schema.names))
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=writer.writer.metadata,
