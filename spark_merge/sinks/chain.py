@@ -158,7 +158,9 @@ class CommitChain(Generic[Commit, Detail, Payload]):
         return True
 
     def _create(self, commit: Commit) -> bool:
-        created = self._output.record.create(self._commits.folder, self._commits.path(commit.number), commit)
+        folder, path = self._commits.folder, self._commits.path(commit.number)
+        with storage_errors(folder):
+            created = storage.create_exclusively(folder, path, self._output.record.to_json(commit))
         return created and self._is_last(commit.number)
 
     def _show(self, commit: Commit) -> None:

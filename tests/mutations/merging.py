@@ -131,8 +131,8 @@ MERGING = [
     Mutation(
         "a sweep takes what later owners write",
         "spark_merge/sinks/folder/output.py",
-        " and owner_of(file) < mine)",
-        ")",
+        " and owner_of(one) < mine]",
+        "]",
         "tests/unit/sinks/test_file_sink.py::test_the_sweep_takes_what_former_owners_left_and_nothing_of_others",
     ),
     Mutation(

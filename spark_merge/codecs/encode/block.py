@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.port.contract import ChunkPiece, DumpPass, Piece
+from spark_merge.port.contract import ChunkPiece, Counts, DumpPass, Piece, Portion, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,15 @@ def blocks(schema: TableSchema, seq: int, piece: Piece) -> Iterator[Block]:
     else:
         for rows in piece.combine_chunks().to_batches():
             yield of_changes(schema, seq, rows)
+
+
+def counted_blocks(portion: Portion, counts: Counts) -> Iterator[Block]:
+    """As `blocks` of all its pieces; what they are is counted while they are read."""
+    place = (portion.unit.seq, portion.schema.name)
+    counts.setdefault(place, Rows())
+    for piece in portion.pieces:
+        counts[place] = counts[place].plus(Rows.of(piece))
+        yield from blocks(portion.schema, portion.unit.seq, piece)
 
 
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, typed
-from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.formats.parquet import parquet_writer
@@ -75,23 +75,23 @@ class DeltaWriter:
         counts: Counts = {}
         files: list[WrittenFile] = []
         for portion in portions:
-            unit, table = portion.unit, portion.schema.name
+            unit = portion.unit
             part = f"-{unit.part}" if unit.part else ""
             name = f"{unit.seq:020d}{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
-            told = _Told()
-            files += self._written(name, portion, told)
-            counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(told.rows)
+            files += self._written(name, portion, counts)
         with storage_errors(self.folder):
             storage.make_durable(self.folder, [file.path for file in files])
         return Outcome(task.id, counts, files)
 
-    def _written(self, name: str, portion: Portion, told: _Told) -> Iterator[WrittenFile]:
+    def _written(self, name: str, portion: Portion, counts: Counts) -> Iterator[WrittenFile]:
         """One or two; none without rows."""
         to, aside = self.tables[portion.schema.name], self.mode == "merge"
-        whole = to.layout.files()
+        whole, passes = to.layout.files(), set[DumpPass]()
         with ExitStack() as opened:
             made: dict[bool, _File] = {}
-            for block in _blocks(portion, told):
+            for block in counted_blocks(portion, counts):
+                if block.dump_pass is not None and block.rows:
+                    passes.add(block.dump_pass)
                 staged = aside and (portion.unit.live or block.deletes)
                 if block.rows and staged not in made:
                     kept = whole if staged or not aside else merged_columns(to.layout)
@@ -102,7 +102,7 @@ class DeltaWriter:
         seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
         for one in made.values():
             stats = _stats(one.metadata)
-            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(told.passes))
+            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(passes))
 
 
 def merged_columns(layout: Layout) -> pa.Schema:
@@ -110,28 +110,6 @@ def merged_columns(layout: Layout) -> pa.Schema:
     whole = layout.files()
     names = [layout.envelope("commit_ts"), layout.envelope("untyped"), *(column.name for column in layout.columns)]
     return pa.schema([whole.field(name) for name in names])
-
-
-class _Told:
-    """What the pieces of a portion were."""
-
-    def __init__(self) -> None:
-        self.rows = Rows()
-        self.passes: set[DumpPass] = set()
-
-
-def _blocks(portion: Portion, told: _Told) -> Iterator[Block]:
-    for piece in _counted(portion.pieces, told):
-        for block in blocks(portion.schema, portion.unit.seq, piece):
-            if block.dump_pass is not None and block.rows:
-                told.passes.add(block.dump_pass)
-            yield block
-
-
-def _counted(pieces: Iterable[Piece], told: _Told) -> Iterator[Piece]:
-    for piece in pieces:
-        told.rows = told.rows.plus(Rows.of(piece))
-        yield piece
 
 
 class _File:

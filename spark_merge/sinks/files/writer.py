@@ -15,7 +15,7 @@ from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.hashed import HashedFile
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import blocks
+from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
@@ -38,19 +38,14 @@ class FileWriter:
             for portion in portions:
                 unit, table = portion.unit, portion.schema.name
                 path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)
+                mine: Counts = {}
                 with new_file(path) as opened:
                     out = HashedFile(opened)
-                    rows = self._write(out, portion)
+                    with FORMATS[self.file_format].writing(out, portion.schema) as write:
+                        for block in counted_blocks(portion, mine):
+                            if block.rows:
+                                write(block)
+                rows = mine[unit.seq, table]
                 counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(rows)
                 files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped, out.sha256())))
         return Outcome(task.id, counts, files)
-
-    def _write(self, out: HashedFile, portion: Portion) -> Rows:
-        rows, schema = Rows(), portion.schema
-        with FORMATS[self.file_format].writing(out, schema) as write:
-            for piece in portion.pieces:
-                rows = rows.plus(Rows.of(piece))
-                for block in blocks(schema, portion.unit.seq, piece):
-                    if block.rows:
-                        write(block)
-        return rows

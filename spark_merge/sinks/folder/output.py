@@ -133,10 +133,7 @@ class OutputFolder:
         """Files of previous owners, of segments that are not accepted."""
         for name in storage.list_folders(self.folder):
             if "." in name:
-                below = replace(self.folder, root=self.folder.path(name))
-                for beginning in beginnings(accepted):
-                    found = storage.list_names(below, deep=False, beginning=beginning)
-                    yield from (f"{name}/{file}" for file in found if _is_unaccepted(file, accepted) and owner_of(file) < mine)
+                yield from (f"{name}/{file}" for file in strays(replace(self.folder, root=self.folder.path(name)), accepted, mine))
 
 
 FolderPosition = PositionKeeper[None, Sequence[DeliveredSegment]]
@@ -146,9 +143,11 @@ def position_of(output: OutputFolder) -> FolderPosition:
     return FolderPosition(CommitChain(output), log_id=output.identity.log_id, remedy=ANOTHER_FOLDER)
 
 
-def beginnings(accepted: Seq | None) -> set[str]:
-    """What S3 lists by; local listings hold more, so every name is looked at again."""
-    return {""} if accepted is None else {f"{seq:020d}"[:-3] for seq in (accepted + 1, accepted + SWEPT_SEGMENTS)}
+def strays(folder: Folder, accepted: Seq | None, mine: Owner) -> list[str]:
+    """Files directly in it that previous owners left of segments after `accepted`. S3 lists by beginnings; local listings hold more."""
+    begins = {""} if accepted is None else {f"{seq:020d}"[:-3] for seq in (accepted + 1, accepted + SWEPT_SEGMENTS)}
+    found = {one for beginning in begins for one in storage.list_names(folder, deep=False, beginning=beginning)}
+    return [one for one in sorted(found) if _is_unaccepted(one, accepted) and owner_of(one) < mine]
 
 
 def _is_unaccepted(name: str, accepted: Seq | None) -> bool:

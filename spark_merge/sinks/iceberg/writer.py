@@ -24,9 +24,9 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.block import Block, counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
-from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.formats.parquet import parquet_writer
@@ -112,7 +112,7 @@ class IcebergWriter:
         files, held_bytes = Files(self.owner), 0
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
-            target, found = self.targets.get(schema.name), counted(portion, counts)
+            target, found = self.targets.get(schema.name), counted_blocks(portion, counts)
             if target is None or not schema.key or target.has(seq):
                 deque(found, maxlen=0)
                 continue
@@ -129,14 +129,6 @@ class IcebergWriter:
                 files.write(one)
         files.make_durable()
         return Outcome(task.id, counts, files.written)
-
-
-def counted(portion: Portion, counts: Counts) -> Iterator[Block]:
-    """Its blocks; what they are is counted while they are read."""
-    place = (portion.unit.seq, portion.schema.name)
-    for piece in portion.pieces:
-        counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-        yield from blocks(portion.schema, portion.unit.seq, piece)
 
 
 class _Held:
