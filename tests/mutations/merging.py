@@ -115,6 +115,13 @@ MERGING = [
         "tests/unit/sinks/test_chain.py::test_a_former_owner_can_not_accept_under_a_number_that_was_removed[50]",
     ),
     Mutation(
+        "a record of another version is read",
+        "spark_merge/sinks/records.py",
+        "is not int or version not in self.versions:",
+        "is not int:",
+        "tests/unit/sinks/test_records.py::test_what_is_no_such_record_is_rejected_by_its_name[head of a folder]",
+    ),
+    Mutation(
         "who opens an output leaves no trace",
         "spark_merge/sinks/chain.py",
         "        if not self._create(commit):\n",
