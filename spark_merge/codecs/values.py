@@ -12,6 +12,7 @@ fraction are added and taken away, as TiCDC writes a zero or default value witho
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -246,7 +247,7 @@ def byte_array(values: Sequence[str | None], to_bytes: Callable[[str], bytes], r
 
 def from_bytes(values: pa.Array, column: Column) -> pa.Array:
     """Upper-case hex. Arrow's buffers are used as they are: one hex call for the column, offsets doubled."""
-    hexes = _hex_texts(values)
+    hexes = hex_texts(values)
     if column.length < 0:
         return hexes
     digits = 2 * column.length
@@ -258,13 +259,14 @@ def from_bytes(values: pa.Array, column: Column) -> pa.Array:
     return pc.ascii_rpad(hexes, width=digits, padding="0")
 
 
-def _hex_texts(values: pa.Array) -> pa.Array:
+def hex_texts(values: pa.Array) -> pa.Array:
+    """Upper-case hex of pa.binary. Raises UnfitValue for more than 1 GiB."""
     if len(values) == 0 or values.null_count == len(values):
         return pa.nulls(len(values), pa.string())
     _, offsets_buffer, data = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
-    digits = b"" if data is None else memoryview(data)[first:last].hex().upper().encode()
+    digits = b"" if data is None else binascii.hexlify(memoryview(data)[first:last]).upper()
     doubled = (2 * (offsets.astype(np.int64) - first)).astype(np.int32)
     if 2 * (last - first) > np.iinfo(np.int32).max:
         raise UnfitValue(0, None, "begins a column of more than 1 GiB of bytes: lower the bytes of a batch")

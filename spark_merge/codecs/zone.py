@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 Ambiguous = Literal["refuse", "first", "second"]
 
 ZERO = "0000-00-00 00:00:00"
@@ -47,6 +49,12 @@ class ServerZone:
             return local.astimezone(UTC).isoformat(sep=" ")[:19] + fraction
         except OverflowError:
             raise NoMoment("is not a timestamp") from None
+
+    def utc_texts(self, texts: pa.Array) -> pa.Array:
+        """Each text once: a table has few of the hours in which zones change, and Python's zones know them all. Raises NoMoment."""
+        encoded = texts.dictionary_encode()
+        known = [None if text is None else self.utc_text(text) for text in encoded.dictionary.to_pylist()]
+        return pa.array(known, pa.string()).take(encoded.indices)
 
     def _of_two(self, local: datetime) -> datetime:
         if local.astimezone(UTC).astimezone(self._zone).replace(fold=0) != local:

@@ -20,10 +20,11 @@ from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.kept_secrets import keep
 from spark_merge.port.contract import Accepted
+from spark_merge.sinks.chain import CommitChain
 from spark_merge.sinks.clickhouse import server as clickhouse_server
 from spark_merge.sinks.clickhouse.position import Journal
-from spark_merge.sinks.folder.commits import FolderPositions
 from spark_merge.sinks.folder.layout import DeliveredSegment, FolderIdentity
+from spark_merge.sinks.folder.output import OutputFolder
 from spark_merge.sinks.http.client import Receiver
 from spark_merge.sinks.http.position import ReceiverPositions
 from spark_merge.sinks.http.state import BegunSegment
@@ -39,7 +40,7 @@ from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from spark_merge.sinks.opensearch.position import DocumentPositions, WrittenBatch
 from spark_merge.sinks.registry import open_sink
-from spark_merge.sinks.storage.commits import StoragePositions
+from spark_merge.sinks.storage.commits import StorageOutput
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.testing.position_port import LOG, PositionOutput, PositionPort, PositionWorker, accepted_of, looked
 from tests.support.lake import uri_of
@@ -67,14 +68,14 @@ class TestFolder(PositionPort):
         def payload(accepted: Accepted) -> list[DeliveredSegment]:
             return [DeliveredSegment(accepted.seq, accepted.upto_ts or CommitTs(0), (), None, accepted.manifest)]
 
-        return PositionOutput(lambda: FolderPositions(folder, identity), payload=payload)
+        return PositionOutput(lambda: CommitChain(OutputFolder(folder, identity)), payload=payload)
 
 
 class TestStorageLayout(PositionPort):
     @pytest.fixture
     def output(self, tmp_path: Path) -> PositionOutput:
         folder, options = open_folder(str(tmp_path / "out")), options_of({"protocol": "csv", "csv.include-commit-ts": "true"})
-        return PositionOutput(lambda: StoragePositions(folder, options))
+        return PositionOutput(lambda: CommitChain(StorageOutput(folder, options)))
 
 
 class TestHttp(PositionPort):

@@ -14,8 +14,9 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
 from spark_merge.port.contract import Sink
+from spark_merge.sinks import chain
+from spark_merge.sinks.chain import CommitChain
 from spark_merge.sinks.registry import open_sink
-from spark_merge.sinks.storage import commits as committing
 from spark_merge.sinks.storage import writer
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink
@@ -128,13 +129,13 @@ def test_a_worker_that_is_a_former_one_writes_no_index_and_no_checkpoint(story: 
     former.accept(batch, Here().run(work))
     assert isinstance(former, StorageSink)
     positions = former._position._store
-    assert isinstance(positions, committing.StoragePositions)
-    last, _ = positions._find()
+    assert isinstance(positions, CommitChain)
+    last = positions._output.last().commit
     assert last is not None
     story.finish()
     there = output(story.place.uri, CSV).files
     with pytest.raises(OwnershipLost):
-        positions._publish(last)
+        positions._show(last)
     assert output(story.place.uri, CSV).files == there
 
 
@@ -234,7 +235,7 @@ def _numbers(place: str, uri: str) -> list[int]:
 
 @pytest.fixture
 def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committing, "HEAD_EVERY", 2)
+    monkeypatch.setattr(chain, "KEPT", 2)
 
 
 @pytest.mark.usefixtures("few_commits")
@@ -245,8 +246,8 @@ def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_form
     delivery = story.delivery(segments_max=1)
     assert isinstance(former, StorageSink)
     positions = former._position._store
-    assert isinstance(positions, committing.StoragePositions)
-    before, names = positions._find()
+    assert isinstance(positions, CommitChain)
+    before, _, names = positions._output.last()
     assert before is not None
     while delivery.deliver():
         commits, heads = (_numbers(place, story.place.uri) for place in ("commits", "heads"))
@@ -258,7 +259,7 @@ def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_form
     for _ in range(2):
         with pytest.raises(OwnershipLost):
             former.accept(batch, outcomes)
-    positions._write_head(before.number, names)
+    positions._output.head(before.number, names)
     assert accepted(story.place.sink()) == SEGMENTS - 1
     story.place.sink().open(epoch=None)
     story.check_end()
@@ -290,7 +291,7 @@ def test_an_output_of_version_1_is_gone_on_with(story: Story) -> None:
     storage.write_atomically(folder, "_ticdc_dump/head", storage.read_file(folder, head))
     storage.remove(folder, [head])
     identity = storage.read_file(folder, "_ticdc_dump/log")
-    storage.write_atomically(folder, "_ticdc_dump/log", identity.replace(b'"version": 2', b'"version": 1'))
+    storage.write_atomically(folder, "_ticdc_dump/log", identity.replace(b'"version":2', b'"version":1'))
     there = story.place.sink().look()
     assert there is not None
     assert there.seq == 1

@@ -16,7 +16,7 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
-from spark_merge.sinks.folder.layout import IDENTITY, FolderIdentity, identity_to_json
+from spark_merge.sinks.folder.layout import IDENTITY, LOG, FolderIdentity
 from tests.hostile.attempts import Attempt, Fault, Outcome
 from tests.hostile.settings import PROGRAM, SETTINGS, with_setting
 
@@ -122,7 +122,7 @@ def _written(name: str, data: bytes, here: Path) -> str:
 
 def _other_output(here: Path) -> str:
     (here / "out").mkdir()
-    (here / "out" / IDENTITY).write_bytes(identity_to_json(FolderIdentity(f"other/1#{'0' * 32}", "jsonl", 1, 1)))
+    (here / "out" / IDENTITY).write_bytes(LOG.to_json(FolderIdentity(f"other/1#{'0' * 32}", "jsonl", 1, 1)))
     return SETTINGS.format(folder=here)
 
 

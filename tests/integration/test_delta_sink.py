@@ -58,7 +58,7 @@ class TestDelta(SinkPort):
         outcomes = Here().run(work)
         successor = story.delivery(segments_max=3)
         with monkeypatch.context() as patch:
-            patch.setattr("spark_merge.sinks.folder.output.OutputFolder.check", lambda *_: None)
+            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
             with pytest.raises(OwnershipLost):
                 former.accept(batch, outcomes)
         story.check_beginning()

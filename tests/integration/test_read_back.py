@@ -3,16 +3,14 @@ what such a reader refuses, for rows that it does not have would be missing with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from urllib.parse import quote
 
-import pyarrow as pa
 import pytest
 
-from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
@@ -22,14 +20,14 @@ from spark_merge.sinks.http.reading import ReceiverPart
 from spark_merge.sinks.kafka.reading import KafkaPart
 from spark_merge.sinks.registry import open_sink, why_not_readable
 from spark_merge.sinks.storage.reading import StoragePart
-from tests.contract.test_protocols import EVERY_TYPE
 from tests.support.deliveries import ORDERS, Segments, change, chunk, deliver, write_chunk
 from tests.support.kafka_feeds import new_topic
-from tests.support.read_back import reading_of, texts_of
+from tests.support.read_back import EVERY_TYPE_PADDED as TABLE
+from tests.support.read_back import images, reading_of, rows_of, table_of, texts_of
 from tests.support.scripted_http import scripted
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.kafka import KafkaBroker
-from tests.unit.encode.open_tables import Image, pairs, table
+from tests.unit.encode.open_tables import Image, table
 
 pytestmark = pytest.mark.xdist_group("read-back")
 
@@ -59,10 +57,6 @@ def _http(request: pytest.FixtureRequest, folder: Path) -> str:
 SMALL = replace(table([("id", "int(11)"), ("name", "varchar(20)")]), name=ORDERS)
 CSV = "protocol=csv&csv.include-commit-ts=true"
 PARTS = (FilesPart, StoragePart, KafkaPart, ReceiverPart)
-PADDED = 4
-TABLE = replace(
-    EVERY_TYPE, columns=tuple(replace(one, length=PADDED) if f" binary({PADDED})" in one.name else one for one in EVERY_TYPE.columns)
-)
 OUTPUTS: dict[str, Uri] = {
     "jsonl": _file("format=jsonl"),
     "parquet": _file("format=parquet"),
@@ -113,24 +107,6 @@ def test_every_value_is_read_back_as_the_source_has_it(request: pytest.FixtureRe
         assert all(isinstance(part, PARTS) for part in reading.parts)
         promised = truth if reading.form is None else reading.form(truth)
         assert sorted(texts_of(reading, TABLE), key=repr) == sorted(rows_of(promised), key=repr)
-
-
-def images(random: Random) -> Iterator[Image]:
-    padded = next(at for at, column in enumerate(TABLE.columns) if column.length == PADDED)
-    while True:
-        for _, after in pairs(TABLE, random):
-            if after is not None:
-                text = after[padded]
-                after[padded] = None if text is None else text[: 2 * PADDED].ljust(2 * PADDED, "0")
-                yield after
-
-
-def table_of(schema: TableSchema, rows: list[Image]) -> pa.Table:
-    return pa.table({name: pa.array([row[at] for row in rows], pa.string()) for at, name in enumerate(schema.column_names())})
-
-
-def rows_of(table: pa.Table) -> list[tuple[str | None, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 # ---- what is not there ------------------------------------------------------------------------------------------------------------------

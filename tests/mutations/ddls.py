@@ -88,7 +88,7 @@ DDLS = [
     ),
     Mutation(
         "each column of a JSON line's image goes through the whole image",
-        "spark_merge/codecs/encode/json_columns.py::_fields",
+        "spark_merge/sinks/formats/json_lines.py::_fields",
         "one.cast(pa.string()) for one in numbered.to_arrow().flatten()",
         "numbered.struct.field(one).to_arrow().cast(pa.string()) for one in numbered.struct.fields",
         "tests/unit/sinks/test_json_rows.py::test_an_image_is_gone_through_once_whatever_its_columns_are",

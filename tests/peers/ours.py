@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sidecar.config import DumpSection
 from sidecar.control.client import Access, ControlClient
 from sidecar.control.wire import status_json
-from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredSegment, segment_from_json
+from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredSegment
 from tests.peers.arrivals import Arrivals, Numbers, Writes, missing_ids
 from tests.peers.big import NAME, TABLE
 from tests.peers.system import kill_tree
@@ -174,7 +174,7 @@ class OursToKafka(Ours):
 
 
 def _read(path: Path) -> DeliveredSegment:
-    return segment_from_json(path.read_bytes(), name=str(path))
+    return SEGMENT.from_json(path.read_bytes(), name=str(path))
 
 
 def _rows(file: Path, at_ns: int) -> Numbers:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
 
 import pyarrow as pa
 
 from sidecar.core.model import TableSchema
 from spark_merge.port.readable import Readable, Reading, newest
 from spark_merge.sinks.registry import open_sink
+from tests.contract.test_protocols import EVERY_TYPE
 from tests.support.recorded_target import Read, Texts
+from tests.unit.encode.open_tables import Image, pairs
+
+PADDED = 4
+EVERY_TYPE_PADDED = replace(
+    EVERY_TYPE, columns=tuple(replace(one, length=PADDED) if f" binary({PADDED})" in one.name else one for one in EVERY_TYPE.columns)
+)
 
 
 def read_back(uri: str, *, log_id: str = "recorded", parts: int = 3) -> Read:
@@ -36,3 +45,21 @@ def texts_of(reading: Reading, schema: TableSchema) -> list[Texts]:
     rows = newest(reading, schema)
     assert rows.column_names == list(schema.column_names())
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def images(random: Random) -> Iterator[Image]:
+    padded = next(at for at, column in enumerate(EVERY_TYPE_PADDED.columns) if column.length == PADDED)
+    while True:
+        for _, after in pairs(EVERY_TYPE_PADDED, random):
+            if after is not None:
+                text = after[padded]
+                after[padded] = None if text is None else text[: 2 * PADDED].ljust(2 * PADDED, "0")
+                yield after
+
+
+def table_of(schema: TableSchema, rows: list[Image]) -> pa.Table:
+    return pa.table({name: pa.array([row[at] for row in rows], pa.string()) for at, name in enumerate(schema.column_names())})
+
+
+def rows_of(table: pa.Table) -> list[tuple[str | None, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -7,11 +7,20 @@ from typing import NamedTuple
 
 from sidecar.core.model import Seq, TableName
 from sidecar.log.storage import Folder
-from spark_merge.sinks.spool.keeping import newest, read_kept
+from spark_merge.sinks.chain import NumberedFiles
+from spark_merge.sinks.folder.layout import SEGMENTS
+from spark_merge.sinks.spool.keeping import read_kept
 from spark_merge.sinks.spool.reader import SpoolReader
 from ticdc_dump.v1 import delivery_pb2 as pb
 
 Image = tuple[str | None, ...] | None
+
+
+def newest(folder: Folder) -> Seq | None:
+    """By the listing of what readers go by."""
+    return max(map(Seq, NumberedFiles(folder, SEGMENTS, ".json").numbers()), default=None)
+
+
 OPS = {pb.ROW_OP_INSERT: "insert", pb.ROW_OP_UPDATE: "update", pb.ROW_OP_DELETE: "delete"}
 
 

@@ -111,6 +111,10 @@ def make_durable(folder: Folder, names: Sequence[str]) -> None:
 def write_in_order(folder: Folder, files: Sequence[tuple[str, bytes]]) -> None:
     """Contents are made durable together, then the files are renamed one after another: a file system's journal keeps the
     order of renames in one folder (ext4, xfs, btrfs)."""
+    if len(files) == 1:
+        with new_file(folder, files[0][0], durable=True) as file:
+            file.write(files[0][1])
+        return
     temporary = [(f"{os.path.dirname(name)}/.{os.path.basename(name)}.{os.getpid()}.tmp", name) for name, _ in files]
     for (hidden, _), (_, data) in zip(temporary, files, strict=True):
         with new_file(folder, hidden, durable=False) as file:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.port.contract import ChunkPiece, DumpPass, Piece
+from spark_merge.port.contract import ChunkPiece, Counts, DumpPass, Piece, Portion, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,15 @@ def blocks(schema: TableSchema, seq: int, piece: Piece) -> Iterator[Block]:
             yield of_changes(schema, seq, rows)
 
 
+def counted_blocks(portion: Portion, counts: Counts) -> Iterator[Block]:
+    """As `blocks` of all its pieces; what they are is counted while they are read."""
+    place = (portion.unit.seq, portion.schema.name)
+    counts.setdefault(place, Rows())
+    for piece in portion.pieces:
+        counts[place] = counts[place].plus(Rows.of(piece))
+        yield from blocks(portion.schema, portion.unit.seq, piece)
+
+
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
     """Change rows of one table (CHANGES). Raises SinkError if an image has not the schema's number of columns."""
     before, after = _images(schema, rows.column("before")), _images(schema, rows.column("after"))
@@ -88,12 +97,12 @@ def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
 def of_chunk(schema: TableSchema, seq: int, piece: ChunkPiece) -> Block:
     """A chunk's survivors as of the window's high_ts: inserts, or deletes whose old images have the handle key alone."""
     rows, ordinals, _ = piece.survivors
-    images = pa.StructArray.from_arrays([_one_array(column) for column in rows.columns], names=list(schema.column_names()))
+    images = pa.StructArray.from_arrays([one_array(column) for column in rows.columns], names=list(schema.column_names()))
     none = pa.nulls(len(images), images.type)
     return Block(
         schema=schema,
         seq=seq,
-        ordinal=_one_array(ordinals),
+        ordinal=one_array(ordinals),
         commit_ts=pa.repeat(pa.scalar(piece.due.high_ts, pa.int64()), len(images)),
         op=pa.repeat("delete" if piece.deletes else "insert", len(images)),
         before=images if piece.deletes else none,
@@ -127,7 +136,7 @@ def _images(schema: TableSchema, images: Any) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, names=list(schema.column_names()), mask=images.is_null())
 
 
-def _one_array(column: Any) -> pa.Array:
+def one_array(column: Any) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies, even one

@@ -14,7 +14,6 @@ row (spark_merge/ddl/conversion.py): what TiDB made of the value is its text her
 
 from __future__ import annotations
 
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
@@ -26,6 +25,8 @@ import pyarrow.compute as pc
 from sidecar.core.model import Column, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.float_texts import reprs
+from spark_merge.codecs.encode.block import one_array
+from spark_merge.codecs.values import UnfitValue, hex_texts
 
 _YEAR_BITS_MAX = 32
 """An integer of fewer than 64 bits is a YEAR in every format."""
@@ -46,10 +47,10 @@ def texts(table: pa.Table, schema: TableSchema, untyped: Any = None, *, written_
     names = written_as or [(name,) for name in schema.column_names()]
     for column, values, own in zip(schema.columns, table.columns, names, strict=True):
         try:
-            text = column_texts(column, _plain(_one_array(values)))
+            text = column_texts(column, _plain(one_array(values)))
             for name in kept.keys() & set(map(lowered, own)):
                 text = pc.coalesce(text, _untyped_texts(column, kept[name]))
-        except (OtherValues, pa.ArrowInvalid) as error:
+        except (OtherValues, UnfitValue, pa.ArrowInvalid) as error:
             raise SinkError(
                 f"{schema.name}.{column.name} has values that are none of a {column.kind}: {error}",
                 hint="they are from before its type changed, and TiDB may have made others of them: deliver to a new place, and dump again",
@@ -59,7 +60,7 @@ def texts(table: pa.Table, schema: TableSchema, untyped: Any = None, *, written_
 
 
 def column_texts(column: Column, values: pa.Array) -> pa.Array:
-    """Raises OtherValues, pa.ArrowInvalid."""
+    """Raises OtherValues, UnfitValue, pa.ArrowInvalid."""
     if values.null_count == len(values):
         return pa.nulls(len(values), pa.string())
     match column.kind:
@@ -78,7 +79,7 @@ def column_texts(column: Column, values: pa.Array) -> pa.Array:
         case "timestamp":
             return _moment(column, _of_type(values, pa.timestamp("us", tz="UTC")).cast(pa.timestamp("us")))
         case "binary":
-            return _hex(_of_type(values, pa.binary()))
+            return hex_texts(_of_type(values, pa.binary()))
         case "time":
             return _padded(column, _of_type(values, pa.string()))
         case "text" | "enum" | "set" | "json" | "vector":
@@ -188,26 +189,12 @@ def _as_text(values: pa.Array) -> pa.Array:
     return pc.cast(_of_type(values, pa.date32()), pa.string())
 
 
-def _hex(values: Any) -> pa.Array:
-    """All values in one go: each has twice as many digits as bytes."""
-    if not len(values):
-        return pa.array([], pa.string())
-    _, ends, data = values.buffers()
-    offsets = np.frombuffer(ends, np.int32, count=len(values) + 1, offset=4 * values.offset)
-    raw = b"" if data is None else binascii.hexlify(memoryview(data)[offsets[0] : offsets[-1]]).upper()
-    if len(raw) > np.iinfo(np.int32).max:
-        raise pa.ArrowInvalid("more than 2 GiB of text in one array")
-    moved = ((offsets - offsets[0]) * 2).astype(np.int32)
-    text = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(moved), pa.py_buffer(raw)])
-    return text if values.null_count == 0 else pc.if_else(values.is_valid(), text, _NULL_TEXT)
-
-
 # ---- what has no typed form ------------------------------------------------------------------------------------------------
 
 
 def _kept_texts(untyped: Any) -> Mapping[str, pa.Array]:
     """By column the texts that `untyped` has, null in the other rows."""
-    encoded = pc.dictionary_encode(_one_array(untyped))
+    encoded = pc.dictionary_encode(one_array(untyped))
     objects = [json.loads(text) for text in encoded.dictionary.to_pylist()]
     found = {}
     for name in {name for one in objects for name in one}:
@@ -235,9 +222,3 @@ def _of_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if values.type != kind:
         raise OtherValues(f"{values.type} as {kind}")
     return values
-
-
-def _one_array(column: Any) -> Any:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

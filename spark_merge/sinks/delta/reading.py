@@ -35,9 +35,9 @@ from spark_merge.sinks.delta.places import places_in, table_place
 from spark_merge.sinks.delta.statistics import READER_FEATURES, exact
 from spark_merge.sinks.delta.table import Table, app, columns_of, delta_errors
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.layout import DDLS, ddls_from_json, seq_of
-from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, seq_of
+from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import dealt
 
 _COMMITS_FIRST = 16
@@ -126,8 +126,8 @@ class DeltaReader:
         with storage_errors(self.folder):
             names = storage.list_names(replace(self.folder, root=self.folder.path(DDLS)), deep=False)
             due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
-            found = storage.read_files(self.folder, [f"{DDLS}/{name}" for name in due])
-        return [ddl for path, data in found.items() for ddl in ddls_from_json(data, name=f"{self.folder}/{path}")]
+        found = DDLS_OF_SEGMENT.read_all(self.folder, [f"{DDLS}/{name}" for name in due])
+        return [ddl for one in found.values() for ddl in one.ddls]
 
     def _places_of(self, found: Sequence[Era]) -> list[str]:
         """A former name is as its DDL writes it, perhaps in another case than the log."""

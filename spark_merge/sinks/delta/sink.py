@@ -2,7 +2,7 @@
 
     open → the tables' statistics, once → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
 
-- The position, the fence and the record for all tables are the files sink's commits (folder/commits.py) beside the tables.
+- The position, the fence and the record for all tables are the files sink's commits (folder/output.py) beside the tables.
 - A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
   again brings the others there.
 - A former owner that looked at the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
@@ -39,7 +39,7 @@ from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
-from spark_merge.sinks.folder.output import OutputFolder, segment_of
+from spark_merge.sinks.folder.output import OutputFolder, position_of, segment_of
 from spark_merge.sinks.table_ddl import check_key, checked_effects
 
 TABLES_AT_ONCE_MAX = 8
@@ -57,15 +57,16 @@ class DeltaSink:
         self._settings, self._log_id = settings, log_id
         identity = FolderIdentity(log_id, settings.mode, CHUNK_PARTS["parquet"], LIVE_PARTS["parquet"])
         self._output = OutputFolder(settings.folder, identity, parameter="mode")
+        self._position = position_of(self._output)
         self._known: dict[TableSchema, TablePlace] = {}
         """Believed while this worker is the owner: nobody else alters the tables, and a commit looks again."""
 
     def look(self) -> Accepted | None:
-        return self._output.look()
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         self._known.clear()
-        standing = self._output.open(epoch)
+        standing = self._output.swept(self._position.open(epoch))
         self._correct_statistics()
         if self._settings.mode == "merge":
             self._sweep_staged()
@@ -76,15 +77,16 @@ class DeltaSink:
         places = self._places(heads)
         groups = spread(units(heads, chunk_parts=identity.chunk_parts, live_part_rows=identity.live_part_rows), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
-        return Batch(tuple(heads), (tasks,), DeltaWriter(settings.folder, settings.mode, self._output.owner, places))
+        return Batch(tuple(heads), (tasks,), DeltaWriter(settings.folder, settings.mode, self._position.state.owner, places))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        self._output.check(batch.heads)
+        self._position.check_next(batch.heads[0].seq)
+        self._position.check()
         files: defaultdict[TableName, list[WrittenFile]] = defaultdict(list)
         for outcome in outcomes:
             for file in outcome.note:
                 files[file.table].append(file)
-        moment = _moment(self._log_id, batch.heads, self._output.owner)
+        moment = _moment(self._log_id, batch.heads, self._position.state.owner)
         places = self._places(batch.heads)
         self._side_by_side(partial(self._bring, places[name], found, moment) for name, found in sorted(files.items()))
         self._known.update((batch.heads[0].schemas[name], _made(places[name])) for name in files)
@@ -94,7 +96,9 @@ class DeltaSink:
             self._known.clear()
             if self._settings.mode == "merge":
                 self._alter(last, moment)
-        self._output.accept(batch.heads, [segment_of(head, []) for head in batch.heads])
+        self._output.write_ddls(batch.heads)
+        segments = [segment_of(head, []) for head in batch.heads]
+        self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=segments)
         self._forget_staged(file for found in files.values() for file in found)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
@@ -133,7 +137,7 @@ class DeltaSink:
         folder = self._settings.folder
         with storage_errors(folder):
             found = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
-            storage.remove(folder, [f"{STAGED}/{name}" for name in found if owner_of(name) < self._output.owner])
+            storage.remove(folder, [f"{STAGED}/{name}" for name in found if owner_of(name) < self._position.state.owner])
 
     def _correct_statistics(self) -> None:
         """Once, of all tables: what an earlier version wrote may be read for long before a batch comes to it."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, blocks
-from spark_merge.codecs.encode.typed import typed
-from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Piece, Portion, Rows, Task
+from spark_merge.codecs.encode.block import counted_blocks
+from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, typed
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.formats.parquet import parquet_writer
 
 STAGED = "_staged"
-ROW_GROUP_ROWS_MAX = 131_072
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +75,23 @@ class DeltaWriter:
         counts: Counts = {}
         files: list[WrittenFile] = []
         for portion in portions:
-            unit, table = portion.unit, portion.schema.name
+            unit = portion.unit
             part = f"-{unit.part}" if unit.part else ""
             name = f"{unit.seq:020d}{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
-            told = _Told()
-            files += self._written(name, portion, told)
-            counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(told.rows)
+            files += self._written(name, portion, counts)
         with storage_errors(self.folder):
             storage.make_durable(self.folder, [file.path for file in files])
         return Outcome(task.id, counts, files)
 
-    def _written(self, name: str, portion: Portion, told: _Told) -> Iterator[WrittenFile]:
+    def _written(self, name: str, portion: Portion, counts: Counts) -> Iterator[WrittenFile]:
         """One or two; none without rows."""
         to, aside = self.tables[portion.schema.name], self.mode == "merge"
-        whole = to.layout.files()
+        whole, passes = to.layout.files(), set[DumpPass]()
         with ExitStack() as opened:
             made: dict[bool, _File] = {}
-            for block in _blocks(portion, told):
+            for block in counted_blocks(portion, counts):
+                if block.dump_pass is not None and block.rows:
+                    passes.add(block.dump_pass)
                 staged = aside and (portion.unit.live or block.deletes)
                 if block.rows and staged not in made:
                     kept = whole if staged or not aside else merged_columns(to.layout)
@@ -102,7 +102,7 @@ class DeltaWriter:
         seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
         for one in made.values():
             stats = _stats(one.metadata)
-            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(told.passes))
+            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(passes))
 
 
 def merged_columns(layout: Layout) -> pa.Schema:
@@ -112,59 +112,25 @@ def merged_columns(layout: Layout) -> pa.Schema:
     return pa.schema([whole.field(name) for name in names])
 
 
-class _Told:
-    """What the pieces of a portion were."""
-
-    def __init__(self) -> None:
-        self.rows = Rows()
-        self.passes: set[DumpPass] = set()
-
-
-def _blocks(portion: Portion, told: _Told) -> Iterator[Block]:
-    for piece in _counted(portion.pieces, told):
-        for block in blocks(portion.schema, portion.unit.seq, piece):
-            if block.dump_pass is not None and block.rows:
-                told.passes.add(block.dump_pass)
-            yield block
-
-
-def _counted(pieces: Iterable[Piece], told: _Told) -> Iterator[Piece]:
-    for piece in pieces:
-        told.rows = told.rows.plus(Rows.of(piece))
-        yield piece
-
-
 class _File:
     """A Parquet file that is written. `metadata` and `bytes` when it is whole."""
 
-    def __init__(self, path: str, out: IO[bytes], into: pa.Schema) -> None:
+    def __init__(self, path: str, writer: pq.ParquetWriter, names: Sequence[str]) -> None:
         self.path, self.bytes = path, 0
         self.metadata: Any = None
-        self._out, self._names = out, into.names
-        self._writer = pq.ParquetWriter(out, into, compression="zstd", compression_level=1)
+        self._writer, self._names = writer, names
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows.select(self._names), row_group_size=ROW_GROUP_ROWS_MAX)
-
-    def end(self) -> None:
-        self._writer.close()
-        self.metadata, self.bytes = self._writer.writer.metadata, self._out.tell()
-
-    def give_up(self) -> None:
-        """Or its destructor continues to write."""
-        self._writer.is_open = False
 
 
 @contextmanager
 def _new_file(folder: Folder, path: str, into: pa.Schema) -> Iterator[_File]:
     with storage_errors(f"{folder}/{path}"), storage.new_file(folder, path, durable=False) as out:
-        file = _File(path, out, into)
-        try:
+        with parquet_writer(out, into) as writer:
+            file = _File(path, writer, into.names)
             yield file
-            file.end()
-        except BaseException:
-            file.give_up()
-            raise
+        file.metadata, file.bytes = writer.writer.metadata, out.tell()
 
 
 def _stats(metadata: Any) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
+from spark_merge.sinks.chain import NumberedFiles
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredFile, DeliveredSegment, segment_from_json, segment_path, seq_of
+from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 
 _RESTORE = "restore the folder, or deliver to a new one from the log's beginning"
 
@@ -30,16 +30,14 @@ def read_output(folder: Folder) -> Iterator[dict[str, Any]]:
 
 def read_segments(folder: Folder) -> list[DeliveredSegment]:
     """The delivered segments in order of seq, without a gap; empty when nothing has been delivered."""
-    with storage_errors(folder):
-        names = storage.list_names(replace(folder, root=folder.path(SEGMENTS)), deep=False)
-        seqs = sorted(seq for seq in map(seq_of, names) if seq is not None)
-        for before, after in pairwise(seqs):
-            if after != before + 1:
-                raise SinkError(f"{folder}: segment {before + 1} is missing, {after} is there", hint=_RESTORE)
-        found = storage.read_files(folder, map(segment_path, seqs))
+    seqs = NumberedFiles(folder, SEGMENTS, ".json").numbers()
+    for before, after in pairwise(seqs):
+        if after != before + 1:
+            raise SinkError(f"{folder}: segment {before + 1} is missing, {after} is there", hint=_RESTORE)
+    found = SEGMENT.read_all(folder, map(segment_path, seqs))
     if len(found) != len(seqs):
         raise SinkError(f"{folder}: {len(seqs) - len(found)} segments went away while they were read", hint=_RESTORE)
-    return [segment_from_json(data, name=f"{folder}/{path}") for path, data in found.items()]
+    return list(found.values())
 
 
 def read_rows(folder: Folder, file: DeliveredFile) -> list[dict[str, Any]]:

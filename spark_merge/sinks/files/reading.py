@@ -20,11 +20,10 @@ from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.files.parquet_rows import parquet_rows
 from spark_merge.sinks.files.reader import read_segments
-from spark_merge.sinks.folder.commits import accepted_by, last_commit
-from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, ddls_from_json
-from spark_merge.sinks.json_rows import json_rows, line_blocks
+from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, DeliveredFile, DeliveredSegment, FileFormat
+from spark_merge.sinks.folder.output import accepted_by, last_commit
+from spark_merge.sinks.formats.file_formats import FORMATS
 from spark_merge.sinks.row_versions import dealt
 
 _RESTORE = "restore the folder, or deliver to a new one and dump again"
@@ -75,15 +74,18 @@ def _segments(folder: Folder, accepted: Seq, last: Sequence[DeliveredSegment]) -
 
 def _ddls(folder: Folder, segments: Sequence[DeliveredSegment]) -> list[DdlRecord]:
     paths = [segment.ddl for segment in segments if segment.ddl is not None]
-    with storage_errors(folder):
-        found = storage.read_files(folder, paths)
+    found = DDLS_OF_SEGMENT.read_all(folder, paths)
     if missing := set(paths) - found.keys():
         raise _gone(folder, min(missing))
-    return [ddl for path, data in found.items() for ddl in ddls_from_json(data, name=f"{folder}/{path}")]
+    return [ddl for one in found.values() for ddl in one.ddls]
 
 
 def _gone(folder: Folder, path: str) -> SinkError:
     return SinkError(f"{folder}/{path} is gone, and its segment is accepted", hint=_RESTORE)
+
+
+def _format_of(file: DeliveredFile) -> FileFormat:
+    return "jsonl" if file.path.endswith(".jsonl") else "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,6 @@ class FilesPart:
     def _rows(self, file: DeliveredFile, era: Era) -> Iterator[RowsRead]:
         try:
             with storage.open_to_read(self.folder, file.path) as data:
-                if file.path.endswith(".jsonl"):
-                    yield from (rows for lines in line_blocks(data) if (rows := json_rows(lines, era)) is not None)
-                else:
-                    yield from parquet_rows(data, era)
+                yield from FORMATS[_format_of(file)].rows(data, era)
         except storage.Absent as error:
             raise _gone(self.folder, file.path) from error

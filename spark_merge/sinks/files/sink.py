@@ -1,7 +1,7 @@
 """The files sink: an output folder on a local disk or S3, as JSON lines or Parquet. `layout` says what is in it.
 
-It is of the hidden kind: files count when a commit names them. `folder` is the output as its one writer has it, `commits` the position,
-and the fence against former owners.
+It is of the hidden kind: files count when a commit names them. `OutputFolder` is the output as its one writer has it, the chain of its
+commits (../chain.py) the position, and the fence against previous owners.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_merge.sinks.files.reading import read_back
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.certificates import OutputCertificates
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, DeliveredFile, FileFormat, FolderIdentity
-from spark_merge.sinks.folder.output import OutputFolder, segment_of
+from spark_merge.sinks.folder.output import OutputFolder, position_of, segment_of
 
 
 class FileSink:
@@ -32,26 +32,29 @@ class FileSink:
         self.file_format: FileFormat = file_format
         self._certificates: OutputCertificates | None = None
         self._output = OutputFolder(folder, FolderIdentity(log_id, file_format, CHUNK_PARTS[file_format], LIVE_PARTS[file_format]))
+        self._position = position_of(self._output)
 
     def look(self) -> Accepted | None:
-        return self._output.look()
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
-        return self._output.open(epoch)
+        return self._output.swept(self._position.open(epoch))
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         identity = self._output.identity
         found = units(heads, chunk_parts=identity.chunk_parts, live_part_rows=identity.live_part_rows)
         groups = spread(found, heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
-        return Batch(tuple(heads), (tasks,), FileWriter(self.folder, self.file_format, self._output.owner))
+        return Batch(tuple(heads), (tasks,), FileWriter(self.folder, self.file_format, self._position.state.owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         files: dict[Seq, list[DeliveredFile]] = {head.seq: [] for head in batch.heads}
         for outcome in outcomes:
             for seq, file in outcome.note:
                 files[seq].append(file)
-        self._output.accept(batch.heads, [segment_of(head, files[head.seq]) for head in batch.heads])
+        self._output.write_ddls(batch.heads)
+        segments = [segment_of(head, files[head.seq]) for head in batch.heads]
+        self._position.accept(Accepted.of(batch.heads[-1].manifest), first=batch.heads[0].seq, payload=segments)
 
     def certify(self, log: Folder, name: str, accepted: Seq) -> None:
         if self._certificates is None:
@@ -59,7 +62,7 @@ class FileSink:
         self._certificates.write(accepted)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - files have no index
-        self._output.look()
+        self.look()
         return read_back(self.folder, schema, parts=parts)
 
     def close(self) -> None:

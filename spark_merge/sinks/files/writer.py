@@ -8,23 +8,18 @@ nothing that a reader goes by. What counts is named when the batch is accepted. 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import assert_never
 
-import pyarrow.parquet as pq
-
-from sidecar.core.model import Seq, TableSchema
+from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.hashed import HashedFile
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, blocks
-from spark_merge.codecs.encode.json_lines import json_lines
-from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
+from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import DeliveredFile, FileFormat, file_path
+from spark_merge.sinks.formats.file_formats import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +38,14 @@ class FileWriter:
             for portion in portions:
                 unit, table = portion.unit, portion.schema.name
                 path = file_path(table, unit.seq, self.file_format, part=unit.part, owner=self.owner, attempt=attempt)
+                mine: Counts = {}
                 with new_file(path) as opened:
                     out = HashedFile(opened)
-                    rows = self._write(out, portion)
+                    with FORMATS[self.file_format].writing(out, portion.schema) as write:
+                        for block in counted_blocks(portion, mine):
+                            if block.rows:
+                                write(block)
+                rows = mine[unit.seq, table]
                 counts[unit.seq, table] = counts.get((unit.seq, table), Rows()).plus(rows)
                 files.append((unit.seq, DeliveredFile(path, table, rows.log, rows.dump, rows.dropped, out.sha256())))
         return Outcome(task.id, counts, files)
-
-    def _write(self, out: HashedFile, portion: Portion) -> Rows:
-        rows, schema = Rows(), portion.schema
-        with self._encoder(out, schema) as write:
-            for piece in portion.pieces:
-                rows = rows.plus(Rows.of(piece))
-                for block in blocks(schema, portion.unit.seq, piece):
-                    if block.rows:
-                        write(block)
-        return rows
-
-    @contextmanager
-    def _encoder(self, out: HashedFile, schema: TableSchema) -> Iterator[Callable[[Block], object]]:
-        match self.file_format:
-            case "jsonl":
-                yield lambda block: out.write(json_lines(block))
-            case "parquet":
-                with _parquet(out, schema) as write:
-                    yield write
-            case _ as never:
-                assert_never(never)
-
-
-@contextmanager
-def _parquet(out: HashedFile, schema: TableSchema) -> Iterator[Callable[[Block], object]]:
-    into = file_schema(schema)
-    writer = pq.ParquetWriter(
-        out,
-        into,
-        compression="zstd",
-        compression_level=1,  # measured: faster than snappy, two thirds of its bytes
-        use_dictionary=dictionary_columns(schema),
-    )
-    try:
-        yield lambda block: writer.write_table(typed(block, into), row_group_size=ROW_GROUP_ROWS_MAX)
-        writer.close()
-    except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
-        raise

@@ -26,20 +26,18 @@ Version 1 (up to 0.1.0) had no commits and no writers in names. It is continued:
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, DumpTold
-from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.merge.cut import LIVE_PART_ROWS
 from spark_merge.port.contract import Owner
+from spark_merge.sinks.records import JsonRecord
 
 FileFormat = Literal["jsonl", "parquet"]
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -64,7 +62,7 @@ LIVE_PARTS: dict[FileFormat, int] = {"jsonl": 0, "parquet": LIVE_PART_ROWS}
 """A JSON lines file is in output order, so it has all of a segment and table; Parquet's rows carry their order, so tasks may share the
 chunks, and a large segment's live rows. 16: a large dump keeps that many cores busy. A folder keeps what it began with."""
 
-_RESTORE_HINT = "restore it, or deliver to a new folder from the log's beginning"
+_COUNTS = ("from_log", "from_dump", "dropped")
 _HEAD_BYTES, _HASH_DIGITS = 150, 32
 _WRITER = re.compile(r"\.(\d+)-(\d+)-[0-9a-f]+\.(?:jsonl|parquet|frames)")
 
@@ -151,10 +149,6 @@ def certificate_path(dump_id: str) -> str:
     return f"{CERTIFICATES}/{dump_id}.json"
 
 
-def commit_path(number: int) -> str:
-    return f"{COMMITS}/{number:020d}.json"
-
-
 def owner_of(name: str) -> Owner:
     """Who wrote, or is writing, the file of a table folder; nobody, (-1, 0), for one of version 1."""
     found = _WRITER.search(name)
@@ -173,10 +167,6 @@ def seq_of(name: str) -> Seq | None:
     return Seq(int(stem)) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
 
 
-def segment_to_json(segment: DeliveredSegment) -> bytes:
-    return _json(_segment_to_plain(segment))
-
-
 def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
     kept: dict[str, Any] = {"bytes_so_far": segment.bytes_so_far, "accepted_ms": segment.accepted_ms} if segment.accepted_ms else {}
     kept |= {} if segment.dump is None else {"dump": segment.dump.to_json()}
@@ -186,49 +176,30 @@ def _segment_to_plain(segment: DeliveredSegment) -> dict[str, Any]:
         "seq": segment.seq,
         "upto_ts": str(segment.upto_ts),
         "manifest": segment.manifest,
-        "files": [
-            {
-                "path": file.path,
-                "schema": file.table.schema,
-                "table": file.table.table,
-                "from_log": file.from_log,
-                "from_dump": file.from_dump,
-                "dropped": file.dropped,
-            }
-            | ({"sha256": file.sha256} if file.sha256 else {})
-            for file in segment.files
-        ],
+        "files": list(map(_file_to_plain, segment.files)),
         "ddl": segment.ddl,
-        "counts": {
-            "from_log": sum(file.from_log for file in segment.files),
-            "from_dump": sum(file.from_dump for file in segment.files),
-            "dropped": sum(file.dropped for file in segment.files),
-        },
+        "counts": {name: sum(getattr(file, name) for file in segment.files) for name in _COUNTS},
     }
 
 
-def segment_from_json(data: bytes, *, name: str) -> DeliveredSegment:
-    """The inverse. Raises SinkError naming the file for broken JSON, a missing field or a newer format version."""
-    with _reading(name):
-        return _segment_of(json.loads(data), name)
+def _file_to_plain(file: DeliveredFile) -> dict[str, Any]:
+    plain = {"path": file.path, "schema": file.table.schema, "table": file.table.table} | {name: getattr(file, name) for name in _COUNTS}
+    return plain | ({"sha256": file.sha256} if file.sha256 else {})
 
 
-def _segment_of(found: Any, name: str) -> DeliveredSegment:
-    _check_version(found["version"], (SEGMENT_VERSION,), name)
+def _segment_of(found: Any) -> DeliveredSegment:
+    if found["version"] != SEGMENT_VERSION:  # of one in a commit, whose own version says nothing of it
+        raise ValueError(f"a segment of version {found['version']}")
+    files = tuple(
+        DeliveredFile(
+            f["path"], TableName(f["schema"], f["table"]), **{name: int(f[name]) for name in _COUNTS}, sha256=str(f.get("sha256", ""))
+        )
+        for f in found["files"]
+    )
     return DeliveredSegment(
         seq=Seq(int(found["seq"])),
         upto_ts=CommitTs(int(found["upto_ts"])),
-        files=tuple(
-            DeliveredFile(
-                f["path"],
-                TableName(f["schema"], f["table"]),
-                int(f["from_log"]),
-                int(f["from_dump"]),
-                int(f["dropped"]),
-                str(f.get("sha256", "")),
-            )
-            for f in found["files"]
-        ),
+        files=files,
         ddl=found["ddl"],
         manifest=str(found.get("manifest", "")),
         bytes_so_far=int(found.get("bytes_so_far", 0)),
@@ -243,89 +214,64 @@ def _dump_of(found: Any) -> DumpTold:
     return DumpTold(found["dump_id"], DumpState(found["state"]), complete, others)
 
 
-def commit_to_json(commit: FolderCommit) -> bytes:
-    return _json(
-        {
-            "version": FORMAT_VERSION,
-            "number": commit.number,
-            "owner": list(commit.owner),
-            "by": commit.by,
-            "accepted": commit.accepted,
-            "first": commit.first,
-            "segments": [_segment_to_plain(segment) for segment in commit.segments],
-        }
-    )
+def _commit_to_plain(commit: FolderCommit) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "number": commit.number,
+        "owner": list(commit.owner),
+        "by": commit.by,
+        "accepted": commit.accepted,
+        "first": commit.first,
+        "segments": list(map(_segment_to_plain, commit.segments)),
+    }
 
 
-def commit_from_json(data: bytes, *, name: str) -> FolderCommit:
-    """The inverse. Raises SinkError naming the file."""
-    with _reading(name):
-        found = json.loads(data)
-        _check_version(found["version"], (FORMAT_VERSION,), name)
-        epoch, incarnation = found["owner"]
-        accepted = None if found["accepted"] is None else Seq(int(found["accepted"]))
-        segments = tuple(_segment_of(segment, name) for segment in found["segments"])
-        first = None if found.get("first") is None else Seq(int(found["first"]))
-        return FolderCommit(int(found["number"]), Owner(int(epoch), int(incarnation)), str(found["by"]), accepted, segments, first)
+def _commit_of(found: Any) -> FolderCommit:
+    owner = Owner(*map(int, found["owner"]))
+    accepted, first = (None if seq is None else Seq(int(seq)) for seq in (found["accepted"], found.get("first")))
+    return FolderCommit(int(found["number"]), owner, str(found["by"]), accepted, tuple(map(_segment_of, found["segments"])), first)
 
 
-def head_to_json(number: int) -> bytes:
-    return _json({"version": FORMAT_VERSION, "number": number})
+class SegmentDdls(NamedTuple):
+    seq: int
+    ddls: Sequence[DdlRecord]
 
 
-def ddls_to_json(seq: int, ddls: Sequence[DdlRecord]) -> bytes:
-    records = [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in ddls]
-    return _json({"version": SEGMENT_VERSION, "seq": seq, "ddls": records})
+def _ddls_to_plain(of: SegmentDdls) -> dict[str, Any]:
+    records = [{"commit_ts": str(d.commit_ts), "schema": d.schema, "table": d.table, "query": d.query} for d in of.ddls]
+    return {"version": SEGMENT_VERSION, "seq": of.seq, "ddls": records}
 
 
-def ddls_from_json(data: bytes, *, name: str) -> list[DdlRecord]:
-    """The inverse. Raises SinkError naming the file."""
-    with _reading(name):
-        found = json.loads(data)
-        _check_version(found["version"], (SEGMENT_VERSION,), name)
-        return [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]]
+def _ddls_of(found: Any) -> SegmentDdls:
+    return SegmentDdls(found["seq"], [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]])
 
 
-def identity_to_json(identity: FolderIdentity) -> bytes:
-    return _json(
-        {
-            "version": identity.version,
-            "log_id": identity.log_id,
-            "format": identity.file_format,
-            "chunk_parts": identity.chunk_parts,
-            "live_part_rows": identity.live_part_rows,
-        }
-    )
+def _identity_to_plain(identity: FolderIdentity) -> dict[str, Any]:
+    return {
+        "version": identity.version,
+        "log_id": identity.log_id,
+        "format": identity.file_format,
+        "chunk_parts": identity.chunk_parts,
+        "live_part_rows": identity.live_part_rows,
+    }
 
 
-def identity_from_json(data: bytes, *, name: str) -> FolderIdentity:
-    """Of version 1, too. Raises SinkError naming the file."""
-    with _reading(name):
-        found = json.loads(data)
-        _check_version(found["version"], (1, FORMAT_VERSION), name)
-        chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
-        return FolderIdentity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
+def _identity_of(found: Any) -> FolderIdentity:
+    chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
+    return FolderIdentity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
+
+
+_HINT = "restore it, or deliver to a new folder from the log's beginning"
+
+SEGMENT = JsonRecord(_segment_to_plain, _segment_of, (SEGMENT_VERSION,), _HINT)
+"""A file of `_segments`."""
+DDLS_OF_SEGMENT = JsonRecord(_ddls_to_plain, _ddls_of, (SEGMENT_VERSION,), _HINT)
+COMMIT = JsonRecord(_commit_to_plain, _commit_of, (FORMAT_VERSION,), _HINT)
+LOG = JsonRecord(_identity_to_plain, _identity_of, (1, FORMAT_VERSION), _HINT)
+HEAD_NUMBER: JsonRecord[int] = JsonRecord(
+    lambda number: {"version": FORMAT_VERSION, "number": number}, lambda found: int(found["number"]), (FORMAT_VERSION,)
+)
 
 
 def _quoted(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _check_version(version: object, known: tuple[int, ...], name: str) -> None:
-    if type(version) is not int or version not in known:
-        raise SinkError(
-            f"{name} has format version {version}, this ticdc-dump knows {', '.join(map(str, known))}",
-            hint="run the version that wrote it, or deliver to a new folder",
-        )
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise SinkError(f"{name} is not readable: {error!r}", hint=_RESTORE_HINT) from error

@@ -1,4 +1,4 @@
-"""Rows as JSON lines in their order (codecs/encode/json_lines.py), in blocks that a body can be cut out of.
+"""Rows as JSON lines in their order (formats/json_lines.py), in blocks that a body can be cut out of.
 
 Encoding is column work, of one table at a time. Where tables alternate row by row, the runs of a block are encoded table by table and their
 lines are put back in order.
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from sidecar.core.model import Seq, TableSchema
 from spark_merge.codecs.encode.block import blocks
-from spark_merge.codecs.encode.json_lines import FEW_ROWS, few_json_lines, json_lines
 from spark_merge.codecs.encode.runs import TableRun
 from spark_merge.port.contract import ChunkPiece, Counts, Portion, counted
+from spark_merge.sinks.formats.json_lines import FEW_ROWS, few_json_lines, json_lines
 
 BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""

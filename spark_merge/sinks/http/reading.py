@@ -22,8 +22,8 @@ from sidecar.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
+from spark_merge.sinks.formats.json_lines import json_rows, split_by_era
 from spark_merge.sinks.http.client import Receiver, client_of
-from spark_merge.sinks.json_rows import json_rows, split_by_era
 
 
 def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, parts: int) -> Reading:

@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import TableSchema
 from sidecar.log.storage import Folder
+from spark_merge.codecs.encode.block import one_array
 from spark_merge.codecs.encode.text_hashes import text_hashes
 from spark_merge.codecs.encode.untyped import texts
 from spark_merge.port.keys import key_text
 from spark_merge.port.readable import RowsRead
-from spark_merge.sinks.parquet_rows import ParquetRows, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet_rows import ParquetRows, Sources, WantedKeys, key_columns, of_keys, opened, present
 
 _PATH, _POSITION = 2147483546, 2147483545
 """Iceberg's reserved ids, of a file of position deletes."""
@@ -112,7 +113,7 @@ class DeletedKeys:
                 keys = self._identity(texts(rows, key))
                 found.append(pa.table({"key": keys, "number": pa.repeat(pa.scalar(file.number), len(keys))}))
         greatest = pa.concat_tables(found).group_by("key").aggregate([("number", "max")]).combine_chunks()
-        keys = _one_array(greatest.column("key"))
+        keys = one_array(greatest.column("key"))
         hashes = text_hashes(keys)
         order = np.argsort(hashes)
         self._hashes, self._keys = hashes[order], keys.take(pa.array(order))
@@ -136,11 +137,7 @@ class DeletedKeys:
 
     def _identity(self, rows: pa.Table) -> pa.Array:
         columns = [rows.column(name) for name in self._names]
-        return _one_array(columns[0] if len(columns) == 1 else key_text(columns))
-
-
-def _one_array(column: Any) -> Any:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return one_array(columns[0] if len(columns) == 1 else key_text(columns))
 
 
 def _rows(file: DeleteFile, ids: Sequence[int]) -> Iterator[pa.Table]:

@@ -23,12 +23,12 @@ from pyiceberg.schema import Schema
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.codecs.encode.block import Block
+from spark_merge.codecs.encode.block import Block, counted_blocks
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.iceberg import writer
 from spark_merge.sinks.iceberg.types import rows_of_block
-from spark_merge.sinks.iceberg.writer import Files, LakeTarget, counted, written_schema
+from spark_merge.sinks.iceberg.writer import Files, LakeTarget, written_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MergeWriter:
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target = self.targets.get(schema.name)
-            for block in counted(portion, counts):
+            for block in counted_blocks(portion, counts):
                 if target is None or not schema.key or target.has(seq) or not block.rows:
                     continue
                 if schema.name not in tables:

@@ -31,12 +31,12 @@ from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, key_columns
 from spark_merge.sinks.iceberg.hidden_rows import DeleteFile, MergedFile, MergedPart
 from spark_merge.sinks.iceberg.lake import Identifier, Lake
 from spark_merge.sinks.iceberg.position import PREFIX, standing_of
 from spark_merge.sinks.iceberg.types import envelope_fields
-from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import Source, Sources, WantedKeys, key_columns
 from spark_merge.sinks.row_versions import dealt
 
 _SEQ = f"{PREFIX}seq"

@@ -26,8 +26,8 @@ from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import tables_with_rows
 from spark_merge.port.contract import Accepted, Head, Owner, has_rows
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.layout import owner_of, seq_of, table_folder
-from spark_merge.sinks.folder.output import beginnings
+from spark_merge.sinks.folder.layout import table_folder
+from spark_merge.sinks.folder.output import strays
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced
@@ -184,15 +184,9 @@ class LakeTables:
         if name in self._swept:
             return
         folder = self._lake.settings.folder(data_location(table))
-        after = None if before is None else before.seq
         with storage_errors(folder):
-            found = {one for beginning in beginnings(after) for one in storage.list_names(folder, deep=False, beginning=beginning)}
-            storage.remove(folder, [one for one in sorted(found) if owner_of(one) < self._owner and self._is_due(one, before)])
+            storage.remove(folder, strays(folder, None if before is None else before.seq, self._owner))
         self._swept.add(name)
-
-    def _is_due(self, file: str, before: Accepted | None) -> bool:
-        seq = seq_of(file)
-        return storage.is_temporary(file) or (seq is not None and (before is None or seq > before.seq))
 
     # ---- one table ------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
@@ -25,11 +24,12 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, blocks
+from spark_merge.codecs.encode.block import Block, counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
-from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Rows, Task
+from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
+from spark_merge.sinks.formats.parquet import parquet_writer
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
 
@@ -37,8 +37,6 @@ HELD_BYTES_MAX = 64 << 20
 """Of Arrow, in a task, before its largest table's rows become a file: of some 10 MB."""
 
 UNPARTITIONED = PartitionSpec().model_dump_json()
-
-COMPRESSION, COMPRESSION_LEVEL = "zstd", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class IcebergWriter:
         files, held_bytes = Files(self.owner), 0
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
-            target, found = self.targets.get(schema.name), counted(portion, counts)
+            target, found = self.targets.get(schema.name), counted_blocks(portion, counts)
             if target is None or not schema.key or target.has(seq):
                 deque(found, maxlen=0)
                 continue
@@ -131,14 +129,6 @@ class IcebergWriter:
                 files.write(one)
         files.make_durable()
         return Outcome(task.id, counts, files.written)
-
-
-def counted(portion: Portion, counts: Counts) -> Iterator[Block]:
-    """Its blocks; what they are is counted while they are read."""
-    place = (portion.unit.seq, portion.schema.name)
-    for piece in portion.pieces:
-        counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))
-        yield from blocks(portion.schema, portion.unit.seq, piece)
 
 
 class _Held:
@@ -213,15 +203,8 @@ class Files:
 
 def write_parquet(out: Any, schema: Schema, rows: pa.Table, metrics: Mapping[str, str]) -> tuple[int, Mapping[str, Any]]:
     """How many bytes it has, and its statistics as arguments of a DataFile."""
-    writer = pq.ParquetWriter(
-        out, rows.schema, compression=COMPRESSION, compression_level=COMPRESSION_LEVEL, store_decimal_as_integer=True, store_schema=False
-    )
-    try:
+    with parquet_writer(out, rows.schema, store_decimal_as_integer=True, store_schema=False) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX)
-        writer.close()
-    except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
-        raise
     fields = Schema(*(schema.find_field(name) for name in rows.schema.names))
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=writer.writer.metadata,

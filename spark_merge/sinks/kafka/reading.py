@@ -29,11 +29,11 @@ from sidecar.process.progress import progressed
 from spark_merge.ddl.eras import Era, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
+from spark_merge.sinks.formats.messages import StoredChange, form_of, message_rows
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, passing
 from spark_merge.sinks.kafka.ending import HEADER
 from spark_merge.sinks.kafka.output import Output
 from spark_merge.sinks.kafka.topics import TopicReader, consumer_of
-from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows
 
 MESSAGES_AT_ONCE = 10_000
 _MARK, _DDL, _ROWS = "resolved", ("ddl", ""), ("log", "dump", "")

@@ -13,11 +13,9 @@ Order, with a crash between any two: `first` in kept.json → files, then `_segm
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
 from sidecar.core.model import Seq
@@ -25,9 +23,10 @@ from sidecar.errors import RefusedRequest, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.layout import SEGMENTS, DeliveredSegment, segment_from_json, segment_path, seq_of
+from spark_merge.sinks.folder.layout import SEGMENT, DeliveredSegment, segment_path
 from spark_merge.sinks.folder.output import SWEPT_SEGMENTS
 from spark_merge.sinks.options import option, real
+from spark_merge.sinks.records import JsonRecord
 
 KEPT = "kept.json"
 SUBSCRIBERS = "_subscribers"
@@ -87,20 +86,6 @@ def first_kept(kept: KeptSegments, last: Seq, acknowledged: Iterable[int], beyon
 # ---- what is in the folder ----------------------------------------------------------------------------------------------
 
 
-def read_kept(folder: Folder) -> KeptSegments | None:
-    """None: nothing was ever accepted."""
-    found = _read(folder, KEPT)
-    return None if found is None else KeptSegments(Seq(int(found["began"])), Seq(int(found["first"])), Seq(int(found["removed"])))
-
-
-def write_kept(folder: Folder, kept: KeptSegments) -> None:
-    _write(folder, KEPT, _plain(kept))
-
-
-def _plain(kept: KeptSegments) -> dict[str, Any]:
-    return {"began": kept.began, "first": kept.first, "removed": kept.removed}
-
-
 def subscriber_path(name: str) -> str:
     """Raises RefusedRequest for what is no name."""
     file = quote(name, safe="")
@@ -112,58 +97,48 @@ def subscriber_path(name: str) -> str:
     return f"{SUBSCRIBERS}/{file}.json"
 
 
+def read_kept(folder: Folder) -> KeptSegments | None:
+    """None: nothing was ever accepted."""
+    return KEPT_RECORD.read(folder, KEPT)
+
+
+def write_kept(folder: Folder, kept: KeptSegments) -> None:
+    KEPT_RECORD.write(folder, KEPT, kept)
+
+
 def read_subscriber(folder: Folder, name: str) -> Subscriber | None:
-    found = _read(folder, subscriber_path(name))
-    return None if found is None else _subscriber(found)
+    return SUBSCRIBER.read(folder, subscriber_path(name))
 
 
 def read_subscribers(folder: Folder) -> list[Subscriber]:
     with storage_errors(folder):
-        below = Folder(folder.protocol, folder.path(SUBSCRIBERS), folder.options)
-        names = [name for name in storage.list_names(below, deep=False) if not storage.is_temporary(name)]
-        found = storage.read_files(folder, [f"{SUBSCRIBERS}/{name}" for name in names])
-    return [_subscriber(_parsed(data, f"{folder}/{path}")) for path, data in found.items()]
+        names = storage.list_names(replace(folder, root=folder.path(SUBSCRIBERS)), deep=False)
+    paths = [f"{SUBSCRIBERS}/{name}" for name in names if not storage.is_temporary(name)]
+    return list(SUBSCRIBER.read_all(folder, paths).values())
 
 
 def write_subscriber(folder: Folder, subscriber: Subscriber) -> None:
-    plain = {"name": subscriber.name, "acknowledged": subscriber.acknowledged, "heard_ms": subscriber.heard_ms}
-    _write(folder, subscriber_path(subscriber.name), plain)
+    SUBSCRIBER.write(folder, subscriber_path(subscriber.name), subscriber)
 
 
 def read_segment(folder: Folder, seq: int) -> DeliveredSegment | None:
-    path = segment_path(seq)
-    with storage_errors(folder):
-        data = storage.read_files(folder, [path]).get(path)
-    return None if data is None else segment_from_json(data, name=f"{folder}/{path}")
+    return SEGMENT.read(folder, segment_path(seq))
 
 
-def _subscriber(found: Any) -> Subscriber:
-    return Subscriber(str(found["name"]), int(found["acknowledged"]), int(found["heard_ms"]))
+_HINT = "restore it, or set the grpc: sink to a new folder"
 
-
-def _read(folder: Folder, path: str) -> Any | None:
-    with storage_errors(folder):
-        data = storage.read_files(folder, [path]).get(path)
-    return None if data is None else _parsed(data, f"{folder}/{path}")
-
-
-def _parsed(data: bytes, name: str) -> Any:
-    try:
-        found = json.loads(data)
-        if found["version"] != _VERSION:
-            raise ValueError(f"version {found['version']}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise SinkError(f"{name} is not readable: {error!r}", hint="restore it, or set the grpc: sink to a new folder") from error
-    return found
-
-
-def _write(folder: Folder, path: str, plain: dict[str, Any]) -> None:
-    with storage_errors(folder):
-        storage.write_atomically(folder, path, _json(plain))
-
-
-def _json(plain: dict[str, Any]) -> bytes:
-    return json.dumps({"version": _VERSION} | plain).encode()
+KEPT_RECORD: JsonRecord[KeptSegments] = JsonRecord(
+    lambda kept: {"version": _VERSION} | asdict(kept),
+    lambda found: KeptSegments(*(Seq(int(found[name])) for name in ("began", "first", "removed"))),
+    (_VERSION,),
+    _HINT,
+)
+SUBSCRIBER: JsonRecord[Subscriber] = JsonRecord(
+    lambda subscriber: {"version": _VERSION} | asdict(subscriber),
+    lambda found: Subscriber(str(found["name"]), int(found["acknowledged"]), int(found["heard_ms"])),
+    (_VERSION,),
+    _HINT,
+)
 
 
 # ---- the merge worker's part --------------------------------------------------------------------------------------------
@@ -190,8 +165,7 @@ class Keeping:
     def begin(self, seq: Seq) -> None:
         """Before the first segment is accepted. A former worker's word does not replace what is there."""
         if self._kept is None:
-            with storage_errors(self._folder):
-                storage.create_exclusively(self._folder, KEPT, _json(_plain(KeptSegments(seq, seq, seq))))
+            KEPT_RECORD.create(self._folder, KEPT, KeptSegments(seq, seq, seq))
             self._kept = read_kept(self._folder)
 
     def is_due(self, now_ms: int) -> bool:
@@ -235,19 +209,11 @@ class Keeping:
 
     def _remove(self, seqs: Sequence[int]) -> None:
         paths = [segment_path(seq) for seq in seqs]
+        segments = SEGMENT.read_all(self._folder, paths).values()
+        files = [file.path for segment in segments for file in segment.files]
         with storage_errors(self._folder):
-            records = storage.read_files(self._folder, paths)
-            segments = [segment_from_json(data, name=f"{self._folder}/{path}") for path, data in records.items()]
-            files = [file.path for segment in segments for file in segment.files]
             storage.remove(self._folder, [*files, *(segment.ddl for segment in segments if segment.ddl), *paths])
 
 
 def now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def newest(folder: Folder) -> Seq | None:
-    """By the listing of what readers go by: for who wants to know and is in no hurry."""
-    with storage_errors(folder):
-        names = storage.list_names(Folder(folder.protocol, folder.path(SEGMENTS), folder.options), deep=False)
-    return max((seq for seq in map(seq_of, names) if seq is not None), default=None)

@@ -20,8 +20,8 @@ from sidecar.log.identity import known_id, own_of
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SubscriberState
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.folder.commits import accepted_in
-from spark_merge.sinks.folder.layout import IDENTITY, DeliveredSegment, ddls_from_json, identity_from_json, part_of, segment_path
+from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, IDENTITY, LOG, DeliveredSegment, part_of, segment_path
+from spark_merge.sinks.folder.output import accepted_in
 from spark_merge.sinks.spool.frames import read_frames
 from spark_merge.sinks.spool.keeping import (
     SUBSCRIBERS_MAX,
@@ -106,9 +106,9 @@ class SpoolReader:
                 waiting = delivery
         last = waiting if waiting is not None else last
         if segment.ddl is not None:
-            with storage_errors(self._folder):
-                data = storage.read_file(self._folder, segment.ddl)
-            for ddl in ddls_from_json(data, name=f"{self._folder}/{segment.ddl}"):
+            if (found := DDLS_OF_SEGMENT.read(self._folder, segment.ddl)) is None:
+                raise SinkError(f"{self._folder}/{segment.ddl} is gone", hint="restore it, or set the grpc: sink to a new folder")
+            for ddl in found.ddls:
                 last.ddls.add(commit_tso=ddl.commit_ts, schema=ddl.schema, table=ddl.table, query=ddl.query)
         last.resolved.tso, last.resolved.log = segment.upto_ts, self._log_id()
         if (dump := segment.dump) is not None:
@@ -141,9 +141,8 @@ class SpoolReader:
         return read_kept(self._folder)
 
     def _log_id(self) -> str:
-        with storage_errors(self._folder):
-            data = storage.read_files(self._folder, [IDENTITY]).get(IDENTITY)
-        return "" if data is None else own_of(identity_from_json(data, name=f"{self._folder}/{IDENTITY}").log_id)
+        found = LOG.read(self._folder, IDENTITY)
+        return "" if found is None else own_of(found.log_id)
 
     def _check(self, after: Seq, kept: KeptSegments) -> None:
         if after < kept.first - 1:

@@ -19,7 +19,7 @@ from sidecar.log.storage import Folder
 from spark_merge.merge.cut import spread, stages
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.sinks.folder.layout import DeliveredFile, FolderIdentity
-from spark_merge.sinks.folder.output import OutputFolder, segment_of
+from spark_merge.sinks.folder.output import OutputFolder, position_of, segment_of
 from spark_merge.sinks.spool.keeping import Bounds, Keeping
 from spark_merge.sinks.spool.writer import FORMAT, SpoolWriter
 
@@ -33,13 +33,14 @@ class SpoolSink:
     def __init__(self, folder: Folder, *, log_id: str, bounds: Bounds) -> None:
         self.folder = folder
         self._output = OutputFolder(folder, FolderIdentity(log_id, FORMAT, CHUNK_PARTS, 0))
+        self._position = position_of(self._output)
         self._keeping = Keeping(folder, bounds)
 
     def look(self) -> Accepted | None:
-        return self._output.look()
+        return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
-        standing = self._output.open(epoch)
+        standing = self._output.swept(self._position.open(epoch))
         self._keeping.open(None if standing.accepted is None else standing.accepted.seq)
         return standing
 
@@ -49,7 +50,7 @@ class SpoolSink:
         found = [unit for task in staged for unit in task.units if not (unit.live and unit.seq in empty)]
         groups = spread(found, heads, cores=cores)
         tasks = tuple(Task(str(number), group, "segment") for number, group in enumerate(groups))
-        return Batch(tuple(heads), (tasks,), SpoolWriter(self.folder, self._output.owner))
+        return Batch(tuple(heads), (tasks,), SpoolWriter(self.folder, self._position.state.owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         files: defaultdict[Seq, list[DeliveredFile]] = defaultdict(list)
@@ -64,7 +65,8 @@ class SpoolSink:
             so_far += sizes[head.seq]
             segments.append(replace(segment_of(head, files[head.seq]), bytes_so_far=so_far, accepted_ms=now_ms))
         self._keeping.begin(batch.heads[0].seq)
-        self._output.accept(batch.heads, segments)
+        self._output.write_ddls(batch.heads)
+        self._position.accept(Accepted.of(batch.heads[-1].manifest), first=batch.heads[0].seq, payload=segments)
         self._keeping.bytes_so_far = so_far
         if self._keeping.is_due(now_ms):
             self._keeping.look(segments[-1], now_ms)

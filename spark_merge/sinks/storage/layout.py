@@ -45,14 +45,6 @@ class StoragePlace(NamedTuple):
     partition: int = 0
 
 
-def commit_path(number: int) -> str:
-    return f"{COMMITS}/{number:020d}"
-
-
-def head_path(number: int) -> str:
-    return f"{HEADS}/{number:020d}"
-
-
 def staged_path(owner: Owner, attempt: str, number: int) -> str:
     """`attempt`: lower-case hex, another one whenever a task runs."""
     return f"{STAGED}/{owner.epoch}-{owner.incarnation}-{attempt}-{number}"

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sidecar.codecs.registry import codec_for
-from sidecar.core.model import Change, Column, CommitTs, Lane, Message, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import FeedError, SinkError
 from sidecar.log import storage
 from sidecar.log.manifest import DdlRecord
@@ -26,10 +25,9 @@ from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, RowsRead
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.json_rows import line_blocks
-from spark_merge.sinks.message_rows import StoredChange, form_of, message_rows
+from spark_merge.sinks.formats.csv_lines import check_form, csv_rows
+from spark_merge.sinks.formats.messages import form_of, message_file_rows
 from spark_merge.sinks.row_versions import dealt
-from spark_merge.sinks.storage.csv_rows import check_form, csv_rows
 from spark_merge.sinks.storage.layout import OURS, StoragePlace
 from spark_merge.sinks.storage.names import Last, StorageNames
 from spark_merge.sinks.storage.options import StorageOptions
@@ -195,15 +193,7 @@ class StoragePart:
                     if self.options.json is None:
                         yield from csv_rows(data, file.era, file.columns, self.options.csv)
                     else:
-                        for lines in line_blocks(data, self.options.csv.terminator.encode()):
-                            changes = [StoredChange(change) for change in self._changes(lines)]
-                            zone = self.options.csv.zone.key
-                            yield from message_rows(changes, file.era, protocol=self.options.protocol, time_zone=zone)
+                        zone, end = self.options.csv.zone.key, self.options.csv.terminator.encode()
+                        yield from message_file_rows(data, file.era, protocol=self.options.protocol, time_zone=zone, end=end)
             except (FeedError, SinkError) as error:
                 raise SinkError(f"{place}: {error.message}", hint=error.hint) from error
-
-    def _changes(self, lines: bytes) -> Iterator[Change]:
-        codec = codec_for(self.options.protocol, tidb_extension=True, compression="")
-        for number, line in enumerate(lines.split(self.options.csv.terminator.encode())[:-1]):
-            found = codec.envelopes(Message(Lane("file"), number, None, line))
-            yield from (change for change in found if isinstance(change, Change))

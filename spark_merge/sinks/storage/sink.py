@@ -25,10 +25,11 @@ from spark_merge.codecs.encode.split import RAW_KEY_VALUES
 from spark_merge.merge.cut import spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.port.readable import Reading
+from spark_merge.sinks.chain import CommitChain
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.fence import ANOTHER_FOLDER
 from spark_merge.sinks.position import PositionKeeper
-from spark_merge.sinks.storage.commits import StoragePositions
+from spark_merge.sinks.storage.commits import StorageOutput
 from spark_merge.sinks.storage.layout import STAGED, staged_by
 from spark_merge.sinks.storage.names import Staged, StorageNames, named
 from spark_merge.sinks.storage.options import StorageOptions
@@ -46,7 +47,7 @@ class StorageSink:
         self._folder, self._options = folder, options
         self.gather_s = options.flush_s
         self._now = now or (lambda: datetime.now(options.csv.zone))
-        self._position = PositionKeeper(StoragePositions(folder, options), log_id=log_id, remedy=ANOTHER_FOLDER)
+        self._position = PositionKeeper(CommitChain(StorageOutput(folder, options)), log_id=log_id, remedy=ANOTHER_FOLDER)
 
     def look(self) -> Accepted | None:
         return self._position.look()

@@ -24,12 +24,13 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
 from spark_merge.codecs.encode.block import Block, blocks, of_changes
-from spark_merge.codecs.encode.csv_lines import csv_header, csv_lines
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
 from spark_merge.codecs.encode.together import gathered
 from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.formats.csv_lines import csv_header, csv_lines
+from spark_merge.sinks.formats.messages import message_lines
 from spark_merge.sinks.storage.layout import StoragePlace, staged_path
 from spark_merge.sinks.storage.names import Staged
 from spark_merge.sinks.storage.options import StorageOptions
@@ -83,8 +84,7 @@ class StorageWriter:
                 self._write_csv(files, place, of_changes(schema, seq, batch))
         else:
             end = self.options.csv.terminator.encode()
-            messages = self.options.json.rows(schema, rows, None, keys_only=keys_only)
-            files.write(place, schema, b"".join((message.value or b"") + end for message in messages))
+            files.write(place, schema, message_lines(self.options.json, schema, rows, end, keys_only=keys_only))
 
     def _write_csv(self, files: _Files, place: StoragePlace, block: Block) -> None:
         for data in csv_lines(block, self.options.csv):

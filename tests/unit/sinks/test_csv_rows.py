@@ -12,10 +12,9 @@ import pytest
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import of_changes
-from spark_merge.codecs.encode.csv_lines import CsvForm, csv_header, csv_lines
 from spark_merge.ddl.eras import Era, eras
-from spark_merge.sinks.storage import csv_rows as reading
-from spark_merge.sinks.storage.csv_rows import csv_rows
+from spark_merge.sinks.formats import json_lines as reading
+from spark_merge.sinks.formats.csv_lines import CsvForm, csv_header, csv_lines, csv_rows
 from tests.support.deliveries import batches, change
 
 SCHEMA = TableSchema(TableName("shop", "orders"), (Column("id", "int", nullable=False), Column("name", "text")), ("id",))

@@ -22,11 +22,11 @@ from sidecar.log.hashed import sha256_of
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder, dispatch, local, open_folder
 from spark_merge.port.contract import CHANGES, Owner, Portion, Task, Unit
-from spark_merge.sinks.files import writer as file_writer
 from spark_merge.sinks.files.reader import read_segments
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.files.writer import FileWriter
 from spark_merge.sinks.folder.layout import FILE_FORMATS, FileFormat, segment_path
+from spark_merge.sinks.formats import parquet
 from spark_merge.testing.places import accepted
 from tests.support.deliveries import SCHEMA, Segments, change, chunk, deliver, write, write_chunk
 from tests.support.eventually import PATIENCE_S
@@ -187,7 +187,7 @@ def test_files_of_a_task_end_side_by_side_on_a_storage_that_is_far_away(out: Fol
 
 
 def test_row_groups_are_bounded(out: Folder, log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_writer, "ROW_GROUP_ROWS_MAX", 100)
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS_MAX", 100)
     write_chunk(log, "c1", [(str(i), "x") for i in range(250)])
     deliver(sink_on(out, "parquet"), Segments([1], [chunk(1, 10, "c1")]), log=log)
     [path] = files_in(out)

@@ -13,11 +13,10 @@ import pytest
 from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
-from spark_merge.codecs.encode.json_columns import json_columns
 from spark_merge.ddl.eras import eras
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
-from spark_merge.sinks import json_rows as reading
-from spark_merge.sinks.json_rows import json_rows, line_blocks, split_by_era
+from spark_merge.sinks.formats import json_lines as reading
+from spark_merge.sinks.formats.json_lines import json_columns, json_rows, line_blocks, split_by_era
 
 T = TableName("shop", "t")
 SCHEMA = TableSchema(T, (Column("id", "int"), Column("name", "text")), ("id",))

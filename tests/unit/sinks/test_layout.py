@@ -14,16 +14,14 @@ from sidecar.log import storage
 from spark_merge.port.contract import Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import (
+    COMMIT,
     FOLDER_NAME_BYTES_MAX,
+    SEGMENT,
     DeliveredFile,
     DeliveredSegment,
     FolderCommit,
-    commit_from_json,
-    commit_to_json,
     file_path,
     owner_of,
-    segment_from_json,
-    segment_to_json,
     seq_of,
     table_folder,
 )
@@ -90,21 +88,21 @@ def test_other_files_have_no_seq(name: str) -> None:
 def test_a_segment_comes_back_from_json() -> None:
     file = DeliveredFile("a.b/1.jsonl", TableName("a", "ü"), 1, 2, 3)
     segment = DeliveredSegment(Seq(7), CommitTs((1 << 63) - 1), (file,), "_ddl/7.json")
-    assert segment_from_json(segment_to_json(segment), name="x") == segment
+    assert SEGMENT.from_json(SEGMENT.to_json(segment), name="x") == segment
     in_a_dump = replace(segment, dump=DumpTold("d1", DumpState.PAUSED, (TableName("a", "ü"),)))
-    assert segment_from_json(segment_to_json(in_a_dump), name="x") == in_a_dump
+    assert SEGMENT.from_json(SEGMENT.to_json(in_a_dump), name="x") == in_a_dump
 
 
 def test_a_commit_comes_back_from_json() -> None:
     segment = DeliveredSegment(Seq(7), CommitTs(9), (DeliveredFile("a.b/1.jsonl", TableName("a", "ü"), 1, 2, 3),), None)
     for commit in (FolderCommit(0, Owner(3, 1), "a", None), FolderCommit(1, Owner(3, 1), "a", Seq(7), (segment,))):
-        assert commit_from_json(commit_to_json(commit), name="x") == commit
+        assert COMMIT.from_json(COMMIT.to_json(commit), name="x") == commit
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"version":1}', b'{"version":2}', b'{"version":1,"seq":"x"}'])
 def test_a_segment_that_cannot_be_read_is_named(data: bytes) -> None:
     with pytest.raises(SinkError, match=r"_segments/x\.json"):
-        segment_from_json(data, name="_segments/x.json")
+        SEGMENT.from_json(data, name="_segments/x.json")
 
 
 @pytest.mark.parametrize(

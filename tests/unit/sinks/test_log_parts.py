@@ -13,8 +13,8 @@ from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
 from spark_merge.ddl.eras import Era, FormerColumn
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
-from spark_merge.sinks.log_parts import LogEnvelope, LogFile, LogPart
-from spark_merge.sinks.parquet_rows import Sources
+from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
+from spark_merge.sinks.formats.parquet_rows import Sources
 from tests.support.deliveries import ORDERS
 
 SCHEMA = TableSchema(ORDERS, (Column("id", "int"), Column("b", "text"), Column("c", "int")), ("id",))

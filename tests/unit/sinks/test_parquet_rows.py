@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.sinks.parquet_rows import WantedKeys, opened
+from spark_merge.sinks.formats.parquet_rows import WantedKeys, opened
 from tests.support.deliveries import ORDERS
 
 KEYED = TableSchema(ORDERS, (Column("id", "int"), Column("part", "text"), Column("day", "date")), ("id", "part"))

@@ -31,7 +31,7 @@ from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log import read, segments
 from spark_merge.port import pieces
 from spark_merge.port.readable import Readable, rows_of
-from spark_merge.sinks import json_rows
+from spark_merge.sinks.formats import json_lines
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.versioned import VersionedSink
@@ -39,7 +39,6 @@ from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import frames
 from spark_merge.sinks.sqlite import database
 from spark_merge.sinks.sqlite import reading as sqlite_reading
-from spark_merge.sinks.storage import csv_rows
 from spark_merge.testing.histories import COLUMNS, DEFINITION, change_of
 from spark_merge.testing.places import Here
 from tests.support.lake import uri_of as lake_uri
@@ -159,8 +158,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (rows_decoded, "_BLOCK_ROWS_MAX", GROUP_ROWS),
         (database, "STEPS_A_REPORT", 200),
         (sqlite_reading, "PAGE_ROWS_MAX", GROUP_ROWS),
-        (json_rows, "BLOCK_BYTES", 2_000),
-        (csv_rows, "BLOCK_BYTES", 2_000),
+        (json_lines, "BLOCK_BYTES", 2_000),
         (together, "ROWS_MAX", GROUP_ROWS),
         (together, "HELD_ROWS_MAX", 2 * GROUP_ROWS),
         (frames, "FRAME_ROWS_MAX", GROUP_ROWS),

@@ -19,10 +19,10 @@ from sidecar.log.storage import Folder, open_folder
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.merge.rule import OutputRow
 from spark_merge.port.contract import Accepted
-from spark_merge.sinks.folder.commits import KEPT
+from spark_merge.sinks.chain import KEPT
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.spool import keeping
-from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, newest, read_kept, read_subscribers
+from spark_merge.sinks.spool.keeping import Bounds, KeptSegments, first_kept, read_kept, read_subscribers
 from spark_merge.sinks.spool.reader import SpoolReader
 from spark_merge.sinks.spool.sink import SpoolSink
 from spark_merge.sinks.spool.uri import spool_of
@@ -30,7 +30,7 @@ from spark_merge.testing import histories
 from spark_merge.testing.places import Here
 from tests.support.deliveries import Segments, change, deliver
 from tests.support.eventually import PATIENCE_S
-from tests.support.subscriber import rows_of, spooled
+from tests.support.subscriber import newest, rows_of, spooled
 
 OWN = "a" * 32
 LOG_ID = name_of("changefeed", OWN)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.errors import TicdcDumpError
-from spark_merge.codecs.encode.csv_lines import CsvForm
 from spark_merge.port.contract import Gathers
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.folders import FILE
+from spark_merge.sinks.formats.csv_lines import CsvForm
 from spark_merge.sinks.registry import holds_rows, leaves, name_of, open_sink
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink

@@ -16,7 +16,7 @@ from sidecar.log.storage import Folder, open_folder
 from sidecar.replay.judge.table_replay import SAMPLES_MAX, OutputRow, TableVerdict
 from sidecar.replay.judge.verify import VerifyVerdict, replay, verify
 from spark_merge.port.contract import Owner
-from spark_merge.sinks.folder.layout import DeliveredFile, DeliveredSegment, file_path, segment_path, segment_to_json
+from spark_merge.sinks.folder.layout import SEGMENT, DeliveredFile, DeliveredSegment, file_path, segment_path
 
 T, OTHER, KEYLESS = TableName("s", "t"), TableName("s", "other"), TableName("s", "keyless")
 START, MIDDLE, END = CommitTs(100), CommitTs(200), CommitTs(300)
@@ -267,7 +267,7 @@ def delivered(folder: Folder, segments: list[tuple[int, list[dict[str, Any]]]]) 
         file = DeliveredFile(path, T, len(rows) - from_dump, from_dump, 0)
         storage.write_atomically(folder, path, b"".join(json.dumps(found).encode() + b"\n" for found in rows))
         segment = DeliveredSegment(Seq(number), CommitTs(upto_ts), (file,), None)
-        storage.write_atomically(folder, segment_path(number), segment_to_json(segment))
+        storage.write_atomically(folder, segment_path(number), SEGMENT.to_json(segment))
 
 
 def verified(folder: Folder) -> VerifyVerdict:

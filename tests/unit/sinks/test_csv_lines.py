@@ -11,10 +11,10 @@ import pytest
 
 from sidecar.core.model import Column, Kind, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.codecs.encode import csv_lines as encoding
 from spark_merge.codecs.encode.block import of_changes
-from spark_merge.codecs.encode.csv_lines import CsvForm, csv_header, csv_lines, general
 from spark_merge.port.contract import CHANGES
+from spark_merge.sinks.formats import csv_lines as encoding
+from spark_merge.sinks.formats.csv_lines import CsvForm, csv_header, csv_lines, general
 from tests.support import storage_reader
 from tests.support.deliveries import Image, change
 from tests.support.storage_reader import Form, canonical

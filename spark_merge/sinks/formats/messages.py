@@ -1,4 +1,4 @@
-"""Messages of TiCDC's protocols back to rows: what the Kafka sink and the storage sink's canal-json hold.
+"""Messages of TiCDC's protocols: lines of a file (canal-json of the storage sink), and back to rows, those of the Kafka sink too.
 
 The log's own decoders read them (spark_merge/codecs/decode). An update that changes the handle key is one message there, and two rows here.
 """
@@ -6,20 +6,37 @@ The log's own decoders read them (spark_merge/codecs/decode). An update that cha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import Change, Column, Rank
+from sidecar.codecs.registry import codec_for
+from sidecar.core.model import Change, Column, Lane, Message, Rank, TableSchema
 from sidecar.errors import FeedError, SinkError
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.block import image_columns, of_changes
 from spark_merge.codecs.encode.local_time import UTC, local_texts, zone_of
+from spark_merge.codecs.encode.messages import Encoder
 from spark_merge.codecs.zone import ServerZone
 from spark_merge.ddl.eras import WAY_OUT, Era
 from spark_merge.port.readable import RowForm, RowsRead, Versions
+from spark_merge.sinks.formats.json_lines import line_blocks
 from spark_merge.sinks.row_versions import ranks, rows_read
+
+
+def message_lines(encoder: Encoder, schema: TableSchema, changes: pa.Table, end: bytes, *, keys_only: bool) -> bytes:
+    """A message of each row of `changes` (contract.CHANGES), each with its `end`. Raises SinkError."""
+    return b"".join((message.value or b"") + end for message in encoder.rows(schema, changes, None, keys_only=keys_only))
+
+
+def message_file_rows(file: IO[bytes], era: Era, *, protocol: str, time_zone: str, end: bytes) -> Iterator[RowsRead]:
+    """All rows of a file of such lines, which are of `era`. Raises SinkError, FeedError."""
+    codec = codec_for(protocol, tidb_extension=True, compression="")
+    for lines in line_blocks(file, end):
+        messages = (Message(Lane("file"), number, None, line) for number, line in enumerate(lines.split(end)[:-1]))
+        changes = [StoredChange(one) for message in messages for one in codec.envelopes(message) if isinstance(one, Change)]
+        yield from message_rows(changes, era, protocol=protocol, time_zone=time_zone)
 
 
 class StoredChange(NamedTuple):
@@ -87,10 +104,7 @@ class MessageForm(NamedTuple):
         zone, back = zone_of(self.time_zone), ServerZone(self.time_zone, "first")
         for name in self.times:
             place = rows.schema.get_field_index(name)
-            there = rows.column(name).combine_chunks()
-            local = local_texts(there, zone).dictionary_encode()
-            moments = pa.array([None if text is None else back.utc_text(text) for text in local.dictionary.to_pylist()], pa.string())
-            rows = rows.set_column(place, name, moments.take(local.indices))
+            rows = rows.set_column(place, name, back.utc_texts(local_texts(rows.column(name).combine_chunks(), zone)))
         return rows
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Column, TableName, TableSchema
 from spark_merge.codecs.encode.block import Block, of_changes, of_chunk
-from spark_merge.codecs.encode.json_columns import json_columns
-from spark_merge.codecs.encode.json_lines import few_json_lines, json_lines
 from spark_merge.port.contract import ChunkPiece, Survivors
+from spark_merge.sinks.formats.json_lines import few_json_lines, json_columns, json_lines
 from tests.support.deliveries import DUE, ORDERS, SCHEMA, Row, batches, change
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -1,4 +1,4 @@
-"""Rows as TiCDC's storage sink writes them in csv, a column at a time.
+"""Rows as TiCDC's storage sink writes them in csv, a column at a time, and the same lines as columns of canonical text again.
 
     "I","table","schema"[,commit-ts][,is-update],value,value,…      I insert, U update, D delete, then the terminator
 
@@ -10,26 +10,40 @@
 An update is the new row; with `old_values` it is the old row as D and the new one as I, both with is-update. Without a quote texts have
 backslashes before line ends, backslashes and the delimiter.
 
+A reader by columns takes what most writers of csv give: one delimiter, quotes, lines that end as lines do. Other forms are refused by the
+parameter that made them (`check_form`).
+
 Source: pingcap/tiflow pkg/sink/codec/csv/csv_message.go, pingcap/ticdc of the same path; the recordings.
 """
 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import IO, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
 from sidecar.core.model import Column, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.codecs.encode.local_time import UTC, local_texts
+from spark_merge.codecs.values import from_bytes, from_floats, parse_floats
+from spark_merge.codecs.zone import ServerZone
+from spark_merge.ddl.eras import Era
+from spark_merge.port.readable import RowsRead, Versions
+from spark_merge.sinks.formats.json_lines import line_blocks
+from spark_merge.sinks.row_versions import ranks, rows_read
+
+_RESTORE = "restore the folder, or deliver to a new one and dump again"
+_LINE_ENDS = ("\r\n", "\n")
 
 _ROWS_MAX = 8192
 _BYTES_MAX = 64 << 20
@@ -192,3 +206,88 @@ def _with_exponent(shortest: str) -> str:
     exponent += len(digits) - 1
     fraction = f".{text[1:]}" if text[1:] else ""
     return f"{'-' if sign else ''}{text[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+# ---- read back ---------------------------------------------------------------------------------------------------------
+
+
+def check_form(form: CsvForm) -> None:
+    """Raises SinkError for a form that does not say enough, or that no reader by columns takes."""
+    why = {
+        "csv.include-commit-ts=false": "" if form.commit_ts else "which version of a row is the last one is not in the files",
+        "csv.quote=": "" if form.quote else "a text that looks like csv.null is not told from NULL",
+        f"csv.delimiter={form.delimiter}": "" if len(form.delimiter) == 1 else "only one character is read back",
+        f"terminator={form.terminator!r}": "" if form.terminator in _LINE_ENDS else "only the ends of lines are read back, CRLF and LF",
+    }
+    for setting, reason in why.items():
+        if reason:
+            raise SinkError(
+                f"csv of {setting} cannot be read back: {reason}",
+                hint="deliver to a new folder with csv.include-commit-ts=true and the default csv.quote, csv.delimiter and terminator, and"
+                " dump again",
+            )
+
+
+def csv_rows(file: IO[bytes], era: Era, columns: Sequence[Column], form: CsvForm) -> Iterator[RowsRead]:
+    """All rows, which are of `era`. `columns`: of the file. Raises SinkError."""
+    era.check()
+    head = ["#op", "#table", "#schema", "#commit_ts", *(["#is_update"] if form.old_values else [])]
+    names = [*head, *(column.name for column in columns)]
+    types = {column.name: column for column in columns}
+    skip = 1 if form.header else 0
+    for data in line_blocks(file, form.terminator.encode(), form.quote.encode()):
+        table = _parsed(data, names, form, skip=skip)
+        skip = 0
+        rows = {name: _text(column, table.column(name).combine_chunks(), form, era) for name, column in types.items()}
+        gone = pc.equal(table.column("#op").combine_chunks(), "D")
+        commit_ts = table.column("#commit_ts").combine_chunks().cast(pa.int64())
+        if len(commit_ts):
+            yield rows_read(era, rows, Versions(commit_ts, ranks(gone), gone), types=types)
+
+
+def _parsed(data: bytes, names: Sequence[str], form: CsvForm, *, skip: int) -> pa.Table:
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names), skip_rows=skip),
+            parse_options=pa_csv.ParseOptions(delimiter=form.delimiter, quote_char=form.quote, double_quote=True, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[form.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise SinkError(f"it is no csv of {len(names)} fields: {error}", hint=_RESTORE) from error
+
+
+def _text(column: Column, values: pa.Array, form: CsvForm, era: Era) -> pa.Array:
+    try:
+        return _canonical_texts(column, values, form)
+    except ValueError as error:
+        raise SinkError(f"column {column.name} of {era.name} holds a text that is no {column.kind}: {error}", hint=_RESTORE) from error
+
+
+def _canonical_texts(column: Column, values: pa.Array, form: CsvForm) -> pa.Array:
+    """`values`: fields without quotes and escapes, null where NULL. Raises ValueError for a text that is no value."""
+    match column.kind:
+        case "year":
+            return pc.utf8_lpad(values, 4, "0")
+        case "float" | "double":
+            return from_floats(parse_floats(values), column)
+        case "binary":
+            return from_bytes(_decoded(values, form), column)
+        case "timestamp":
+            return values if form.zone.key == UTC.key else ServerZone(form.zone.key, "first").utc_texts(values)
+        case _:
+            return values
+
+
+def _decoded(values: pa.Array, form: CsvForm) -> pa.Array:
+    found: Any = pl.Series(pl.from_arrow(values), dtype=pl.String)
+    try:
+        decoded = found.str.decode("base64" if form.base64 else "hex", strict=True)
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(str(error)) from error
+    return decoded.to_arrow().cast(pa.binary())

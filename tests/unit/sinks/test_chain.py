@@ -12,8 +12,8 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.port.contract import Accepted, Owner
-from spark_merge.sinks.folder import commits as module
-from spark_merge.sinks.folder.commits import FolderPositions, accepted_in
+from spark_merge.sinks import chain as module
+from spark_merge.sinks.chain import CommitChain
 from spark_merge.sinks.folder.layout import (
     COMMITS,
     HEAD,
@@ -21,10 +21,9 @@ from spark_merge.sinks.folder.layout import (
     DeliveredSegment,
     FolderCommit,
     FolderIdentity,
-    commit_path,
     segment_path,
 )
-from spark_merge.sinks.position import PositionKeeper
+from spark_merge.sinks.folder.output import FolderPosition, OutputFolder, accepted_in, commits_of, position_of
 
 KEPT = 3
 
@@ -39,20 +38,17 @@ def folder(tmp_path: Path) -> Folder:
     return open_folder(str(tmp_path / "out"))
 
 
-Commits = PositionKeeper[None, Sequence[DeliveredSegment]]
+def position_in(folder: Folder) -> FolderPosition:
+    return position_of(OutputFolder(folder, FolderIdentity("log", "jsonl", 0, 0)))
 
 
-def commits_of(folder: Folder) -> Commits:
-    return Commits(FolderPositions(folder, FolderIdentity("log", "jsonl", 0, 0)), log_id="log", remedy="use another folder")
-
-
-def opened(folder: Folder) -> Commits:
-    commits = commits_of(folder)
+def opened(folder: Folder) -> FolderPosition:
+    commits = position_in(folder)
     commits.open(None)
     return commits
 
 
-def accept(commits: Commits, *seqs: int, manifest: str = "mine") -> None:
+def accept(commits: FolderPosition, *seqs: int, manifest: str = "mine") -> None:
     for seq in seqs:
         segment = DeliveredSegment(Seq(seq), CommitTs(100 * seq), (), None, manifest)
         commits.accept(Accepted(segment.seq, segment.upto_ts, manifest), first=segment.seq, payload=[segment])
@@ -92,18 +88,18 @@ def test_a_former_owner_can_not_accept_under_a_number_that_was_removed(folder: F
 def test_one_that_opens_under_a_number_that_was_removed_opens_after_the_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read the last one, and others go on for long before it makes its own."""
     accept(opened(folder), 1)
-    create, others = FolderPositions._create, list[Commits]()
+    create, others = CommitChain._create, list[FolderPosition]()
 
-    def amid(self: FolderPositions, commit: FolderCommit) -> bool:
+    def amid(self: CommitChain[FolderCommit, None, Sequence[DeliveredSegment]], commit: FolderCommit) -> bool:
         if not others:
-            others.append(commits_of(folder))
+            others.append(position_in(folder))
             others[0].open(None)
             accept(others[0], *range(2, 30))
         return create(self, commit)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FolderPositions, "_create", amid)
-        late = commits_of(folder)
+        patch.setattr(CommitChain, "_create", amid)
+        late = position_in(folder)
         state = late.open(None)
     assert (state.accepted, state.owner) == ((29, 2900, "mine"), Owner(0, 3))
     with pytest.raises(OwnershipLost):
@@ -139,9 +135,9 @@ def test_what_gathered_before_goes_when_it_is_opened(folder: Folder, monkeypatch
     accept(last, 40)
 
 
-@pytest.mark.parametrize("act", [Commits.look, lambda commits: commits.open(None)], ids=["look", "open"])
-def test_commits_that_are_lost_are_not_taken_for_none(folder: Folder, act: Callable[[Commits], object]) -> None:
+@pytest.mark.parametrize("act", [FolderPosition.look, lambda commits: commits.open(None)], ids=["look", "open"])
+def test_commits_that_are_lost_are_not_taken_for_none(folder: Folder, act: Callable[[FolderPosition], object]) -> None:
     accept(opened(folder), 1, 2)
-    storage.remove(folder, [commit_path(number) for number in numbers(folder)])
+    storage.remove(folder, [commits_of(folder).path(number) for number in numbers(folder)])
     with pytest.raises(SinkError, match=f"{COMMITS} has no commit, and {HEAD} says that it had"):
-        act(commits_of(folder))
+        act(position_in(folder))

@@ -1,4 +1,5 @@
-"""Parquet files of rows of all times as versions of rows (spark_merge/port/readable.py), for every sink that has such files.
+"""Parquet files of rows of all times: how they are written, and their rows as versions of rows again (spark_merge/port/readable.py), for
+every sink that has such files. The columns are codecs/encode/typed.py's, values are read back by codecs/encode/untyped.py.
 
 Each file has rows of one or more eras (ddl/eras.py); of each its own columns are read. A row's version is what the envelope says: a delete,
 a live put, or a dump's row, at its commit_ts.
@@ -6,20 +7,48 @@ a live put, or a dump's row, at its commit_ts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sidecar.core.model import TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
+from spark_merge.codecs.encode.block import Block
+from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX, dictionary_columns, file_schema, typed
 from spark_merge.ddl.eras import Era
 from spark_merge.port.readable import RowsRead, Versions
-from spark_merge.sinks.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
+from spark_merge.sinks.formats.parquet_rows import ParquetRows, Source, Sources, WantedKeys, key_columns, of_keys, opened, present
 from spark_merge.sinks.row_versions import ranks, rows_read
+
+
+@contextmanager
+def parquet_writer(out: Any, into: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
+    """The file is whole when the block ends without error."""
+    settings = {"compression": "zstd", "compression_level": 1} | options  # measured: faster than snappy, two thirds of its bytes
+    writer = pq.ParquetWriter(out, into, **settings)
+    try:
+        yield writer
+        writer.close()
+    except BaseException:
+        writer.is_open = False  # or its destructor goes on writing to a file that is given up
+        raise
+
+
+@contextmanager
+def writing_parquet(out: Any, schema: TableSchema) -> Iterator[Callable[[Block], object]]:
+    into = file_schema(schema)
+    with parquet_writer(out, into, use_dictionary=dictionary_columns(schema)) as writer:
+        yield lambda block: writer.write_table(typed(block, into), row_group_size=ROW_GROUP_ROWS_MAX)
+
+
+# ---- read back ---------------------------------------------------------------------------------------------------------
 
 
 class LogEnvelope(NamedTuple):
@@ -89,3 +118,17 @@ def _versions(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope) -> Versi
     commit_ts, op, origin = (rows.column(file.name_of(source)).combine_chunks() for source in envelope)
     deleted = pc.equal(op, "delete")
     return Versions(commit_ts, ranks(deleted, pc.equal(origin, "dump")), deleted)
+
+
+def parquet_file_rows(data: IO[bytes], era: Era) -> Iterator[RowsRead]:
+    """All rows, which are of `era`. Raises SinkError."""
+    try:
+        with pq.ParquetFile(data) as parquet:
+            file, prefix = ParquetRows(parquet), json.loads(parquet.schema_arrow.metadata[b"ticdc-dump"])["prefix"]
+            names = tuple(() if one.name is None else (one.name,) for one in era.columns)
+            envelope, sources = LogEnvelope(*(prefix + name for name in LogEnvelope._fields)), Sources(names, names, prefix + "untyped")
+            for _, rows in file.batches({*envelope, *sources.used()}):
+                yield era_rows(rows, file, envelope, era, sources)
+    except (pa.ArrowInvalid, OSError, ValueError, KeyError) as error:
+        hint = "restore the file, or deliver to a new folder and dump again"
+        raise SinkError(f"it is no Parquet file of ours: {error}", hint=hint) from error
