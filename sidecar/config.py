@@ -286,24 +286,24 @@ def read_settings(
     """A file as its types say. `documented`: where its settings are. `completed`: with what follows from others. `text`: as read_config
     has it. Raises ConfigError."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
+        result = tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="give this command's settings with --config FILE") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}", hint=f"see {documented}") from error
     try:
-        return msgspec.convert(completed(found), kind)
+        return msgspec.convert(completed(result), kind)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {in_words(error, kind)}", hint=f"see {documented} for every setting and its unit") from error
 
 
-def _completed(found: dict[str, Any]) -> dict[str, Any]:
+def _completed(value: dict[str, Any]) -> dict[str, Any]:
     """TiDB-Binlog has no changefeed, and its etcd is PD's. What is wrong with a value is said where types are."""
-    binlog = found.get("binlog")
-    if found.get("feed") != "binlog" or not isinstance(binlog, dict) or not isinstance(found.get("etcd", {}), dict):
-        return found
-    etcd = {"endpoints": binlog.get("pd", []), "tls": binlog.get("tls", {})} | found.get("etcd", {})
-    return {"changefeed": {"id": binlog.get("name", "")}} | found | {"etcd": etcd}
+    binlog = value.get("binlog")
+    if value.get("feed") != "binlog" or not isinstance(binlog, dict) or not isinstance(value.get("etcd", {}), dict):
+        return value
+    etcd = {"endpoints": binlog.get("pd", []), "tls": binlog.get("tls", {})} | value.get("etcd", {})
+    return {"changefeed": {"id": binlog.get("name", "")}} | value | {"etcd": etcd}
 
 
 def placed(sink: str, log: str) -> str:

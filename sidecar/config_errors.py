@@ -35,9 +35,9 @@ _NOT_ONE_OF = re.compile(r"Invalid enum value '(.*)'")
 def in_words(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str:
     """`kind`: of the whole file."""
     text = str(error)
-    found = _PLACE.search(text)
-    place = found[1] if found else ""
-    what = text[: found.start()] if found else text
+    match = _PLACE.search(text)
+    place = match[1] if match else ""
+    what = text[: match.start()] if match else text
     name = re.sub(r"\[(\d+)\]", lambda number: f" (number {int(number[1]) + 1})", place)
     if said := _UNKNOWN.fullmatch(what):
         known = [field.name for field in msgspec.structs.fields(_kind_at(kind, place))]
@@ -62,7 +62,7 @@ def _within(place: str, name: str) -> str:
 
 def _kind_at(kind: type[msgspec.Struct], place: str) -> Any:
     """The type of the setting at `place`; of the file where that is empty."""
-    found: Any = kind
+    result: Any = kind
     for part in filter(None, place.split(".")):
-        found = next(field.type for field in msgspec.structs.fields(found) if field.name == part)
-    return found
+        result = next(field.type for field in msgspec.structs.fields(result) if field.name == part)
+    return result

@@ -48,8 +48,8 @@ def with_hint(message: str, hint: str) -> str:
 
 def parted(text: str) -> tuple[str, str]:
     """Message and hint of such a text; the hint is empty where there is none."""
-    message, found, hint = text.rpartition(_WAY_OUT)
-    return (message, hint) if found else (text, "")
+    message, result, hint = text.rpartition(_WAY_OUT)
+    return (message, hint) if result else (text, "")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -57,8 +57,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # most processes make no such message
 
     names = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=0.7)
-    return f", did you mean {names[found[0]]}?" if found else ""
+    results = get_close_matches(word.lower(), names, n=1, cutoff=0.7)
+    return f", did you mean {names[results[0]]}?" if results else ""
 
 
 class TicdcDumpError(Exception):

@@ -151,10 +151,10 @@ class Pipeline:
         messages = self.outside.feed.poll(timeout_s=poll_s)
         envelopes, self.sequence.newest_ts = self.outside.codec.envelopes, self.outside.newest_ts()
         for message in messages:
-            found = envelopes(message)
+            results = envelopes(message)
             if message.after_gap:
-                self.sequence.join_after_gap(message.lane, message.position, found)
-            self.sequence.accept(message.lane, message.position, found)
+                self.sequence.join_after_gap(message.lane, message.position, results)
+            self.sequence.accept(message.lane, message.position, results)
         self.sequence.forget_ended(self.outside.feed.incarnations())  # before a later lane of the same name can come
         self.counts.messages += len(messages)
         return len(messages)
@@ -271,7 +271,7 @@ class Pipeline:
                 more_dumps=tuple(dump.to_json() for dump in dumps if dump is not first),
                 next_schemas=next_schemas,
                 table_rows=data.table_rows,
-                incarnations={lane: found for lane in positions if (found := incarnations[lane])},
+                incarnations={lane: incarnation for lane in positions if (incarnation := incarnations[lane])},
                 id=secrets.token_hex(8),
                 open_from=self.dump.oldest_open_seq(),
                 data_sha256=data.sha256,
@@ -318,9 +318,9 @@ class Pipeline:
         they read is read again."""
         check_marks_go_on(ddls)
         before, after = self.tables, self.outside.schemas.after(ddls)
-        found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
-        found, once_more = self.rewrites.passed(found, before, after, ddls, self.dump.records)
-        self.dump.changed([step for one in found if (step := self._offered(one)) is not None])
+        results = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
+        results, once_more = self.rewrites.passed(results, before, after, ddls, self.dump.records)
+        self.dump.changed([step for one in results if (step := self._offered(one)) is not None])
         if once_more is not None:
             self.recorder.asked(once_more, last=self.dump.records)
             self.dump.request(once_more)

@@ -77,15 +77,15 @@ def test_every_symbol_on_the_maps_exists(page: str, symbol: str) -> None:
     file, _, name = symbol.partition("::")
     tree: ast.AST = tree_of(ROOT / file)
     for part in name.split("."):
-        found = [
+        results = [
             node
             for node in ast.iter_child_nodes(tree)
             if (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part)
             or (isinstance(node, ast.Assign) and any(ast.unparse(target) == part for target in node.targets))
             or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == part)
         ]
-        assert found, f"{page} names {symbol}, which does not exist"
-        tree = found[0]
+        assert results, f"{page} names {symbol}, which does not exist"
+        tree = results[0]
 
 
 FINDINGS = (
@@ -99,8 +99,8 @@ _CELL = re.compile(rf"{_FINDING}(?: \([^)]*\))?(?:, {_FINDING}(?: \([^)]*\))?)*"
 def test_every_finding_has_a_line_with_a_test_or_why_it_has_none() -> None:
     rows = [line.strip("| ").split(" | ") for line in (ROOT / "tests/FINDINGS.md").read_text().splitlines() if line.startswith("| ")]
     of_findings = [row for row in rows if _CELL.fullmatch(row[0])]
-    found = {finding for row in of_findings for finding in re.findall(_FINDING, re.sub(r" \([^)]*\)", "", row[0]))}
-    assert found == set(FINDINGS)
+    results = {finding for row in of_findings for finding in re.findall(_FINDING, re.sub(r" \([^)]*\)", "", row[0]))}
+    assert results == set(FINDINGS)
     bare = [row[0] for row in of_findings if ".py::" not in "".join(row) and "told, not mended" not in row[-1]]
     assert not bare, f"neither a test nor why there is none: {bare}"
 
@@ -136,7 +136,7 @@ _ELSEWHERE = re.compile(r"\b[Dd]esign [0-9]+\b|\b(?:port|design)\.md|\bfacts/[a-
 @pytest.mark.parametrize("top", ["proto", "sidecar", "spark_merge", "tests", "deploy"])
 def test_no_page_and_no_docstring_cites_a_document_that_is_not_here(top: str) -> None:
     files = {path for end in ("py", "md", "proto", "go", "toml") for path in (ROOT / top).rglob(f"*.{end}")} - {Path(__file__)}
-    cited = [f"{path.relative_to(ROOT)}: {found[0]}" for path in sorted(files) if (found := _ELSEWHERE.search(path.read_text()))]
+    cited = [f"{path.relative_to(ROOT)}: {match[0]}" for path in sorted(files) if (match := _ELSEWHERE.search(path.read_text()))]
     assert not cited
 
 

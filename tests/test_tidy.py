@@ -205,13 +205,13 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            results |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return frozenset(found)
+            results |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(results)
 
 
 def within(name: str, packages: list[str]) -> bool:
@@ -248,9 +248,9 @@ def test_only_what_makes_or_checks_a_feed_knows_the_adapters(path: Path) -> None
 def test_there_is_no_circle_among_modules() -> None:
     """Two modules that import each other are one, whatever their rooms: also inside a room."""
     by_name = {module_name(path): path for path in PRODUCT}
-    edges = {name: {found for found in imports(path) if found in by_name and found != name} for name, path in by_name.items()}
+    edges = {name: {text for text in imports(path) if text in by_name and text != name} for name, path in by_name.items()}
     left = dict(edges)
-    while free := [name for name, found in left.items() if not found & left.keys()]:
+    while free := [name for name, results in left.items() if not results & left.keys()]:
         for name in free:
             del left[name]
     assert not left, f"these import each other: {sorted(left)}"
@@ -289,8 +289,10 @@ NO_STATEMENT = {
 @pytest.mark.parametrize("path", PRODUCT, ids=module_name)
 def test_sql_is_cut_in_one_place(path: Path) -> None:
     module = module_name(path)
-    found = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
-    assert not found or module in NO_STATEMENT or within(module, ["sidecar.sql"]), f"{path}:{found[0].lineno}: read sidecar.sql's tokens"
+    results = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
+    assert not results or module in NO_STATEMENT or within(module, ["sidecar.sql"]), (
+        f"{path}:{results[0].lineno}: read sidecar.sql's tokens"
+    )
 
 
 PLAIN_WORDS = {"open", "default"}
@@ -302,8 +304,8 @@ def test_nothing_compares_a_protocols_name(path: Path) -> None:
     """What differs between protocols is in their records (sidecar/codecs/registry.py) and their modules."""
     names = {name for one in PROTOCOLS for name in (one.name, *one.aliases)} - PLAIN_WORDS
     asked = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare | ast.MatchValue)]
-    found = [node for node in asked if any(isinstance(one, ast.Constant) and one.value in names for one in ast.walk(node))]
-    assert not found, f"{path}:{found[0].lineno}: ask the protocol's record"
+    results = [node for node in asked if any(isinstance(one, ast.Constant) and one.value in names for one in ast.walk(node))]
+    assert not results, f"{path}:{results[0].lineno}: ask the protocol's record"
 
 
 THREADS = {"sidecar.process.background", "spark_merge.worker.worker"}
@@ -342,12 +344,12 @@ def test_files_and_functions_fit_in_a_head(path: Path) -> None:
 
 def test_a_class_name_occurs_once() -> None:
     """So that a name says which class it is, in a message as in a search. Names with an underscore stay in their file."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in PRODUCT:
         for name in classes(path):
             if not name.startswith("_"):
-                found.setdefault(name, []).append(module_name(path))
-    assert not {name: modules for name, modules in found.items() if len(modules) > 1}
+                result.setdefault(name, []).append(module_name(path))
+    assert not {name: modules for name, modules in result.items() if len(modules) > 1}
 
 
 def test_constructors_take_few_arguments() -> None:
@@ -404,8 +406,8 @@ SERVERS = {
 
 @pytest.mark.parametrize("path", PURE_TESTS, ids=module_name)
 def test_what_make_fast_runs_starts_no_server(path: Path) -> None:
-    found = imports(path) & SERVERS
-    assert not found, f"{path} uses {found}: it belongs to tests/integration or tests/spark"
+    results = imports(path) & SERVERS
+    assert not results, f"{path} uses {results}: it belongs to tests/integration or tests/spark"
 
 
 @pytest.mark.parametrize("path", PRODUCT, ids=module_name)
@@ -462,12 +464,14 @@ def classes(path: Path) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in tree_of(path).body if isinstance(node, ast.ClassDef)}
 
 
-def methods(found: ast.ClassDef) -> set[str]:
-    return {node.name for node in found.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
+def methods(class_def: ast.ClassDef) -> set[str]:
+    return {node.name for node in class_def.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
 
 
 def test_ports_have_the_twins_and_suites_that_are_said() -> None:
-    ports = {name: found for name, found in classes(ROOT / "sidecar" / "ports.py").items() if "Protocol" in map(ast.unparse, found.bases)}
+    ports = {
+        name: result for name, result in classes(ROOT / "sidecar" / "ports.py").items() if "Protocol" in map(ast.unparse, result.bases)
+    }
     assert ports.keys() == PORTS.keys()
     for port, (twin, suite) in PORTS.items():
         if twin is None:

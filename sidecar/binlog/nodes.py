@@ -81,15 +81,15 @@ class Node:
 def node_of(key: str, value: bytes) -> Node:
     """Raises MessageUnreadable."""
     try:
-        found = json.loads(value)
+        result = json.loads(value)
         return Node(
-            node_id=str(found["nodeId"]),
-            host=str(found["host"]),
-            state=str(found["state"]),
-            max_commit_ts=CommitTs(int(found["maxCommitTS"])),
-            update_ts=CommitTs(int(found["updateTS"])),
-            score=int(found.get("score") or 0),
-            label=found.get("label"),
+            node_id=str(result["nodeId"]),
+            host=str(result["host"]),
+            state=str(result["state"]),
+            max_commit_ts=CommitTs(int(result["maxCommitTS"])),
+            update_ts=CommitTs(int(result["updateTS"])),
+            score=int(result.get("score") or 0),
+            label=result.get("label"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MessageUnreadable(

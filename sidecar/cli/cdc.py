@@ -109,10 +109,10 @@ def real_binary(environment: Mapping[str, str]) -> str:
         if _is_this_program(named) or os.path.realpath(named) in _tried(environment):
             _end(EXIT_NOT_FOUND, f"{REAL_BINARY}={named} leads back to this wrapper", "set it to the path of TiCDC's own cdc")
         return named
-    found = _on_path(environment)
-    if found is None:
+    path = _on_path(environment)
+    if path is None:
         _end(EXIT_NOT_FOUND, "TiCDC's own cdc is not on PATH", f"install it, or set {REAL_BINARY} to its path; the dump commands need none")
-    return found
+    return path
 
 
 def _tried(environment: Mapping[str, str]) -> set[str]:

@@ -114,9 +114,9 @@ def exit_code_of(status: pb.DumpStatus) -> int:
 
 
 def call_of(context: typer.Context) -> Call:
-    found = context.find_object(Call)
-    assert found is not None, "a DumpCommand gives it before the body runs"
-    return found
+    call = context.find_object(Call)
+    assert call is not None, "a DumpCommand gives it before the body runs"
+    return call
 
 
 class DumpCommand(TyperCommand):

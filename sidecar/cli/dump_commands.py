@@ -217,12 +217,12 @@ def dumplist(
     call = call_of(context)
     wire_kind = KINDS[kind] if kind is not None else pb.OPERATION_KIND_UNSPECIFIED
     request = pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id, limit=limit, kind=wire_kind)
-    found = call.client.call("List", request)
-    if not found.HasField("changefeed"):
+    result = call.client.call("List", request)
+    if not result.HasField("changefeed"):
         raise RefusedRequest("this sidecar is of version 0.4.0 or before, and keeps no history", hint="upgrade it; dumpquery has its dump")
     if call.as_json:
-        typer.echo(json.dumps(list_json(found)))
-    call.console.print(history_view(found.operations))
+        typer.echo(json.dumps(list_json(result)))
+    call.console.print(history_view(result.operations))
 
 
 def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> int:
@@ -230,14 +230,14 @@ def _show_started(call: Call, status: pb.DumpStatus, dump_id: str) -> int:
     return call.show(status, done=f"dump {dump_id} is {'queued' if is_queued else 'started'}")
 
 
-def _previewed(call: Call, found: pb.DumpPreview) -> int | None:
+def _previewed(call: Call, preview: pb.DumpPreview) -> int | None:
     from sidecar.cli.dump_view import preview_view
     from sidecar.control.wire import preview_json
 
     if call.as_json:
-        typer.echo(json.dumps(preview_json(found)))
-    call.console.print(preview_view(found))
-    return EXIT_REFUSED if found.refusals else None
+        typer.echo(json.dumps(preview_json(preview)))
+    call.console.print(preview_view(preview))
+    return EXIT_REFUSED if preview.refusals else None
 
 
 # ---- what the options say ------------------------------------------------------------------------------------------------

@@ -60,24 +60,24 @@ def parse_keys(text: str) -> pb.TableKeys:
     """`schema.table:[key, …]`, a key being a value, or an array of values if the handle key has several columns. Numbers are
     kept as they are written. Raises BadParameter."""
     example = '\'shop.orders:[1,2,["a","b"]]\''
-    table, found = _of_table(text, "--keys", example)
+    table, result = _of_table(text, "--keys", example)
     try:
-        keys = json.loads(found, parse_int=str, parse_float=str, parse_constant=str)
+        keys = json.loads(result, parse_int=str, parse_float=str, parse_constant=str)
     except ValueError as error:
-        raise typer.BadParameter(f"{found}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
+        raise typer.BadParameter(f"{result}: {error}; expected a JSON array, as in {example}", param_hint="--keys") from error
     rows = [key if isinstance(key, list) else [key] for key in keys] if isinstance(keys, list) else []
     if not rows or not all(row and all(isinstance(value, str) for value in row) for row in rows):
-        raise typer.BadParameter(f"{found}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys")
+        raise typer.BadParameter(f"{result}: expected an array of texts, numbers, or arrays of them, as in {example}", param_hint="--keys")
     return pb.TableKeys(schema=table.schema, table=table.table, keys=[pb.Key(values=row) for row in rows])
 
 
 def _of_table(text: str, option: str, example: str) -> tuple[TableName, str]:
     """A table and what follows the colon after it. A name with a dot or a colon in it is quoted, as in a table rule."""
     name = r'(?:`((?:``|[^`])+)`|"((?:""|[^"])+)"|([^.:`"]+))'
-    found = re.match(rf"\s*{name}\.{name}\s*:(.*)", text, re.DOTALL)
-    if found is None:
+    match = re.match(rf"\s*{name}\.{name}\s*:(.*)", text, re.DOTALL)
+    if match is None:
         raise typer.BadParameter(f"{text}: expected schema.table and a colon, as in {example}", param_hint=option)
-    ticks, quotes, plain, table_ticks, table_quotes, table_plain, rest = (part or "" for part in found.groups())
+    ticks, quotes, plain, table_ticks, table_quotes, table_plain, rest = (part or "" for part in match.groups())
     schema = ticks.replace("``", "`") or quotes.replace('""', '"') or plain
     table = table_ticks.replace("``", "`") or table_quotes.replace('""', '"') or table_plain.rstrip()
     return TableName(schema, table), rest.strip()

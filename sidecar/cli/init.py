@@ -121,15 +121,15 @@ def init(
     try:
         with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
             name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
-            found = found_changefeed(client, name, key_values=tikv)
+            changefeed = found_changefeed(client, name, key_values=tikv)
     except CoordinationLost as error:
         hint = "check --pd: PD's client addresses, port 2379 unless it was changed; give --ca, --cert and --key if the cluster uses TLS"
         raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
     if not as_json:
-        _show_changefeed(found)
-    chosen = _of_pd(found, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), found)
-    chosen += _of_delivery(ask, log, sink or [], found)
-    result = _written(output, sql, found, chosen, force=force)
+        _show_changefeed(changefeed)
+    chosen = _of_pd(changefeed, len(endpoints), pd_origin, tls) + _of_tidb(ask, _Account(tidb, user, password_file), changefeed)
+    chosen += _of_delivery(ask, log, sink or [], changefeed)
+    result = _written(output, sql, changefeed, chosen, force=force)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
         return
@@ -182,39 +182,39 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
             return names[int(text) - 1]
         raise typer.BadParameter(f"give a number from 1 to {len(names)}, or an id that occurs once")
 
-    found: ChangefeedName = typer.prompt("Changefeed (number or id)", value_proc=chosen)
-    return found
+    prompt: ChangefeedName = typer.prompt("Changefeed (number or id)", value_proc=chosen)
+    return prompt
 
 
-def _show_changefeed(found: FoundChangefeed) -> None:
+def _show_changefeed(changefeed: FoundChangefeed) -> None:
     from sidecar.process.printable import one_line
     from sidecar.setup.found import summary
 
-    made = f", TiCDC {one_line(found.changefeed.creator_version)}" if found.changefeed.creator_version else ""
-    typer.echo(f"changefeed {found.changefeed.name}: {summary(found.changefeed)}{made}")
+    made = f", TiCDC {one_line(changefeed.changefeed.creator_version)}" if changefeed.changefeed.creator_version else ""
+    typer.echo(f"changefeed {changefeed.changefeed.name}: {summary(changefeed.changefeed)}{made}")
 
 
 # ---- the values -----------------------------------------------------------------------------------------------------
 
 
-def _of_pd(found: FoundChangefeed, given: int, origin: str, tls: Tls) -> list[ChosenSetting]:
+def _of_pd(changefeed: FoundChangefeed, given: int, origin: str, tls: Tls) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, settings_found
 
-    others = "; PD names the others" if len(found.endpoints) > given else ""
-    cluster = f"; PD's cluster {found.pd_cluster_id}" if found.pd_cluster_id else ""
-    chosen = [*settings_found(found), ChosenSetting("etcd.endpoints", found.endpoints, f"{origin}{others}{cluster}")]
-    sections = ("etcd", "tikv") if found.feed == "tikv" else ("etcd",)
+    others = "; PD names the others" if len(changefeed.endpoints) > given else ""
+    cluster = f"; PD's cluster {changefeed.pd_cluster_id}" if changefeed.pd_cluster_id else ""
+    chosen = [*settings_found(changefeed), ChosenSetting("etcd.endpoints", changefeed.endpoints, f"{origin}{others}{cluster}")]
+    sections = ("etcd", "tikv") if changefeed.feed == "tikv" else ("etcd",)
     for option in ("ca", "cert", "key"):
         chosen += [ChosenSetting(f"{of}.tls.{option}_file", getattr(tls, f"{option}_file"), f"by --{option}") for of in sections]
     return chosen
 
 
-def _of_tidb(ask: Questions, given: _Account, found: FoundChangefeed) -> list[ChosenSetting]:
+def _of_tidb(ask: Questions, given: _Account, changefeed: FoundChangefeed) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, host_port
     from sidecar.setup.sql import ACCOUNT
 
     known = "a TiDB server that PD knows; a load balancer's address is better"
-    first = next(iter(found.tidb), None)
+    first = next(iter(changefeed.tidb), None)
     address, where = ask.answer("--tidb", given.tidb, "TiDB's address (host:port)", default=first, origin=known, check=host_port)
     host, port = host_port(address)
     user, by = ask.answer("--user", given.user, "The sidecar's account in TiDB", default=ACCOUNT, origin="the account of the SQL")
@@ -228,13 +228,13 @@ def _of_tidb(ask: Questions, given: _Account, found: FoundChangefeed) -> list[Ch
     ]
 
 
-def _of_delivery(ask: Questions, log: str, sinks: list[str], found: FoundChangefeed) -> list[ChosenSetting]:
+def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: FoundChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
     from sidecar.log.apart import check_apart
     from sidecar.setup.settings import ChosenSetting
     from spark_merge.sinks.registry import open_sinks
 
-    folder, usual = f"file://{FOLDER}/{found.changefeed.name.id}", "the usual place"
+    folder, usual = f"file://{FOLDER}/{changefeed.changefeed.name.id}", "the usual place"
     place = "The log (a folder or s3://bucket/prefix)"
     uri, where = ask.answer("--log", log, place, default=f"{folder}/log", origin=usual, check=_check_log)
     uris, by = tuple(sinks), "by --sink"
@@ -267,14 +267,14 @@ def _check_log(uri: str) -> None:
 # ---- what is wrong, and what is written -----------------------------------------------------------------------------
 
 
-def _findings(found: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
+def _findings(value: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
     from sidecar.config import PushSection, read_secret
     from sidecar.errors import ConfigError
     from sidecar.process.checks import warning
 
-    findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in found.problems]
-    if found.silent:
-        what = f"of PD's members {', '.join(found.silent)} did not answer from here"
+    findings = [warning(one.what, setting=f"{one.setting} (changefeed)", hint=one.hint) for one in value.problems]
+    if value.silent:
+        what = f"of PD's members {', '.join(value.silent)} did not answer from here"
         findings.append(warning(what, setting="etcd.endpoints", hint="add addresses under which the sidecar's machine reaches them"))
     secret = next(str(one.value) for one in chosen if one.setting == "source.password_file")
     if not secret:
@@ -284,28 +284,32 @@ def _findings(found: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[C
         read_secret(secret)
     except ConfigError as error:
         findings.append(warning(error.message, setting="source.password_file", hint="write the account's password to it, on one line"))
-    hosts = ",".join(found.changefeed.sink.hosts) if found.feed == "push" else ""
+    hosts = ",".join(value.changefeed.sink.hosts) if value.feed == "push" else ""
     if hosts and hosts != PushSection().listen:
         what = f"TiCDC sends to {hosts}, and the sidecar listens on {PushSection().listen}"
         findings.append(warning(what, setting="push.listen", hint="see deploy/push/MESSAGES.md: beyond this machine it needs push.tls"))
-    if found.unnamed:
-        what = f"the changefeed's rules {', '.join(found.unnamed)} name no database, and the SQL grants SELECT on those that are named only"
+    if value.unnamed:
+        what = f"the changefeed's rules {', '.join(value.unnamed)} name no database, and the SQL grants SELECT on those that are named only"
         findings.append(warning(what, setting="GRANT SELECT", hint="add a line for each database to the SQL"))
     return findings
 
 
-def _sql(found: FoundChangefeed, user: str) -> str:
+def _sql(changefeed: FoundChangefeed, user: str) -> str:
     from sidecar.core.model import MARK_TABLE
     from sidecar.setup.sql import account_sql, watermark_sql
 
-    databases = [name for name in found.databases if name.lower() != MARK_TABLE.schema]
+    databases = [name for name in changefeed.databases if name.lower() != MARK_TABLE.schema]
     account = account_sql(
-        user, databases, unnamed=found.unnamed, ddl_jobs=found.ddls_hidden and found.feed != "tikv", key_values=found.feed == "tikv"
+        user,
+        databases,
+        unnamed=changefeed.unnamed,
+        ddl_jobs=changefeed.ddls_hidden and changefeed.feed != "tikv",
+        key_values=changefeed.feed == "tikv",
     )
     return f"{watermark_sql()}\n{account}"
 
 
-def _written(output: Path, sql: Path | None, found: FoundChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
+def _written(output: Path, sql: Path | None, changefeed: FoundChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
     from sidecar.config import read_config
     from sidecar.setup.found import summary
@@ -314,21 +318,21 @@ def _written(output: Path, sql: Path | None, found: FoundChangefeed, chosen: Seq
     kept = differing(chosen)
     head = [
         "Written by `ticdc-dump init`. All other settings have their defaults: deploy/config.example.toml explains each.",
-        f"Changefeed {found.changefeed.name}: {summary(found.changefeed)}",
+        f"Changefeed {changefeed.changefeed.name}: {summary(changefeed.changefeed)}",
     ]
-    if found.feed != "tikv":
+    if changefeed.feed != "tikv":
         head.append(
             "etcd does not say which --tz the TiCDC servers have: set kafka.server_tz unless it is UTC. `ticdc-dump check` compares."
         )
     text = settings_text(kept, head)
     read_config(output, text)
     user = next(str(one.value) for one in chosen if one.setting == "source.user")
-    statements = _sql(found, user)
+    statements = _sql(changefeed, user)
     os.umask(0o077)
     if sql is not None:
         _write(sql, statements, force=force)
     _write(output, text, force=force)
-    return InitResult(output, sql, found, kept, _findings(found, chosen), statements)
+    return InitResult(output, sql, changefeed, kept, _findings(changefeed, chosen), statements)
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

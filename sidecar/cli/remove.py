@@ -118,10 +118,10 @@ def to_be_removed(kept: KeptBehind) -> list[str]:
 
 
 def staying(kept: KeptBehind) -> list[str]:
-    found = ["what stays:"]
+    results = ["what stays:"]
     for one in kept.left:
-        found += [f"  {one.what}", f"    {one.how}"]
-    return found
+        results += [f"  {one.what}", f"    {one.how}"]
+    return results
 
 
 def register(app: typer.Typer) -> None:

@@ -60,7 +60,7 @@ def skip(
     else:
         _check_owner(log)
         done = leave_out(log, Seq(seq), None if every else ordinal, how, by=_user(), now_ms=int(time.time() * 1000))
-        _tell([found for found, _ in done], "skipped", as_json=as_json)
+        _tell([result for result, _ in done], "skipped", as_json=as_json)
         if not as_json:
             new = sum(is_new for _, is_new in done)
             typer.echo(
@@ -89,10 +89,10 @@ def _user() -> str:
 
 def _tell(skips: list[Skip], what: str, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({what: [found.to_json() for found in skips]}))
+        typer.echo(json.dumps({what: [item.to_json() for item in skips]}))
         return
-    for found in skips:
-        typer.echo(f"{found.table} {found.op} at commit_ts {found.commit_ts}, {found}" + (f" [{found.by}]" if found.by else ""))
+    for item in skips:
+        typer.echo(f"{item.table} {item.op} at commit_ts {item.commit_ts}, {item}" + (f" [{item.by}]" if item.by else ""))
     if not skips:
         typer.echo("no row has been skipped" if what == "skipped" else "all rows of the segment can be decoded")
 

@@ -60,10 +60,10 @@ def console_for(*, as_json: bool) -> Console:
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     in_terminal = sys.stdout.isatty()
     file = None if in_terminal else cast("IO[str]", _Trimmed(sys.stdout))
-    found = _Printing(quiet=as_json, width=None if in_terminal else PLAIN_WIDTH, color_system=colors, file=file)
+    printing = _Printing(quiet=as_json, width=None if in_terminal else PLAIN_WIDTH, color_system=colors, file=file)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    return found
+    return printing
 
 
 def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:

@@ -113,23 +113,25 @@ def dump_rates(status: pb.DumpStatus) -> Sparkline | None:
 
 
 def change_rates(status: pb.DumpStatus) -> Sparkline | None:
-    found = [TimedValue(one.at_ms, one.changes_per_second) for one in _recent(status)]
-    return _rates(status, found, found[-1].value) if found else None
+    timed_values = [TimedValue(one.at_ms, one.changes_per_second) for one in _recent(status)]
+    return _rates(status, timed_values, timed_values[-1].value) if timed_values else None
 
 
 def live_times(status: pb.DumpStatus, sink: pb.SinkStatus) -> Sparkline | None:
     """The p99 of one sink, against its bound."""
-    found = [
+    timed_values = [
         TimedValue(at.at_ms, one.live_s, one.bound_s, judged=at.rows_per_second > 0 or at.open_windows > 0)
         for at in _recent(status)
         for one in at.sinks
         if one.sink == sink.sink
     ]
-    return Sparkline(found, sink.live_s, _end_ms(status), lambda seconds: f"{seconds:.2f} s", is_bounded=True) if found else None
+    return (
+        Sparkline(timed_values, sink.live_s, _end_ms(status), lambda seconds: f"{seconds:.2f} s", is_bounded=True) if timed_values else None
+    )
 
 
-def _rates(status: pb.DumpStatus, found: Sequence[TimedValue], now: float) -> Sparkline | None:
-    return Sparkline(found, now, _end_ms(status), lambda rate: f"{rate:,.0f}") if found else None
+def _rates(status: pb.DumpStatus, timed_values: Sequence[TimedValue], now: float) -> Sparkline | None:
+    return Sparkline(timed_values, now, _end_ms(status), lambda rate: f"{rate:,.0f}") if timed_values else None
 
 
 def _end_ms(status: pb.DumpStatus) -> int:
@@ -155,17 +157,17 @@ class WatchedTimeline:
         self._last = (0, 0)
         self._chunks: set[bytes] = set()
 
-    def new(self, found: pb.Timeline) -> pb.Timeline:
+    def new(self, timeline: pb.Timeline) -> pb.Timeline:
         """Of `found` what was not there before. A chunk of which the dropped rows have become known is there again."""
-        samples = [one for one in found.samples if (one.epoch, one.at_ms) > self._last]
+        samples = [one for one in timeline.samples if (one.epoch, one.at_ms) > self._last]
         if samples:
             self._last = (samples[-1].epoch, samples[-1].at_ms)
             self._samples = _of_last_minutes([*self._samples, *samples])
-        known, self._chunks = self._chunks, {one.SerializeToString(deterministic=True) for one in found.chunks}
-        chunks = [one for one in found.chunks if one.SerializeToString(deterministic=True) not in known]
+        known, self._chunks = self._chunks, {one.SerializeToString(deterministic=True) for one in timeline.chunks}
+        chunks = [one for one in timeline.chunks if one.SerializeToString(deterministic=True) not in known]
         return pb.Timeline(samples=samples, chunks=chunks)
 
-    def recent(self, found: pb.Timeline) -> pb.Timeline:
+    def recent(self, timeline: pb.Timeline) -> pb.Timeline:
         """The last minutes, with `found`."""
-        self.new(found)
-        return pb.Timeline(samples=self._samples, chunks=found.chunks)
+        self.new(timeline)
+        return pb.Timeline(samples=self._samples, chunks=timeline.chunks)

@@ -38,9 +38,11 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A section for each use, each command with its first sentence in full."""
-        found = [command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name)) is not None and not command.hidden]
+        results = [
+            command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name)) is not None and not command.hidden
+        ]
         for use in Use:
-            if rows := [(str(command.name), first_sentence(command.help or "")) for command in found if _use_of(command) is use]:
+            if rows := [(str(command.name), first_sentence(command.help or "")) for command in results if _use_of(command) is use]:
                 with formatter.section(use.value):
                     formatter.write_dl(rows)
 
@@ -57,8 +59,8 @@ def _use_of(command: Any) -> Use:
 
 
 def first_sentence(text: str) -> str:
-    found = re.match(r".*?\.(?=\s|$)", " ".join(text.split()))
-    return found[0] if found else text
+    match = re.match(r".*?\.(?=\s|$)", " ".join(text.split()))
+    return match[0] if match else text
 
 
 def in_words(error: typer.BadParameter) -> str:

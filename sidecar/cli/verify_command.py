@@ -88,8 +88,8 @@ def dumpverify(
             return _print_differences(call, known)
         if stop:
             return _stop(call, known)
-        found = _answered(call, known, delete_at_most) if repair else call.client.call("VerifyQuery", known)
-        return _exit_code(_awaited(call, found, watch, detach), call)
+        result = _answered(call, known, delete_at_most) if repair else call.client.call("VerifyQuery", known)
+        return _exit_code(_awaited(call, result, watch, detach), call)
     request = pb.VerifyRequest(
         changefeed=call.changefeed,
         id=new_operation_id(),
@@ -116,77 +116,77 @@ def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool =
 
 def _answered(call: Call, known: pb.VerificationRequest, delete_at_most: int | None) -> pb.Verification:
     """Of a verification that was asked to repair: if its repair asks, this is the answer. Raises CallFailed for another one."""
-    found: pb.Verification = call.client.call("VerifyQuery", known)
-    if found.repair.state != pb.REPAIR_STATE_ASKS:
-        if found.HasField("repair"):
-            return found
+    verification: pb.Verification = call.client.call("VerifyQuery", known)
+    if verification.repair.state != pb.REPAIR_STATE_ASKS:
+        if verification.HasField("repair"):
+            return verification
         raise CallFailed(
-            f"verification {found.id} has no repair: it is not over, its rows are equal, or it was started without --repair",
+            f"verification {verification.id} has no repair: it is not over, its rows are equal, or it was started without --repair",
             hint="start another one with --repair and without --id",
             exit_code=EXIT_REFUSED,
             reason="refused",
         )
-    request = pb.VerifyRequest(changefeed=call.changefeed, id=found.id, repair=True, delete_at_most=delete_at_most)
+    request = pb.VerifyRequest(changefeed=call.changefeed, id=verification.id, repair=True, delete_at_most=delete_at_most)
     answered: pb.Verification = call.client.call("Verify", request)
     return answered
 
 
-def _awaited(call: Call, found: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
+def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: bool) -> pb.Verification:
     """When it is over, and its repair: then that one which the repair has started. Raises CallFailed for a repair that has failed."""
     from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
     from sidecar.cli.verify_view import is_over, look
     from sidecar.control.wire import verification_json
 
-    if detach or not found.id:
-        return found
-    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.id)
+    if detach or not verification.id:
+        return verification
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id)
     told = False
     with View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
-        while not is_over(found):
-            told = told or _told_deletes(call, found)
-            view.show(look(found))
+        while not is_over(verification):
+            told = told or _told_deletes(call, verification)
+            view.show(look(verification))
             if watch:
-                _print_json(call, verification_json(found))
+                _print_json(call, verification_json(verification))
             sleep(ASK_EVERY_S)
-            found = call.client.call("VerifyQuery", request)
-    return _followed(call, found, watch) if found.HasField("repair") else found
+            verification = call.client.call("VerifyQuery", request)
+    return _followed(call, verification, watch) if verification.HasField("repair") else verification
 
 
-def _told_deletes(call: Call, found: pb.Verification) -> bool:
+def _told_deletes(call: Call, verification: pb.Verification) -> bool:
     """What the repair deletes, once it is known, for people."""
     if not call.as_json:
-        for one in found.repair.deletes:
+        for one in verification.repair.deletes:
             text = f"the repair deletes {one.rows:,} rows of {one.schema}.{one.table} in sink {one.sink}"
             call.console.print(text, highlight=False, markup=False)
-    return bool(found.repair.deletes)
+    return bool(verification.repair.deletes)
 
 
-def _followed(call: Call, found: pb.Verification, watch: bool) -> pb.Verification:
-    asks = found.repair.state == pb.REPAIR_STATE_ASKS
+def _followed(call: Call, verification: pb.Verification, watch: bool) -> pb.Verification:
+    asks = verification.repair.state == pb.REPAIR_STATE_ASKS
     if asks or not call.as_json:
-        _show(call, found)
+        _show(call, verification)
     if asks:
         raise CallFailed(
-            f"the repair of {found.id} waits for {found.repair.waiting_for}",
+            f"the repair of {verification.id} waits for {verification.repair.waiting_for}",
             hint="look at the extra rows first: dumpverify --differences",
             exit_code=EXIT_REFUSED,
             reason="asks",
         )
-    if found.repair.state == pb.REPAIR_STATE_FAILED:
+    if verification.repair.state == pb.REPAIR_STATE_FAILED:
         raise CallFailed(
-            f"the repair of {found.id} has failed: {found.repair.error}",
+            f"the repair of {verification.id} has failed: {verification.repair.error}",
             hint="remove the cause, then use dumpverify --repair again: it repairs what still differs",
             exit_code=EXIT_REFUSED,
             reason="error",
         )
-    request = pb.VerificationRequest(changefeed=call.changefeed, id=found.repair.followed_by)
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.repair.followed_by)
     return _awaited(call, call.client.call("VerifyQuery", request), watch, detach=False)
 
 
 def _stop(call: Call, known: pb.VerificationRequest) -> int:
-    found = call.client.call("VerifyStop", known)
-    what = f"the repair of verification {found.id} has ended" if found.HasField("repair") else f"verification {found.id} is to end"
-    _show(call, found, done=what if found.id else "")
+    result = call.client.call("VerifyStop", known)
+    what = f"the repair of verification {result.id} has ended" if result.HasField("repair") else f"verification {result.id} is to end"
+    _show(call, result, done=what if result.id else "")
     return 0
 
 
@@ -203,22 +203,22 @@ def _list(call: Call) -> int:
     from sidecar.control.wire import KINDS, list_json
 
     kind = KINDS[OperationKind.VERIFICATION]
-    found = call.client.call(
+    result = call.client.call(
         "List", pb.ListRequest(changefeed_id=call.changefeed.id, namespace=call.changefeed.namespace, limit=HISTORY_MAX, kind=kind)
     )
-    _print_json(call, list_json(found))
-    call.console.print(history_view(found.operations))
+    _print_json(call, list_json(result))
+    call.console.print(history_view(result.operations))
     return 0
 
 
-def _show(call: Call, found: pb.Verification, *, done: str = "") -> None:
+def _show(call: Call, verification: pb.Verification, *, done: str = "") -> None:
     from sidecar.cli.verify_view import report_view
     from sidecar.control.wire import verification_json
 
-    _print_json(call, verification_json(found))
+    _print_json(call, verification_json(verification))
     if done:
         call.console.print(done, highlight=False, markup=False)
-    call.console.print(report_view(found))
+    call.console.print(report_view(verification))
 
 
 def _print_json(call: Call, value: dict[str, Any]) -> None:
@@ -226,19 +226,19 @@ def _print_json(call: Call, value: dict[str, Any]) -> None:
         typer.echo(json.dumps(value))
 
 
-def _exit_code(found: pb.Verification, call: Call) -> int:
+def _exit_code(verification: pb.Verification, call: Call) -> int:
     from sidecar.cli.verify_view import is_over
 
-    _show(call, found)
-    if found.state == pb.CHECK_STATE_DIFFERENT:
+    _show(call, verification)
+    if verification.state == pb.CHECK_STATE_DIFFERENT:
         return EXIT_DIFFERENT
-    return 0 if found.state == pb.CHECK_STATE_EQUAL or (found.id and not is_over(found)) else EXIT_REFUSED
+    return 0 if verification.state == pb.CHECK_STATE_EQUAL or (verification.id and not is_over(verification)) else EXIT_REFUSED
 
 
 def _part(text: str) -> float:
     """`1%` or `0.01`. Raises BadParameter."""
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
-    part = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    part = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < part <= 1:
         raise typer.BadParameter(f"{text}: expected a part above 0 and at most 1, as in 1% or 0.01", param_hint="--sample")
     return part

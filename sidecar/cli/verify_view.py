@@ -32,60 +32,74 @@ STYLES = {"equal": "green", "asks": "bold yellow", "different": "bold red", "fai
 _ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
 
 
-def is_over(found: pb.Verification) -> bool:
+def is_over(verification: pb.Verification) -> bool:
     """With its repair."""
-    return found.state in _ENDS and found.repair.state != pb.REPAIR_STATE_RUNNING
+    return verification.state in _ENDS and verification.repair.state != pb.REPAIR_STATE_RUNNING
 
 
-def look(found: pb.Verification) -> TerminalLook:
+def look(verification: pb.Verification) -> TerminalLook:
     """For `--watch`."""
-    kind = (found.id, found.state, found.repair.state, len(found.repair.dumps), *(table.state for table in found.tables))
-    return TerminalLook(kind, picture=partial(report_view, found), line=partial(plain_line, found))
+    kind = (
+        verification.id,
+        verification.state,
+        verification.repair.state,
+        len(verification.repair.dumps),
+        *(table.state for table in verification.tables),
+    )
+    return TerminalLook(kind, picture=partial(report_view, verification), line=partial(plain_line, verification))
 
 
-def plain_line(found: pb.Verification) -> str:
-    done = sum(table.state not in (pb.CHECK_STATE_WAITING, pb.CHECK_STATE_RUNNING) for table in found.tables)
-    rows = sum(table.rows for table in found.tables)
-    parts = [f"verification {found.id} {CHECK_NAMES[found.state]}", f"{done}/{len(found.tables)} tables", f"{rows:,} rows"]
-    parts += [
-        f"{running.table} in {running.sink}: {_progress(running)}" for running in found.tables if running.state == pb.CHECK_STATE_RUNNING
+def plain_line(verification: pb.Verification) -> str:
+    done = sum(table.state not in (pb.CHECK_STATE_WAITING, pb.CHECK_STATE_RUNNING) for table in verification.tables)
+    rows = sum(table.rows for table in verification.tables)
+    parts = [
+        f"verification {verification.id} {CHECK_NAMES[verification.state]}",
+        f"{done}/{len(verification.tables)} tables",
+        f"{rows:,} rows",
     ]
-    parts += [_pace(found)] if found.state == pb.CHECK_STATE_RUNNING else []
-    parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, found.tables))) else []
-    parts += [f"waiting for {found.waiting_for}"] if found.waiting_for else []
-    parts += [f"repair {_repair(found.repair)}"] if found.HasField("repair") else []
+    parts += [
+        f"{running.table} in {running.sink}: {_progress(running)}"
+        for running in verification.tables
+        if running.state == pb.CHECK_STATE_RUNNING
+    ]
+    parts += [_pace(verification)] if verification.state == pb.CHECK_STATE_RUNNING else []
+    parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, verification.tables))) else []
+    parts += [f"waiting for {verification.waiting_for}"] if verification.waiting_for else []
+    parts += [f"repair {_repair(verification.repair)}"] if verification.HasField("repair") else []
     return "  ".join(parts)
 
 
-def report_view(found: pb.Verification) -> RenderableType:
-    return Group(facts_table(_facts(found)), *_tables(found), *_details(found))
+def report_view(verification: pb.Verification) -> RenderableType:
+    return Group(facts_table(_facts(verification)), *_tables(verification), *_details(verification))
 
 
-def _facts(found: pb.Verification) -> Iterable[tuple[str, Text]]:
-    state = CHECK_NAMES[found.state]
-    if not found.id and not found.tables:
+def _facts(verification: pb.Verification) -> Iterable[tuple[str, Text]]:
+    state = CHECK_NAMES[verification.state]
+    if not verification.id and not verification.tables:
         yield "state", Text("there is no verification")
         return
-    if found.id:
-        yield "verification", Text(f"{found.id}, asked {clock_time(found.asked_ms)}")
+    if verification.id:
+        yield "verification", Text(f"{verification.id}, asked {clock_time(verification.asked_ms)}")
         yield "state", Text(state, style=STYLES.get(state, ""))
-    if found.state == pb.CHECK_STATE_RUNNING:
-        yield "pace", Text(_pace(found))
-    if found.waiting_for and found.id:
-        yield "waiting for", Text(found.waiting_for, style="yellow")
-    if found.HasField("repair"):
-        yield "repair", Text(_repair(found.repair), style=STYLES.get(REPAIR_NAMES[found.repair.state], ""))
-    if found.sample < 1:
-        yield "sample", Text(f"{found.sample:.3g} of each table; extra rows were not looked for")
-    for sink in found.left_out:
+    if verification.state == pb.CHECK_STATE_RUNNING:
+        yield "pace", Text(_pace(verification))
+    if verification.waiting_for and verification.id:
+        yield "waiting for", Text(verification.waiting_for, style="yellow")
+    if verification.HasField("repair"):
+        yield "repair", Text(_repair(verification.repair), style=STYLES.get(REPAIR_NAMES[verification.repair.state], ""))
+    if verification.sample < 1:
+        yield "sample", Text(f"{verification.sample:.3g} of each table; extra rows were not looked for")
+    for sink in verification.left_out:
         yield "omitted", Text(f"{sink.sink}: {sink.why}", style="yellow")
 
 
-def _tables(found: pb.Verification) -> Iterable[RenderableType]:
-    if found.tables:
-        yield FittedTable(TABLE_COLUMNS, [_table_cells(table, bool(found.id)) for table in _worst_first(found.tables)[:TABLES_SHOWN]])
-    if len(found.tables) > TABLES_SHOWN:
-        yield Text(f"… {len(found.tables) - TABLES_SHOWN:,} more tables; --json shows all", style="dim")
+def _tables(verification: pb.Verification) -> Iterable[RenderableType]:
+    if verification.tables:
+        yield FittedTable(
+            TABLE_COLUMNS, [_table_cells(table, bool(verification.id)) for table in _worst_first(verification.tables)[:TABLES_SHOWN]]
+        )
+    if len(verification.tables) > TABLES_SHOWN:
+        yield Text(f"… {len(verification.tables) - TABLES_SHOWN:,} more tables; --json shows all", style="dim")
 
 
 def _table_cells(table: pb.CheckedTable, started: bool) -> Sequence[RenderableType]:
@@ -115,8 +129,8 @@ def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:
     return sorted(tables, key=lambda table: order.index(table.state) if table.state in order else len(order))
 
 
-def _details(found: pb.Verification) -> Iterable[Text]:
-    for table in found.tables:
+def _details(verification: pb.Verification) -> Iterable[Text]:
+    for table in verification.tables:
         name = f"{table.schema}.{table.table} in {table.sink}"
         if table.why:
             yield Text(f"{name}: {table.why}", style="yellow")
@@ -131,7 +145,7 @@ def _details(found: pb.Verification) -> Iterable[Text]:
         for example in table.examples[:EXAMPLES_SHOWN]:
             yield Text(f"  {example.kind} ({', '.join(map(_value, example.key))}){_cells(example)}")
         if (more := _differences(table) - EXAMPLES_SHOWN) > 0 and table.examples:
-            yield Text(f"  and {more:,} more: dumpverify --id {found.id} --differences", style="dim")
+            yield Text(f"  and {more:,} more: dumpverify --id {verification.id} --differences", style="dim")
         if table.unlooked:
             yield Text(f"  {table.unlooked:,} of these were seen once only: there are too many to look at each again", style="dim")
         if table.moving and table.state != pb.CHECK_STATE_RUNNING:
@@ -159,9 +173,9 @@ def _value(text: str) -> str:
     return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
 
 
-def _pace(found: pb.Verification) -> str:
-    left = f"about {duration(found.remaining_s)} left" if found.remaining_s else "time left not known yet"
-    return f"{found.rows_per_second:,.0f} rows/s, {left}"
+def _pace(verification: pb.Verification) -> str:
+    left = f"about {duration(verification.remaining_s)} left" if verification.remaining_s else "time left not known yet"
+    return f"{verification.rows_per_second:,.0f} rows/s, {left}"
 
 
 def _progress(table: pb.CheckedTable) -> str:

@@ -65,11 +65,11 @@ class BinlogCodec:
         if value[:1] in _MADE_HERE:
             return [ddl_or_resolved(message, value)]
         commit_ts, prewrite = _transaction(message, value)
-        found: list[Envelope] = []
+        envelopes: list[Envelope] = []
         for mutation in prewrite.mutations:
-            found += _changes(message, commit_ts, prewrite.schema_version, mutation, len(found))
-        found.append(Resolved(message.lane, CommitTs(commit_ts + 1), message.position))
-        return found
+            envelopes += _changes(message, commit_ts, prewrite.schema_version, mutation, len(envelopes))
+        envelopes.append(Resolved(message.lane, CommitTs(commit_ts + 1), message.position))
+        return envelopes
 
     def identity(self, change: Change) -> Hashable:
         """Two pumps may have one transaction: its events are equal, with their ordinals, and no two of one transaction are."""
@@ -130,13 +130,13 @@ def _changes(message: Message, commit_ts: CommitTs, schema_version: int, mutatio
         DeleteRow: (DELETE | repeated, _DELETE, iter(deleted)),
     }
     table, lane, position = str(mutation.table_id), message.lane, message.position
-    found = []
+    changes = []
     for number, of in enumerate(sequence, ordinal):
         kind, rank, left = rows[of]
         value = event_value(number, kind, schema_version, next(left))
-        found.append(Change(commit_ts, rank, "", table, b"", value, lane, position))
-    return found
+        changes.append(Change(commit_ts, rank, "", table, b"", value, lane, position))
+    return changes
 
 
-def _unreadable(message: Message, expected: str, found: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; found {found}", hint=_HINT)
+def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
+    return MessageUnreadable(f"{message.at()}: expected {expected}; found {value}", hint=_HINT)

@@ -168,13 +168,13 @@ def ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
             return Resolved(lane, CommitTs(_ts.unpack_from(value, 1)[0]), position)
         case b"D":
             try:
-                found = _decode_ddl(value[1:])
+                ddl = _decode_ddl(value[1:])
             except JSON_ERRORS as error:
                 raise _unreadable(message, "the JSON of a DDL", str(error)) from error
-            return Ddl(CommitTs(found.ts), Rank.DDL, found.schema, found.table, found.query, lane, position)
+            return Ddl(CommitTs(ddl.ts), Rank.DDL, ddl.schema, ddl.table, ddl.query, lane, position)
         case _:
             raise _unreadable(message, "R and eight bytes, or D and JSON", value[:16].hex() or "no bytes")
 
 
-def _unreadable(message: Message, expected: str, found: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; found {found}", hint=_HINT)
+def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
+    return MessageUnreadable(f"{message.at()}: expected {expected}; found {value}", hint=_HINT)

@@ -175,8 +175,8 @@ def _fields(row: _Row) -> str:
 def _after_version(message: Message) -> int:
     """Where the key's frames begin."""
     if message.key is None or len(message.key) < _LENGTH_BYTES:
-        found = "null" if message.key is None else f"{len(message.key)} bytes"
-        raise unreadable(message, "key byte 0", expected="the 8 bytes of a version", found=found)
+        text = "null" if message.key is None else f"{len(message.key)} bytes"
+        raise unreadable(message, "key byte 0", expected="the 8 bytes of a version", found=text)
     (version,) = _length_at(message.key)
     if version != _VERSION:
         raise unreadable(message, "key byte 0", expected=f"version {_VERSION}", found=version)
@@ -239,12 +239,12 @@ def encode_resolved(ts: int, now_ms: int) -> tuple[bytes | None, bytes]:  # noqa
 
 def packed(value: bytes, pack: Callable[[bytes], bytes]) -> bytes:
     """TiCDC compresses what is in each frame; the empty value of a resolved mark stays empty."""
-    found, at = b"", 0
+    data, at = b"", 0
     while at < len(value):
         start = at + _LENGTH_BYTES
         at = start + _length_at(value, at)[0]
-        found += _framed(pack(value[start:at]) if at > start else b"")
-    return found
+        data += _framed(pack(value[start:at]) if at > start else b"")
+    return data
 
 
 def _framed_key(content: bytes) -> bytes:

@@ -42,7 +42,7 @@ def large_message(message: Message, *, schema: str, table: str, commit_ts: Commi
     return FeedUnsuitable(f"{message.at()}: {row} is larger than a message, and TiCDC sent only {sent}", hint=LARGE_MESSAGE_HINT)
 
 
-def not_a_mark(change: Change, found: object) -> MessageUnreadable:
+def not_a_mark(change: Change, value: object) -> MessageUnreadable:
     at = Message(change.lane, change.position, None, None).at()
     expected = f"a row of {MARK_TABLE} with texts changefeed_id and unique_identifier and event_type 1 or 2"
-    return MessageUnreadable(f"{at}: expected {expected}; found {found}", hint=MARK_HINT)
+    return MessageUnreadable(f"{at}: expected {expected}; found {value}", hint=MARK_HINT)

@@ -89,18 +89,18 @@ def protocol_of(name: str) -> TicdcProtocol | None:
 
 def codec_module(protocol: str, *, tidb_extension: bool) -> CodecModule:
     """Raises FeedUnsuitable for a protocol that cannot carry a dump. One of CARRIERS is refused for its `enable-tidb-extension` alone."""
-    name, found = protocol.lower(), protocol_of(protocol)
-    if found is None:
+    name, result = protocol.lower(), protocol_of(protocol)
+    if result is None:
         raise FeedUnsuitable(f"protocol {protocol!r} is none that TiCDC has", hint=CHOOSE_HINT)
-    if found.lacks:
-        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {found.lacks}", hint=CHOOSE_HINT)
-    if found.codec is None:
+    if result.lacks:
+        raise FeedUnsuitable(f"protocol {name} cannot carry a dump: {result.lacks}", hint=CHOOSE_HINT)
+    if result.codec is None:
         raise FeedUnsuitable(f"protocol {name} is not supported by this version of ticdc-dump", hint=CHOOSE_HINT)
-    if found.needs_extension and not tidb_extension:
+    if result.needs_extension and not tidb_extension:
         raise FeedUnsuitable(
             f"{name} without TiDB's extension has neither commit_ts nor resolved marks, and cannot carry a dump", hint=EXTENSION_HINT
         )
-    return found.codec
+    return result.codec
 
 
 def codec_for(protocol: str, *, tidb_extension: bool, compression: str) -> Codec:

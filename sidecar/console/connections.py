@@ -53,8 +53,8 @@ class BoundedHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=1, low=0)  # so that writing is paused while anything is not read
-        found = transport.get_extra_info("peercert")
-        name, app = certificate_name(found) if found else "", self.app
+        extra_info = transport.get_extra_info("peercert")
+        name, app = certificate_name(extra_info) if extra_info else "", self.app
 
         async def named(scope: Any, receive: Any, send: Any) -> None:
             await app(scope | {CERTIFICATE: name}, receive, send)
@@ -102,8 +102,8 @@ class BoundedHttp(H11Protocol):
             self._slow = self.loop.call_later(REQUEST_S, self.transport.abort)
 
 
-def certificate_name(found: dict[str, Any]) -> str:
+def certificate_name(result: dict[str, Any]) -> str:
     """The common name, else the first alternative name."""
-    names = [value for part in found.get("subject", ()) for kind, value in part if kind == "commonName"]
-    names += [value for _, value in found.get("subjectAltName", ())]
+    names = [value for part in result.get("subject", ()) for kind, value in part if kind == "commonName"]
+    names += [value for _, value in result.get("subjectAltName", ())]
     return next(filter(None, names), "")

@@ -50,7 +50,7 @@ class KeptAnswers:
     def asked(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
         """As `fresh`; while the service has no answer for anybody, its last one, if there is one. Raises CallRejected."""
         try:
-            found = self.fresh(key, fresh_s, made)
+            fresh = self.fresh(key, fresh_s, made)
         except CallRejected as rejected:
             last = self._last.get(key)
             if not rejected.may_come_back or rejected.owner is not None or last is None:
@@ -59,8 +59,8 @@ class KeptAnswers:
             return last[1]
         self.outage = None
         with self._lock:
-            self._last = dict([item for item in self._last.items() if item[0] != key][1 - LAST_MAX :]) | {key: (wall_ms(), found)}
-        return found
+            self._last = dict([item for item in self._last.items() if item[0] != key][1 - LAST_MAX :]) | {key: (wall_ms(), fresh)}
+        return fresh
 
     def forget(self) -> None:
         """Also what is asked for at this moment; not what is kept for an outage."""

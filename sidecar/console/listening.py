@@ -69,15 +69,15 @@ def bound(listen: str) -> ListeningSocket:
     """Raises OSError."""
     host, _, port = listen.rpartition(":")
     family, kind, proto, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    found = ListeningSocket(family, kind, proto)
+    listening_socket = ListeningSocket(family, kind, proto)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)
+        listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening_socket.bind(address)
+        listening_socket.listen(BACKLOG)
     except OSError:
-        found.close()
+        listening_socket.close()
         raise
-    return found
+    return listening_socket
 
 
 class ConsoleServer:

@@ -44,18 +44,18 @@ def shown_settings(config: Config) -> Iterator[tuple[str, str, bool]]:
 
 def _defaults(of: Struct) -> dict[str, Any]:
     """Without what has to be given."""
-    found = {}
+    defaults = {}
     for one in structs.fields(of):
         value = getattr(of, one.name)
         if one.default is not NODEFAULT or one.default_factory is not NODEFAULT:
-            found[one.name] = msgspec.to_builtins(one.default if one.default is not NODEFAULT else one.default_factory())
+            defaults[one.name] = msgspec.to_builtins(one.default if one.default is not NODEFAULT else one.default_factory())
         elif isinstance(value, Struct):
-            found[one.name] = _defaults(value)
-    return found
+            defaults[one.name] = _defaults(value)
+    return defaults
 
 
-def _of(prefix: str, found: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
-    for name, value in found.items():
+def _of(prefix: str, result: dict[str, Any], default: Any) -> Iterator[tuple[str, str, bool]]:
+    for name, value in result.items():
         usual = default.get(name, NODEFAULT) if isinstance(default, dict) else NODEFAULT
         whole = f"{prefix}{name}"
         if isinstance(value, dict) and value:

@@ -36,10 +36,10 @@ class StartForm:
     @property
     def fields(self) -> list[tuple[str, str]]:
         """What leads to the same form."""
-        found = [("rules", self.rules), *(("table", one) for one in self.tables), ("where", self.where), ("brackets", self.brackets)]
-        found += [("sink", one) for one in self.sinks]
-        found += [(name, "yes") for name, is_set in (("exact", self.exact), ("strict_bound", self.strict_bound)) if is_set]
-        return [(name, value) for name, value in (*found, *self.numbers.items()) if value]
+        results = [("rules", self.rules), *(("table", one) for one in self.tables), ("where", self.where), ("brackets", self.brackets)]
+        results += [("sink", one) for one in self.sinks]
+        results += [(name, "yes") for name, is_set in (("exact", self.exact), ("strict_bound", self.strict_bound)) if is_set]
+        return [(name, value) for name, value in (*results, *self.numbers.items()) if value]
 
 
 NUMBERS = {
@@ -113,10 +113,10 @@ def number(name: str, text: str) -> int | float:
     kind = float if name == "delivery_bound_seconds" else int
     top = 1 << (32 if name in ("chunk_rows", "readers") else 63)
     try:
-        found = kind(text.replace(",", "") if kind is int and _GROUPED.fullmatch(text) else text)
+        result = kind(text.replace(",", "") if kind is int and _GROUPED.fullmatch(text) else text)
     except ValueError:
-        found = -1
-    if not 0 <= found < top:
+        result = -1
+    if not 0 <= result < top:
         what = "seconds" if kind is float else "a whole number"
         raise RefusedRequest(f"{NUMBERS[name].lower()}: {text!r} is not {what} from 0 on", hint="correct it")
-    return found
+    return result

@@ -119,14 +119,14 @@ class ConsoleViews:
         """What cannot be answered becomes the page's one section. Raises KeyError for a page that there is not."""
         made = self.pages[name]
         try:
-            found = made(params, visitor)
+            page = made(params, visitor)
         except CallRejected as rejected:
             return self._rejected(name, rejected)
         if name not in WITH_STATUS:
-            return found
+            return page
         outage = self._kept.outage
         html = "" if outage is None else self.render("outage.html", why=outage.why, at_ms=outage.at_ms, now_ms=wall_ms())
-        return replace(found, sections={"outage": html, **found.sections}, status=found.status if outage is None else 503)
+        return replace(page, sections={"outage": html, **page.sections}, status=page.status if outage is None else 503)
 
     def render(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(**values)
@@ -166,8 +166,8 @@ class ConsoleViews:
         given = dict(params)
         status = self._status(given.get("id", ""))
         state = STATE_NAMES[status.state]
-        found = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
-        found.sort(key=lambda at: table_turn(status.tables[at]))
+        results = [at for at, table in enumerate(status.tables) if _is_wanted(table, given.get("q", ""), given.get("state", ""))]
+        results.sort(key=lambda at: table_turn(status.tables[at]))
         operations = {one.id: one for one in self._operations()}
         values = {
             "share": share_done(status.tables),
@@ -183,7 +183,7 @@ class ConsoleViews:
             "offered": OFFERED.get(state, ()),
             "numbers": NUMBERS,
             "new_dump_id": new_dump_id(visitor, status.dump_id),
-            "tables": part(found, params),
+            "tables": part(results, params),
             "rates": _rates(chunk for chunk in self.parts.chunks() if chunk.dump_id == status.dump_id),
             "q": given.get("q", ""),
             "wanted": given.get("state", ""),
@@ -199,11 +199,11 @@ class ConsoleViews:
     def _start(self, params: Params, visitor: Visitor) -> ConsolePage:
         known, given, form = self.tables(), dict(params), form_of(params)
         q = given.get("q", "").lower()
-        found = [rule for rule, name in known.items() if q in str(name).lower() and rule not in form.tables]
+        results = [rule for rule, name in known.items() if q in str(name).lower() and rule not in form.tables]
         values = {
             "form": form,
             "known": known,
-            "tables": part(found, params),
+            "tables": part(results, params),
             "numbers": NUMBERS,
             "q": given.get("q", ""),
             "access": self.access,
@@ -234,24 +234,24 @@ class ConsoleViews:
 
     def _history(self, params: Params, _: Visitor) -> ConsolePage:
         given = dict(params)
-        found = self._operations()
+        operations = self._operations()
         q, kind = given.get("q", "").lower(), given.get("kind", "")
-        wanted = [one for one in found if kind in ("", KIND_NAMES[one.kind]) and q in _searched(one)]
+        wanted = [one for one in operations if kind in ("", KIND_NAMES[one.kind]) and q in _searched(one)]
         values = {"operations": part(wanted, params, size=LISTED), "q": given.get("q", ""), "kind": kind}
         values |= {"certified": self._files(CERTIFICATES), "reported": self._files(REPORTS)}
         return ConsolePage("History", {"operations": self.render("history.html", **values)})
 
     def _verification(self, params: Params, _: Visitor) -> ConsolePage:
-        found = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
-        order = sorted(range(len(found.tables)), key=lambda at: (CHECK_NAMES[found.tables[at].state] == "equal", at))
-        values = {"found": found, "n": Numbers(found), "tables": part(order, params)}
+        result = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
+        order = sorted(range(len(result.tables)), key=lambda at: (CHECK_NAMES[result.tables[at].state] == "equal", at))
+        values = {"found": result, "n": Numbers(result), "tables": part(order, params)}
         return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
 
     def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:
         report = self.checks.last.report if self.checks.last else None
-        found = [(check.name, finding) for check in (report.checks if report else ()) for finding in check.findings]
-        found.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
-        values = {"checks": self.checks, "findings": found, "visitor": visitor, "access": self.access}
+        results = [(check.name, finding) for check in (report.checks if report else ()) for finding in check.findings]
+        results.sort(key=lambda one: SEVERITIES.index(one[1].status) if one[1].status in SEVERITIES else len(SEVERITIES))
+        values = {"checks": self.checks, "findings": results, "visitor": visitor, "access": self.access}
         return ConsolePage("Checks", {"result": self.render("checks.html", **values)})
 
     def _settings(self, _: Params, __: Visitor) -> ConsolePage:
@@ -311,13 +311,13 @@ def _rates(chunks: Iterable[DumpedChunk]) -> dict[TableName, float]:
     of = defaultdict[TableName, list[DumpedChunk]](list)
     for chunk in chunks:
         of[chunk.table].append(chunk)
-    found = {}
+    rates = {}
     for table, those in of.items():
         last_ms = max(physical_ms(one.high_ts) for one in those)
         near = [one for one in those if physical_ms(one.high_ts) > last_ms - RATE_OVER_MS]
         first_ms = min(physical_ms(one.low_ts) for one in near)
-        found[table] = sum(one.rows for one in near) * 1000 / max(last_ms - first_ms, 1)
-    return found
+        rates[table] = sum(one.rows for one in near) * 1000 / max(last_ms - first_ms, 1)
+    return rates
 
 
 def _rows(preview: pb.DumpPreview) -> str:

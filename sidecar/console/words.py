@@ -24,16 +24,16 @@ _COMMAND = re.compile(rf"\b(?:{'|'.join(BUTTONS)})\b(?!,? (?:with )?--)")
 
 
 def with_buttons(text: str) -> str:
-    return _COMMAND.sub(lambda found: BUTTONS[found[0]], text)
+    return _COMMAND.sub(lambda match: BUTTONS[match[0]], text)
 
 
 def dump_names(status: pb.DumpStatus, operations: Mapping[str, pb.Operation]) -> dict[str, str]:
     """By id, what each dump of the status reads. `operations`: of the history, by id."""
-    found = {one.dump_id: _tables((), one.tables) for one in status.dumps}
+    result = {one.dump_id: _tables((), one.tables) for one in status.dumps}
     if status.dump_id:
-        found[status.dump_id] = _tables([f"{one.schema}.{one.table}" for one in status.tables[:1]], len(status.tables))
-    known = [one for one in found if one in operations]
-    return found | {one: _tables(operations[one].scope.tables, operations[one].scope.table_count) for one in known}
+        result[status.dump_id] = _tables([f"{one.schema}.{one.table}" for one in status.tables[:1]], len(status.tables))
+    known = [one for one in result if one in operations]
+    return result | {one: _tables(operations[one].scope.tables, operations[one].scope.table_count) for one in known}
 
 
 def _tables(first: Iterable[str], count: int) -> str:

@@ -116,13 +116,13 @@ def find_address(
         return given
     if not endpoints or changefeed is None:
         return ADDRESS_DEFAULT
-    found = owner_address([_without_scheme(endpoint) for endpoint in endpoints], tls, changefeed)
-    if found is None:
+    address = owner_address([_without_scheme(endpoint) for endpoint in endpoints], tls, changefeed)
+    if address is None:
         raise _not_found(
             f"no sidecar owns changefeed {changefeed} according to etcd at {', '.join(endpoints)}",
             hint="start one with ticdc-dump run, or name it with --sidecar; see --namespace and --cluster-id",
         )
-    return found
+    return address
 
 
 class ControlClient:
@@ -164,9 +164,9 @@ class ControlClient:
 
     def stream(self, method: str, request: Any) -> Iterator[Any]:
         """The messages of a stream that ends. Raises as `call`, also amid them."""
-        found = self._patiently(lambda stub: _begun(getattr(stub, method)(request, **self._terms())))
+        result = self._patiently(lambda stub: _begun(getattr(stub, method)(request, **self._terms())))
         try:
-            yield from found
+            yield from result
         except grpc.RpcError as error:
             raise _failed(error, self._address) from error
 

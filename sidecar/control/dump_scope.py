@@ -87,9 +87,9 @@ def resolve(
         (carried if passes else scope.left_out)[table] = text
     scope.delivered = tuple(table for table, schema in existing.items() if table != MARK_TABLE and schema.key and feed.has(table))
     scope.tables = _chosen(request.table_rules, carried, scope, _Matching(case_sensitive, gone))
-    scope.explained = {table: found for table in scope.tables if (found := feed.explains(table))}
+    scope.explained = {table: explanations for table in scope.tables if (explanations := feed.explains(table))}
     scope.estimates = schemas.estimates(scope.tables)
-    unreadable = [f"{found.table} ({found.refused})" for found in scope.estimates if found.refused]
+    unreadable = [f"{estimate.table} ({estimate.refused})" for estimate in scope.estimates if estimate.refused]
     if unreadable:
         scope.refusals.append(
             f"tables that cannot be dumped: {_listed(unreadable)}; leave them out with a rule such as --tables '*.*,!shop.t'"
@@ -131,10 +131,12 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
 
 def refused(refusals: Sequence[str], *, hint: str) -> RefusedRequest:
     """At least one. `hint`: the way out where none of them has its own."""
-    found = [parted(text) for text in refusals]
-    if len(found) == 1:
-        return RefusedRequest(found[0][0], hint=found[0][1] or hint)
-    return RefusedRequest("; ".join(message for message, _ in found), hint="; ".join(dict.fromkeys(own for _, own in found if own)) or hint)
+    results = [parted(text) for text in refusals]
+    if len(results) == 1:
+        return RefusedRequest(results[0][0], hint=results[0][1] or hint)
+    return RefusedRequest(
+        "; ".join(message for message, _ in results), hint="; ".join(dict.fromkeys(own for _, own in results if own)) or hint
+    )
 
 
 def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
@@ -192,13 +194,13 @@ def _chosen(rules: Sequence[str], carried: Mapping[TableName, str], scope: Scope
         if not carried:
             scope.refusals.append("the changefeed carries no table: see its filter")
         return list(carried)
-    found = asked(rules, carried, case_sensitive=how.case_sensitive, gone=how.gone)
-    scope.refusals += [_matches_nothing(rule, scope.left_out, how) for rule in found.idle[:NAMED_MAX]]
-    if rest := found.idle[NAMED_MAX:]:
+    result = asked(rules, carried, case_sensitive=how.case_sensitive, gone=how.gone)
+    scope.refusals += [_matches_nothing(rule, scope.left_out, how) for rule in result.idle[:NAMED_MAX]]
+    if rest := result.idle[NAMED_MAX:]:
         scope.refusals.append(f"no table of the changefeed matches {len(rest):,} rules more, such as {rest[0]}")
-    if not found.chosen and not scope.refusals:
+    if not result.chosen and not scope.refusals:
         scope.refusals.append(f"no table is left by the rules {_listed(rules)}: begin with one that lets tables in, such as *.*")
-    return found.chosen
+    return result.chosen
 
 
 def _matches_nothing(rule: str, left_out: Mapping[TableName, str], how: _Matching) -> str:

@@ -25,12 +25,12 @@ def unjudged(scope: Scope, sinks: Iterable[str], targets: Targets) -> tuple[Unju
     return tuple(one for sink in sinks for one in (*_filtered(scope, sink), *_shared(scope, sink, targets)))
 
 
-def not_repairable(found: Sequence[Unjudged]) -> Iterator[str]:
+def not_repairable(value: Sequence[Unjudged]) -> Iterator[str]:
     """Why no repair and no exact dump is possible, with the remedy; nothing where it is."""
-    if not found:
+    if not value:
         return
-    tables = dict.fromkeys((one.name, one.sink) for one in found)
-    reasons = list(dict.fromkeys(f"{one.name} in {one.sink}: {_kinds(one)} rows can be right, since {one.why}" for one in found))
+    tables = dict.fromkeys((one.name, one.sink) for one in value)
+    reasons = list(dict.fromkeys(f"{one.name} in {one.sink}: {_kinds(one)} rows can be right, since {one.why}" for one in value))
     more = f"; and {len(reasons) - NAMED_MAX} more reasons" if len(reasons) > NAMED_MAX else ""
     (table, sink), *_ = tables
     yield (

@@ -58,9 +58,9 @@ def predicate(text: str, schema: TableSchema) -> str:
     if len(text.encode()) > PREDICATE_BYTES_MAX:
         raise RefusedRequest(f"the predicate of {schema.name} has more than {PREDICATE_BYTES_MAX:,} bytes of SQL", hint="dump it in parts")
     try:
-        found = FilterExpression.of(text, schema)
-        _check(found)
-        return found.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
+        expression = FilterExpression.of(text, schema)
+        _check(expression)
+        return expression.rewritten(lambda column: qualified(column.name), quoted(ALIAS))
     except NotAnExpression as error:
         raise RefusedRequest(
             f"the predicate of {schema.name} {error}",
@@ -74,31 +74,31 @@ def _listed(schema: TableSchema) -> str:
     return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else "")
 
 
-def _check(found: FilterExpression) -> None:
-    columns, deep = found.columns(), 0
-    for at, token in enumerate(found.tokens):
+def _check(expression: FilterExpression) -> None:
+    columns, deep = expression.columns(), 0
+    for at, token in enumerate(expression.tokens):
         deep += {"(": 1, ")": -1}.get(token.text, 0)
         if deep > DEEP_MAX:
             raise NotAnExpression(f"has more than {DEEP_MAX} parentheses within each other at character {token.at + 1}")
-        if token.kind not in ("word", "name") or at in columns or found.qualified(at) in columns:
+        if token.kind not in ("word", "name") or at in columns or expression.qualified(at) in columns:
             continue
-        if not _may_stand(found, at):
-            meant = nearest(token.name, [column.name for column in found.schema.columns])
+        if not _may_stand(expression, at):
+            meant = nearest(token.name, [column.name for column in expression.schema.columns])
             raise NotAnExpression(
                 f"has {token.text} at character {token.at + 1}, which is neither a column of the table as the feed carries it nor what a"
                 f" predicate may use{meant}"
             )
 
 
-def _may_stand(found: FilterExpression, at: int) -> bool:
+def _may_stand(expression: FilterExpression, at: int) -> bool:
     """A word that is no column."""
-    word, before, after = found.text(at), found.text(found.next(at, -1)), found.text(found.next(at))
-    if found.tokens[at].kind == "name" or before == "." or after == ".":
+    word, before, after = expression.text(at), expression.text(expression.next(at, -1)), expression.text(expression.next(at))
+    if expression.tokens[at].kind == "name" or before == "." or after == ".":
         return False  # no column of this table
-    if found.is_text(at):
+    if expression.is_text(at):
         return True  # the charset of a literal
     if word in _MATCHES:
-        return found.is_text(found.next(at))
+        return expression.is_text(expression.next(at))
     if before in _NAMES:
         return after != "("
     return word in WORDS or (word in FUNCTIONS and after == "(")

@@ -18,7 +18,7 @@ def preview(
     scope: Scope, request: pb.StartRequest, *, history: Iterable[HistoryEntry] = (), slow: SlowReads, dumps: Sequence[Progress] = ()
 ) -> pb.DumpPreview:
     """`history`: earlier operations, newest first. `dumps`: those that are there."""
-    found = [
+    previews = [
         pb.TablePreview(
             schema=estimate.table.schema,
             table=estimate.table.table,
@@ -32,7 +32,7 @@ def preview(
     ]
     left_out = [pb.TablePreview(schema=table.schema, table=table.table, refused=why) for table, why in scope.left_out.items()]
     return pb.DumpPreview(
-        tables=found + left_out,
+        tables=previews + left_out,
         refusals=scope.refusals,
         seconds=_seconds(scope, request, rows_per_s=rows_per_s_before(history)),
         outside=scope.outside,

@@ -128,11 +128,11 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_told(context):
-            found = dump_status(self._owned_with(request, context), request.dump_id)
-            found.subscribers.extend(self._subscriptions.states())
+            status = dump_status(self._owned_with(request, context), request.dump_id)
+            status.subscribers.extend(self._subscriptions.states())
             if request.HasField("timeline_after_ms"):
-                found.timeline.CopyFrom(self._served.timeline(request.timeline_after_ms))
-            return found
+                status.timeline.CopyFrom(self._served.timeline(request.timeline_after_ms))
+            return status
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
         with _errors_told(context):
@@ -172,7 +172,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             dumps = self._owned(request.changefeed, context).dumps
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
-                read = [found.table for found in scope.estimates if not found.refused and found.table not in scope.keys]
+                read = [estimate.table for estimate in scope.estimates if not estimate.refused and estimate.table not in scope.keys]
                 if request.exact and not scope.refusals:
                     after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=0)
                 slow = self._served.slow_reads({table: scope.where.get(table, "") for table in read})
@@ -181,12 +181,12 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
-            found = self._verifications(context)
-            if request.id and not request.dry_run and (there := found.find(request.id)) is not None:
+            port = self._verifications(context)
+            if request.id and not request.dry_run and (there := port.find(request.id)) is not None:
                 if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
                     at_most = request.delete_at_most if request.HasField("delete_at_most") else None
-                    found.allow(request.id, at_most, self._served.asker(context))
-                return self._verification(found, request.changefeed, request.id)
+                    port.allow(request.id, at_most, self._served.asker(context))
+                return self._verification(port, request.changefeed, request.id)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
@@ -194,8 +194,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
             wanted = asked(request, scope, sinks=served.sinks, targets=served.targets, asked_ms=int(time() * 1000))
             if request.dry_run:
                 return expected(wanted, scope.estimates)
-            found.start(wanted, served.asker(context))
-            return self._verification(found, request.changefeed, request.id)
+            port.start(wanted, served.asker(context))
+            return self._verification(port, request.changefeed, request.id)
 
     def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_told(context):
@@ -205,30 +205,30 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
-            found = self._verifications(context)
-            shown = self._verification(found, request.changefeed, request.id)
+            port = self._verifications(context)
+            shown = self._verification(port, request.changefeed, request.id)
             if shown.id:
-                found.stop(shown.id, self._served.asker(context))
-            return self._verification(found, request.changefeed, shown.id)
+                port.stop(shown.id, self._served.asker(context))
+            return self._verification(port, request.changefeed, shown.id)
 
     def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
         with _errors_told(context):
             self._owned(request.changefeed, context)
-            found = self._verifications(context)
-            shown = self._verification(found, request.changefeed, request.id)
-            for table, row in found.differences(shown.id):
+            port = self._verifications(context)
+            shown = self._verification(port, request.changefeed, request.id)
+            for table, row in port.differences(shown.id):
                 yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
 
     def _verifications(self, context: grpc.ServicerContext) -> VerificationPort:
-        found = self._served.verifications()
-        if found is None:
+        port = self._served.verifications()
+        if port is None:
             _abort(context, grpc.StatusCode.UNAVAILABLE, "this sidecar is attaching to the changefeed")
-        return found
+        return port
 
-    def _verification(self, found: VerificationPort, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
+    def _verification(self, port: VerificationPort, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
         """`operation_id` empty: the last one. Raises RefusedRequest for one that is not there."""
-        wanted = operation_id or found.last_id()
-        there = found.find(wanted) if wanted else None
+        wanted = operation_id or port.last_id()
+        there = port.find(wanted) if wanted else None
         if there is None and operation_id:
             raise RefusedRequest(f"there is no verification {operation_id}, or its report is removed", hint="see dumpverify --list")
         shown = verification(*there) if there is not None else pb.Verification()
@@ -301,19 +301,19 @@ class ControlService(control_pb2_grpc.ControlServicer):
     def _carried_out(self, request: Request, context: grpc.ServicerContext, shows: Callable[[Progress], bool]) -> pb.DumpStatus:
         """`shows`: whether a dump is as the request would have it."""
         status = self._status(context)
-        if (found := as_asked(status.dumps, request, shows)) is not None:
-            return dump_status(status, found.dump_id)
+        if (progress := as_asked(status.dumps, request, shows)) is not None:
+            return dump_status(status, progress.dump_id)
         try:
             asked = replace(request, asker=self._served.asker(context))
             self._served.requests.submit(asked, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
         except RefusedRequest:
             status = self._published_next(context)
-            if (found := as_asked(status.dumps, request, shows)) is None:
+            if (progress := as_asked(status.dumps, request, shows)) is None:
                 raise
-            return dump_status(status, found.dump_id)
+            return dump_status(status, progress.dump_id)
         status = self._published_next(context)
-        found = as_asked(status.dumps, request, shows)
-        return dump_status(status, found.dump_id if found is not None else "")
+        progress = as_asked(status.dumps, request, shows)
+        return dump_status(status, progress.dump_id if progress is not None else "")
 
     def _owned_with(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> SidecarStatus:
         """As `_owned`. Raises RefusedRequest where the dump that is asked for is not there."""

@@ -85,12 +85,12 @@ class Subscriptions:
         self._reading().acknowledge(request.subscriber, Seq(request.seq), request.log)
 
     def states(self) -> list[pb.SubscriberStatus]:
-        found = [] if self._spool is None else self._spool.subscribers()
+        states = [] if self._spool is None else self._spool.subscribers()
         return [
             pb.SubscriberStatus(
                 name=one.name, next_seq=one.next_seq, segments=one.segments, heard_s=one.heard_s, connected=one.name in self._streams
             )
-            for one in found
+            for one in states
         ]
 
     def full(self) -> bool:
@@ -106,12 +106,12 @@ class Subscriptions:
             if name and monotonic() - heard_s > HEARD_EVERY_S:
                 spool.heard(name)
                 heard_s = monotonic()
-            found = spool.deliveries(seq)
-            if found is None:
+            deliveries = spool.deliveries(seq)
+            if deliveries is None:
                 if not goes_on(spool.look_s):
                     return
                 continue
-            yield from map(told.only_new, found)
+            yield from map(told.only_new, deliveries)
             seq = Seq(seq + 1)
 
     def _reading(self) -> Spool:

@@ -102,19 +102,19 @@ def after_dump(
     wanted = pb.VerifyRequest(id=derived_id(request.dump_id, "exact"), sinks=request.sinks, repair=True)
     if request.HasField("delete_at_most"):
         wanted.delete_at_most = request.delete_at_most
-    found = asked(wanted, scope, sinks=sinks, targets=targets, asked_ms=asked_ms)
-    return structs.replace(found, after_dump=request.dump_id)
+    result = asked(wanted, scope, sinks=sinks, targets=targets, asked_ms=asked_ms)
+    return structs.replace(result, after_dump=request.dump_id)
 
 
 def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.Verification:
     """Of a request that is not to be carried out: it has no id, and waits for nothing."""
     rows = {one.table: one.rows or 0 for one in estimates}
-    found = verification(request, None)
+    result = verification(request, None)
     for name in ("id", "asked_ms", "state", "waiting_for"):
-        found.ClearField(name)
+        result.ClearField(name)
     for sink in request.sinks:
         for table in request.tables:
-            found.tables.append(
+            result.tables.append(
                 pb.CheckedTable(
                     sink=sink,
                     schema=table.schema,
@@ -126,11 +126,11 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
                     unjudged=_unjudged(one for one in request.unjudged if (one.sink, one.name) == (sink, table.name)),
                 )
             )
-    return found
+    return result
 
 
 def verification(request: VerifyRequest, report: VerifyReport | None, repair: RepairReport | None = None) -> pb.Verification:
-    found = pb.Verification(
+    result = pb.Verification(
         id=request.id,
         state=CHECKS[report.state if report else CheckState.WAITING],
         asked_ms=request.asked_ms,
@@ -139,22 +139,22 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         waiting_for=report.waits if report else _waiting_for(request),
     )
     if report is not None:
-        found.started_ms, found.ended_ms = report.started_ms, report.ended_ms
+        result.started_ms, result.ended_ms = report.started_ms, report.ended_ms
         if report.state is CheckState.RUNNING:
-            found.rows_per_second, found.remaining_s = report.rows_per_s, report.remaining_s
+            result.rows_per_second, result.remaining_s = report.rows_per_s, report.remaining_s
         wheres = {table.name: table.where for table in request.tables}
         room = EXAMPLES_TOLD_MAX
         for table in report.tables:
-            found.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
-            room -= len(found.tables[-1].examples)
+            result.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
+            room -= len(result.tables[-1].examples)
         if request.is_to_repair(report):
-            found.repair.CopyFrom(_repair(repair or RepairReport()))
-    return found
+            result.repair.CopyFrom(_repair(repair or RepairReport()))
+    return result
 
 
-def row_difference(found: RowDifference) -> pb.RowDifference:
-    cells = [pb.CellDifference(column=cell.column, source=cell.source, sink=cell.sink) for cell in found.cells]
-    return pb.RowDifference(kind=found.kind, key=found.key, cells=cells)
+def row_difference(difference: RowDifference) -> pb.RowDifference:
+    cells = [pb.CellDifference(column=cell.column, source=cell.source, sink=cell.sink) for cell in difference.cells]
+    return pb.RowDifference(kind=difference.kind, key=difference.key, cells=cells)
 
 
 def _waiting_for(request: VerifyRequest) -> str:
@@ -162,47 +162,47 @@ def _waiting_for(request: VerifyRequest) -> str:
     return f"{dump}the merge worker, which has not begun with it"
 
 
-def _repair(found: RepairReport) -> pb.Repair:
+def _repair(report: RepairReport) -> pb.Repair:
     return pb.Repair(
-        state=REPAIRS[found.state],
-        keys=found.keys,
-        dumps=found.dumps,
-        followed_by=found.followed_by,
-        error=found.error,
-        waiting_for=found.waiting_for,
-        deletes=[pb.RowsToDelete(**structs.asdict(one)) for one in found.deletes],
+        state=REPAIRS[report.state],
+        keys=report.keys,
+        dumps=report.dumps,
+        followed_by=report.followed_by,
+        error=report.error,
+        waiting_for=report.waiting_for,
+        deletes=[pb.RowsToDelete(**structs.asdict(one)) for one in report.deletes],
     )
 
 
-def _table(found: TableReport, where: str, *, examples_max: int) -> pb.CheckedTable:
+def _table(report: TableReport, where: str, *, examples_max: int) -> pb.CheckedTable:
     return pb.CheckedTable(
-        sink=found.sink,
-        schema=found.schema,
-        table=found.table,
-        state=CHECKS[found.state],
-        rows=found.rows,
-        rows_estimated=found.rows_total,
-        equal=found.equal,
-        missing=found.missing,
-        extra=found.extra,
-        different=found.different,
-        moving=found.moving,
-        unlooked=found.unlooked,
-        low_tso=int(found.low_tso or 0),
-        high_tso=int(found.high_tso or 0),
-        seconds=found.seconds,
-        columns=[pb.ColumnDifferences(column=column, rows=rows) for column, rows in sorted(found.columns.items())],
-        examples=[row_difference(one) for one in found.examples[: max(examples_max, 0)]],
-        why=found.why,
-        partial=found.partial,
+        sink=report.sink,
+        schema=report.schema,
+        table=report.table,
+        state=CHECKS[report.state],
+        rows=report.rows,
+        rows_estimated=report.rows_total,
+        equal=report.equal,
+        missing=report.missing,
+        extra=report.extra,
+        different=report.different,
+        moving=report.moving,
+        unlooked=report.unlooked,
+        low_tso=int(report.low_tso or 0),
+        high_tso=int(report.high_tso or 0),
+        seconds=report.seconds,
+        columns=[pb.ColumnDifferences(column=column, rows=rows) for column, rows in sorted(report.columns.items())],
+        examples=[row_difference(one) for one in report.examples[: max(examples_max, 0)]],
+        why=report.why,
+        partial=report.partial,
         where=where,
-        parts=found.parts,
-        parts_done=found.parts_done,
-        duplicate=found.duplicate,
-        expected=found.expected,
-        unjudged=_unjudged(found.unjudged),
+        parts=report.parts,
+        parts_done=report.parts_done,
+        duplicate=report.duplicate,
+        expected=report.expected,
+        unjudged=_unjudged(report.unjudged),
     )
 
 
-def _unjudged(found: Iterable[Unjudged]) -> list[pb.UnjudgedKinds]:
-    return [pb.UnjudgedKinds(kinds=one.kinds, why=one.why) for one in found]
+def _unjudged(value: Iterable[Unjudged]) -> list[pb.UnjudgedKinds]:
+    return [pb.UnjudgedKinds(kinds=one.kinds, why=one.why) for one in value]

@@ -71,7 +71,7 @@ _BY_NAME = {
 def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
     """`dump_id`: as of SidecarStatus.dump. Without a dump it has no dump_id, the state UNSPECIFIED and no tables. What is None is zero on
     the wire."""
-    found = pb.DumpStatus(
+    result = pb.DumpStatus(
         changefeed=pb.Changefeed(namespace=status.changefeed.namespace, id=status.changefeed.id),
         sinks=[_sink(sink, status) for sink in status.sinks],
         services=[pb.ServiceStatus(**asdict(service)) for service in status.services],
@@ -80,15 +80,15 @@ def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
         **{wire: value for wire, ours in _BY_NAME.items() if (value := getattr(status, ours)) is not None},
     )
     if (progress := status.dump(dump_id)) is not None:
-        found.dump_id = progress.dump_id
-        found.waiting_for = status.dump_waiting_for(progress)
-        found.state = STATES[progress.state]
-        found.reason = progress.reason or ""
-        found.brackets = BRACKETS[progress.brackets]
-        found.settings.CopyFrom(_settings(progress, status))
-        found.dump_sinks.extend(progress.sinks)
-        found.tables.extend(_table(table, status) for table in progress.tables)
-    return found
+        result.dump_id = progress.dump_id
+        result.waiting_for = status.dump_waiting_for(progress)
+        result.state = STATES[progress.state]
+        result.reason = progress.reason or ""
+        result.brackets = BRACKETS[progress.brackets]
+        result.settings.CopyFrom(_settings(progress, status))
+        result.dump_sinks.extend(progress.sinks)
+        result.tables.extend(_table(table, status) for table in progress.tables)
+    return result
 
 
 def _summary(dump: Progress, status: SidecarStatus) -> pb.DumpSummary:
@@ -164,11 +164,11 @@ def listed(request: pb.ListRequest, status: SidecarStatus, entries: Iterable[His
     """`entries`: newest first. Those of the dumps that are there are as far as the dumps."""
     name, there = status.changefeed, {dump.dump_id: dump for dump in status.dumps}
     asked = [entry for entry in entries if request.kind in (pb.OPERATION_KIND_UNSPECIFIED, KINDS[entry.kind])]
-    found = (advanced(entry, there[entry.id], now_ms) if entry.id in there else entry for entry in asked[: request.limit or None])
+    result = (advanced(entry, there[entry.id], now_ms) if entry.id in there else entry for entry in asked[: request.limit or None])
     return pb.ListResponse(
         dumps=[dump_status(status)],
         changefeed=pb.Changefeed(namespace=name.namespace, id=name.id),
-        operations=[_operation(entry, now_ms) for entry in found],
+        operations=[_operation(entry, now_ms) for entry in result],
     )
 
 
@@ -198,10 +198,10 @@ def _asker(asker: Asker) -> pb.Asker:
     return pb.Asker(name=asker.name, address=asker.address, reason=asker.reason)
 
 
-def list_json(found: pb.ListResponse) -> dict[str, Any]:
+def list_json(response: pb.ListResponse) -> dict[str, Any]:
     """The history alone; of the dump that is there, `status_json` has more."""
-    operations = [_json(one) | {"kind": KIND_NAMES[one.kind], "state": STATE_NAMES[one.state]} for one in found.operations]
-    return {"changefeed": _json(found.changefeed), "operations": operations}
+    operations = [_json(one) | {"kind": KIND_NAMES[one.kind], "state": STATE_NAMES[one.state]} for one in response.operations]
+    return {"changefeed": _json(response.changefeed), "operations": operations}
 
 
 def status_json(status: pb.DumpStatus) -> dict[str, Any]:
@@ -220,15 +220,15 @@ def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
     return _json(preview)
 
 
-def verification_json(found: pb.Verification) -> dict[str, Any]:
+def verification_json(verification: pb.Verification) -> dict[str, Any]:
     """Every field of Verification under its own name."""
-    tables = [_json(table) | {"state": CHECK_NAMES[table.state]} for table in found.tables]
-    repair = _json(found.repair) | {"state": REPAIR_NAMES[found.repair.state]} if found.HasField("repair") else None
-    return _json(found) | {"state": CHECK_NAMES[found.state], "tables": tables, "repair": repair}
+    tables = [_json(table) | {"state": CHECK_NAMES[table.state]} for table in verification.tables]
+    repair = _json(verification.repair) | {"state": REPAIR_NAMES[verification.repair.state]} if verification.HasField("repair") else None
+    return _json(verification) | {"state": CHECK_NAMES[verification.state], "tables": tables, "repair": repair}
 
 
-def difference_json(found: pb.Difference) -> dict[str, Any]:
-    return _json(found)
+def difference_json(difference: pb.Difference) -> dict[str, Any]:
+    return _json(difference)
 
 
 def _json(message: Any) -> dict[str, Any]:

@@ -107,8 +107,8 @@ class Doubts:
 
     def asked_again(self) -> list[Work]:
         """The ranges that the source did not answer."""
-        found, self._unanswered = self._unanswered, []
-        return found
+        results, self._unanswered = self._unanswered, []
+        return results
 
     def too_many(self, table: TableName) -> bool:
         """Whether one more that does not fit cannot be a DDL's doing."""
@@ -119,9 +119,9 @@ class Doubts:
 
     def settled(self, upto_ts: CommitTs) -> list[Work]:
         """The ranges to be asked for again: the log has reached `upto_ts`."""
-        found = [work for until_ts, work in self._until if until_ts <= upto_ts]
+        results = [work for until_ts, work in self._until if until_ts <= upto_ts]
         self._until = [(until_ts, work) for until_ts, work in self._until if until_ts > upto_ts]
-        return found
+        return results
 
     def forget(self, tables: Collection[TableName]) -> None:
         """A DDL of these tables has passed."""

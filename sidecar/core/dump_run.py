@@ -318,9 +318,9 @@ class Run:
         return MarkLost() if event.away else _failure(event)
 
     def _on_chunk_read(self, event: ChunkRead) -> list[Command] | Failure:
-        if (found := self._reader_of(event.number)) is None:
+        if (result := self._reader_of(event.number)) is None:
             return []
-        place, reader = found
+        place, reader = result
         work = reader.work
         if isinstance(work, Overtaken):
             return self._without_chunk(place, reader)
@@ -343,9 +343,9 @@ class Run:
             case SendMark(uuid):
                 return self._on_mark_not_sent(uuid, event)
             case ReadChunk(number=number):
-                if (found := self._reader_of(number)) is None:
+                if (result := self._reader_of(number)) is None:
                     return []
-                place, reader = found
+                place, reader = result
                 if isinstance(reader.work, Overtaken):
                     return self._without_chunk(place, reader)
                 if not event.away:
@@ -356,9 +356,9 @@ class Run:
                 assert_never(event.command)
 
     def _on_misfit(self, event: ChunkMisfit) -> list[Command] | Failure:
-        if (found := self._reader_of(event.command.number)) is None:
+        if (result := self._reader_of(event.command.number)) is None:
             return []
-        place, reader = found
+        place, reader = result
         if isinstance(reader.work, Work):
             if self._doubts.too_many(reader.work.table):
                 return _failure(event)

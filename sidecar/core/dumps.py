@@ -89,9 +89,9 @@ class Dumps:
 
     def handle(self, event: SourceEvent) -> list[Command]:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
-        found = [command for dump in self._dumps for command in dump.handle(event)]
+        handle = [command for dump in self._dumps for command in dump.handle(event)]
         self._begin_queued()
-        return found
+        return handle
 
     def next(self, *, throttled: Collection[str] = ()) -> list[Command]:
         """What can begin now; nothing of the dumps with the ids `throttled`."""
@@ -117,24 +117,24 @@ class Dumps:
 
     def changed(self, steps: Iterable[TableStep]) -> None:
         """A DDL is the last thing in the segment just built; `steps` are the tables that it changed."""
-        found = tuple(steps)
-        known = tuple(step for step in found if step.fate is not SchemaFate.BORN)
+        results = tuple(steps)
+        known = tuple(step for step in results if step.fate is not SchemaFate.BORN)
         taken = False
         for dump in self._dumps:
             progress = dump.progress
-            dump.changed(known if taken and progress.state not in OVER else found)
+            dump.changed(known if taken and progress.state not in OVER else results)
             taken = taken or (progress.grows and progress.state not in OVER)
         self._begin_queued()
 
     def closes_by(self, upto_ts: CommitTs) -> bool:
         """Whether a segment up to `upto_ts`, even an empty one, would close a window without a further mark: as in `segment`, the first
         dump in turn that has one decides."""
-        found = (dump.closes_by(upto_ts) for dump in self._from(self._closing))
-        return next((closes for closes in found if closes is not None), False)
+        result = (dump.closes_by(upto_ts) for dump in self._from(self._closing))
+        return next((closes for closes in result if closes is not None), False)
 
     def oldest_open_seq(self) -> Seq | None:
-        found = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]
-        return min(found, default=None)
+        seqs = [seq for run in self._ground.runs if (seq := run.windows.oldest_first_seq()) is not None]
+        return min(seqs, default=None)
 
     def open_windows(self) -> int:
         return self._ground.open_windows()
@@ -152,19 +152,19 @@ class Dumps:
 
     def _meant(self, request: ChangeOfOne | RestartDump) -> Dump:
         if request.dump_id:
-            found = [dump for dump in self._dumps if dump.progress.dump_id == request.dump_id]
-            if not found:
+            dumps = [dump for dump in self._dumps if dump.progress.dump_id == request.dump_id]
+            if not dumps:
                 raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumpquery for the others")
-            return found[0]
+            return dumps[0]
         meant = meant_without_id(self.records)
         there = [dump for dump in self._dumps if dump.progress in meant]
-        found = [dump for dump in there if isinstance(request, RestartDump) or dump.progress.state in NEXT[type(request)]]
-        if not found:
+        dumps = [dump for dump in there if isinstance(request, RestartDump) or dump.progress.state in NEXT[type(request)]]
+        if not dumps:
             raise self._refusal(request)
-        if len(found) > 1:
-            ids = ", ".join(f"{dump.progress.dump_id} ({dump.progress.state})" for dump in found)
+        if len(dumps) > 1:
+            ids = ", ".join(f"{dump.progress.dump_id} ({dump.progress.state})" for dump in dumps)
             raise RefusedRequest(f"there are several dumps that this may be for: {ids}", hint="name one of them with --id")
-        return found[0]
+        return dumps[0]
 
     def _refusal(self, request: ChangeOfOne | RestartDump) -> RefusedRequest:
         if isinstance(request, RestartDump):

@@ -175,13 +175,13 @@ def spelled_key(key: ReadKey, values: Key) -> Key:
 
 def spelled_keys(key: ReadKey, keys: Sequence[Key]) -> tuple[tuple[Key, ...], dict[Key, NotAKey]]:
     """The keys in canonical text, each once, in their order; and those that its columns cannot have."""
-    found, unfit = dict[Key, None](), dict[Key, NotAKey]()
+    result, unfit = dict[Key, None](), dict[Key, NotAKey]()
     for one in keys:
         try:
-            found[spelled_key(key, one)] = None
+            result[spelled_key(key, one)] = None
         except NotAKey as error:
             unfit[one] = error
-    return tuple(found), unfit
+    return tuple(result), unfit
 
 
 def comparable(key: KeyColumn) -> str:
@@ -210,12 +210,12 @@ def _float(column: Column, text: str) -> str:
 def _text(key: KeyColumn, text: str) -> str:
     """A literal of the column's own character set: else a server may convert the column, and order by another collation."""
     try:
-        found = f"_utf8mb4 x'{text.encode().hex()}'"
+        result = f"_utf8mb4 x'{text.encode().hex()}'"
     except UnicodeEncodeError:
         raise _not_a_key(key.column, text) from None
     if key.charset in ("", "utf8mb4"):
-        return found
-    return f"CONVERT({found} USING {key.charset}) COLLATE {key.collation}"
+        return result
+    return f"CONVERT({result} USING {key.charset}) COLLATE {key.collation}"
 
 
 def _set_number(column: Column, text: str) -> int:

@@ -145,8 +145,8 @@ class Plan:
 
     def keys(self, work: Work) -> tuple[Key, ...]:
         """Those that the SELECT asks for; none where it reads a range."""
-        found = self._reading[work.table][work.span].keys
-        return () if found is None else self.progress[work.table].keys[slice(*found)]
+        result = self._reading[work.table][work.span].keys
+        return () if result is None else self.progress[work.table].keys[slice(*result)]
 
     def rows_wanted(self, table: TableName, *, at_most: int) -> int:
         """Rows of a range to ask for, so that a chunk keeps to the targets; at least one."""

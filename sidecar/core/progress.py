@@ -141,23 +141,23 @@ class Progress:
         }
 
 
-def progress_from_json(found: dict[str, Any]) -> Progress:
+def progress_from_json(value: dict[str, Any]) -> Progress:
     """The inverse of `Progress.to_json`. Raises KeyError, TypeError or ValueError for what is not one."""
     return Progress(
-        dump_id=str(found["dump_id"]),
-        state=DumpState(found["state"]),
-        brackets=Brackets(found["brackets"]),
-        chunk_rows=int(found["chunk_rows"]),
-        epoch=int(found["epoch"]),
-        revision=int(found["revision"]),
-        seq=Seq(int(found["seq"])),
-        reason=found["reason"],
-        pace=_pace(found["pace"]),
-        grows=bool(found.get("grows", False)),
-        log=str(found.get("log", "")),
-        resumable=bool(found.get("resumable", found["state"] != DumpState.FAILED)),
-        sinks=tuple(map(str, found.get("sinks", ()))),
-        number=int(found.get("number", 0)),
+        dump_id=str(value["dump_id"]),
+        state=DumpState(value["state"]),
+        brackets=Brackets(value["brackets"]),
+        chunk_rows=int(value["chunk_rows"]),
+        epoch=int(value["epoch"]),
+        revision=int(value["revision"]),
+        seq=Seq(int(value["seq"])),
+        reason=value["reason"],
+        pace=_pace(value["pace"]),
+        grows=bool(value.get("grows", False)),
+        log=str(value.get("log", "")),
+        resumable=bool(value.get("resumable", value["state"] != DumpState.FAILED)),
+        sinks=tuple(map(str, value.get("sinks", ()))),
+        number=int(value.get("number", 0)),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),
@@ -172,7 +172,7 @@ def progress_from_json(found: dict[str, Any]) -> Progress:
                 whole=_is_whole(table),
                 past_keys=int(table.get("past_keys", 0)),
             )
-            for table in found["tables"]
+            for table in value["tables"]
         ),
     )
 
@@ -189,8 +189,8 @@ class DumpTold:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; `others` only where there are some."""
-        found: dict[str, Any] = {"dump_id": self.dump_id, "state": self.state, "complete": self.complete}
-        return found | ({"others": [one.to_json() for one in self.others]} if self.others else {})
+        result: dict[str, Any] = {"dump_id": self.dump_id, "state": self.state, "complete": self.complete}
+        return result | ({"others": [one.to_json() for one in self.others]} if self.others else {})
 
 
 def state_after(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold | None:
@@ -217,9 +217,9 @@ class CompletedTable(NamedTuple):
     whole: bool
 
 
-def completed(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
+def completed(value: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
     """Of `Progress.to_json`: those of `state_after`. Raises as `progress_from_json`."""
-    for table in found["tables"]:
+    for table in value["tables"]:
         if table["complete_at"] is not None and after_ts < (at := int(table["complete_at"])) <= upto_ts:
             yield CompletedTable(TableName(*table["table"]), CommitTs(at), Seq(int(table.get("since_seq", FIRST_SEQ))), _is_whole(table))
 
@@ -227,8 +227,8 @@ def completed(found: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -
 def leading(dumps: Sequence[Progress]) -> Progress | None:
     """The dump that is shown where one is asked for: the first that runs, or is paused, or waits; else the last one that was."""
     for state in _SHOWN_FIRST:
-        if found := [dump for dump in dumps if dump.state is state]:
-            return min(found, key=lambda dump: dump.number)
+        if results := [dump for dump in dumps if dump.state is state]:
+            return min(results, key=lambda dump: dump.number)
     return max(dumps, key=lambda dump: dump.number, default=None)
 
 
@@ -324,19 +324,19 @@ def _span_to_json(span: Span) -> dict[str, Any]:
     return range_of_keys if span.keys is None else range_of_keys | {"keys": span.keys}
 
 
-def _pace(found: dict[str, Any]) -> Pace:
+def _pace(value: dict[str, Any]) -> Pace:
     """A dump of version 0.1.0 has no bound of its own, one of 0.4.0 or before no strict one."""
-    bound_s, strict = float(found.get("delivery_bound_s", 0.0)), bool(found.get("strict_bound", False))
-    return Pace(int(found["readers"]), int(found["rows_per_s"]), int(found["bytes_per_s"]), bound_s, strict)
+    bound_s, strict = float(value.get("delivery_bound_s", 0.0)), bool(value.get("strict_bound", False))
+    return Pace(int(value["readers"]), int(value["rows_per_s"]), int(value["bytes_per_s"]), bound_s, strict)
 
 
 def _is_whole(table: dict[str, Any]) -> bool:
     return bool(table.get("whole", table["where"] is None))
 
 
-def _key(found: list[str] | None) -> Key | None:
-    return None if found is None else tuple(found)
+def _key(value: list[str] | None) -> Key | None:
+    return None if value is None else tuple(value)
 
 
-def _numbers(found: list[int] | None) -> tuple[int, int] | None:
-    return None if found is None else (int(found[0]), int(found[1]))
+def _numbers(value: list[int] | None) -> tuple[int, int] | None:
+    return None if value is None else (int(value[0]), int(value[1]))

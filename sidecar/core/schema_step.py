@@ -60,26 +60,26 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
     new = {name: table for name, table in after.items() if table.key}
     by_id = {table.table_id: name for name, table in new.items() if table.table_id}
     ids_before = {table.table_id for table in old.values() if table.table_id}
-    found: dict[TableName, TableStep] = {}
+    result: dict[TableName, TableStep] = {}
     taken: set[TableName] = set()
     for name, table in sorted(old.items()):
         now = by_id.get(table.table_id)
         if now is None and name in new and new[name].table_id not in ids_before:
             now = name  # another table has taken the name over, or the source tells no ids
         if now is None:
-            found[name] = TableStep(name, None, SchemaFate.GONE)
+            result[name] = TableStep(name, None, SchemaFate.GONE)
             continue
         taken.add(now)
         if now != name or name.folded() in folded or new[now].undefined() != table.undefined():
-            found[name] = TableStep(name, now, SchemaFate.KEPT if _same_rows(table, new[now]) else SchemaFate.AGAIN)
+            result[name] = TableStep(name, now, SchemaFate.KEPT if _same_rows(table, new[now]) else SchemaFate.AGAIN)
     born = [TableStep(None, name, SchemaFate.BORN) for name in sorted(new.keys() - taken)]
-    return (*found.values(), *born)
+    return (*result.values(), *born)
 
 
-def own_name(ddl: Ddl, *found: Tables) -> TableName:
+def own_name(ddl: Ddl, *value: Tables) -> TableName:
     """Of the DDL's table as the first of `found` that has it spells it: TiCDC may have the schema in lower case (ticdc/topics.py)."""
     told = TableName(ddl.schema, ddl.table)
-    return next((name for tables in found for name in tables if name.folded() == told.folded()), told)
+    return next((name for tables in value for name in tables if name.folded() == told.folded()), told)
 
 
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:
@@ -113,23 +113,23 @@ class Rewrites:
     commit_ts: CommitTs | None = None
 
     def passed(
-        self, found: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], dumps: Sequence[Progress]
+        self, value: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], dumps: Sequence[Progress]
     ) -> tuple[Steps, StartDump | None]:
         """`found`: what the DDLs mean for a dump. Returns what they mean where dumps read rewritten tables from the beginning, and the dump
         that is due for those of a dump that has finished."""
         anew = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
         if not anew:
-            return found, None
+            return value, None
         self.count, self.tables, self.commit_ts = self.count + 1, anew, max(ddl.commit_ts for ddl in ddls)
         if self.beside is not Beside.READ_AGAIN or not dumps:
-            return found, None
+            return value, None
         there = [dump for dump in dumps if dump.state not in (DumpState.FINISHED, DumpState.STOPPED)]
         grows = any(dump.grows for dump in there if dump.state not in OVER)
         dumped = {table.table for dump in there for table in dump.tables}
         rest = () if grows else tuple(name for name in anew if name not in dumped)
         finished = [dump for dump in reversed(dumps) if dump.state is DumpState.FINISHED]
         due = (_once_more(dump, rest, self.commit_ts) for dump in finished)
-        return _from_the_beginning(there, found, anew), next(filter(None, due), None)
+        return _from_the_beginning(there, value, anew), next(filter(None, due), None)
 
 
 def dump_after_ddl(commit_ts: CommitTs) -> tuple[str, Asker]:
@@ -159,11 +159,11 @@ def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs)
     )
 
 
-def _from_the_beginning(dumps: Collection[Progress], found: Steps, anew: Collection[TableName]) -> Steps:
+def _from_the_beginning(dumps: Collection[Progress], value: Steps, anew: Collection[TableName]) -> Steps:
     """Of dumps that are not over, or have failed; one that grows takes in those that none of them has."""
     dumped = {table.table for dump in dumps for table in dump.tables}
-    has = {step.after for step in found if step.before in dumped}
-    again = (replace(step, fate=SchemaFate.AGAIN) if step.after in anew and step.fate is SchemaFate.KEPT else step for step in found)
+    has = {step.after for step in value if step.before in dumped}
+    again = (replace(step, fate=SchemaFate.AGAIN) if step.after in anew and step.fate is SchemaFate.KEPT else step for step in value)
     more = (TableStep(None, name, SchemaFate.BORN) for name in anew if any(dump.grows for dump in dumps) and name not in has)
     return (*again, *more)
 
@@ -172,12 +172,12 @@ def rewritten(before: Tables, after: Tables, ddls: Collection[Ddl]) -> tuple[Tab
     """Tables whose rows may have been written anew, by their names after the DDLs, in order. Those without a key are not there."""
     modified = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if _MODIFIES.search(ddl.query)}
     by_id = {table.table_id: table for table in before.values() if table.table_id}
-    found = []
+    result = []
     for name, table in sorted(after.items()):
         then = by_id.get(table.table_id) or before.get(name)
         if table.key and then is not None and (name.folded() in modified or _other_columns(then, table) or _other_partitions(then, table)):
-            found.append(name)
-    return tuple(found)
+            result.append(name)
+    return tuple(result)
 
 
 def _other_columns(old: TableSchema, new: TableSchema) -> bool:

@@ -163,8 +163,8 @@ class Windows:
         return window.rows + len(window.chunks), window.bytes
 
     def _reached_by(self, upto_ts: CommitTs) -> list[int]:
-        found = [(w.read_tso, w.whole, number) for number, w in self._open.items() if w.whole and w.ready_ts is None]
-        return [number for tso, _, number in sorted(found) if tso <= upto_ts]
+        results = [(w.read_tso, w.whole, number) for number, w in self._open.items() if w.whole and w.ready_ts is None]
+        return [number for tso, _, number in sorted(results) if tso <= upto_ts]
 
     def _is_ready(self, number: int, ts: CommitTs) -> None:
         self._open[number].ready_ts = ts

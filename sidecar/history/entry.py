@@ -104,12 +104,12 @@ class HistoryEntry:
         return asdict(self)
 
 
-def entry_from_json(found: dict[str, Any]) -> HistoryEntry:
+def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
     """The inverse of `HistoryEntry.to_json`. Raises KeyError, TypeError, ValueError or AttributeError for what is not one."""
-    scope = found["scope"]
+    scope = value["scope"]
     return HistoryEntry(
-        id=str(found["id"]),
-        kind=OperationKind(found["kind"]),
+        id=str(value["id"]),
+        kind=OperationKind(value["kind"]),
         scope=OperationScope(
             tuple(map(str, scope["tables"])),
             int(scope["table_count"]),
@@ -117,19 +117,19 @@ def entry_from_json(found: dict[str, Any]) -> HistoryEntry:
             int(scope["filtered"]),
             tuple(map(str, scope["sinks"])),
         ),
-        asked_by=_asker(found["asked_by"]),
-        started_ms=int(found["started_ms"]),
-        state=DumpState(found["state"]),
-        ended_ms=int(found["ended_ms"]),
-        result=str(found["result"]),
-        rows=int(found["rows"]),
-        bytes=int(found["bytes"]),
-        chunks=int(found["chunks"]),
-        running_s=float(found["running_s"]),
-        running_since_ms=int(found["running_since_ms"]),
-        commands=tuple(OperationCommand(str(one["command"]), _asker(one["asked_by"]), int(one["at_ms"])) for one in found["commands"]),
-        commands_before=int(found["commands_before"]),
-        restart_of=str(found.get("restart_of", "")),
+        asked_by=_asker(value["asked_by"]),
+        started_ms=int(value["started_ms"]),
+        state=DumpState(value["state"]),
+        ended_ms=int(value["ended_ms"]),
+        result=str(value["result"]),
+        rows=int(value["rows"]),
+        bytes=int(value["bytes"]),
+        chunks=int(value["chunks"]),
+        running_s=float(value["running_s"]),
+        running_since_ms=int(value["running_since_ms"]),
+        commands=tuple(OperationCommand(str(one["command"]), _asker(one["asked_by"]), int(one["at_ms"])) for one in value["commands"]),
+        commands_before=int(value["commands_before"]),
+        restart_of=str(value.get("restart_of", "")),
     )
 
 
@@ -165,13 +165,13 @@ def one_line(text: str, characters_max: int) -> str:
     return shown if len(shown) <= characters_max else f"{shown[: characters_max - 1]}…"
 
 
-def _names(found: Iterable[str], at_most: int) -> tuple[str, ...]:
-    return tuple(one_line(name, NAME_CHARACTERS_MAX) for name in tuple(found)[:at_most])
+def _names(value: Iterable[str], at_most: int) -> tuple[str, ...]:
+    return tuple(one_line(name, NAME_CHARACTERS_MAX) for name in tuple(value)[:at_most])
 
 
 def _bounded(asker: Asker) -> Asker:
     return Asker(*(one_line(text, NAME_CHARACTERS_MAX) for text in (asker.name, asker.address, asker.reason)))
 
 
-def _asker(found: dict[str, Any]) -> Asker:
-    return Asker(str(found["name"]), str(found["address"]), str(found["reason"]))
+def _asker(value: dict[str, Any]) -> Asker:
+    return Asker(str(value["name"]), str(value["address"]), str(value["reason"]))

@@ -107,7 +107,7 @@ _line_of = msgspec.json.Decoder(Line).decode
 
 def collected(log: Folder) -> list[str]:
     """The ids of the dumps that have parts."""
-    return sorted({found[1] for name in _names(log) if (found := _PART.fullmatch(name))})
+    return sorted({match[1] for name in _names(log) if (match := _PART.fullmatch(name))})
 
 
 def write_part(log: Folder, dump_id: str, first: Seq, last: Seq, lines: Sequence[Line]) -> None:
@@ -131,14 +131,14 @@ def read_parts(log: Folder, dump_id: str) -> Iterator[Line]:
 def read_samples(log: Folder, after_ms: int, *, parts_max: int) -> list[SampleLine]:
     """Those of all dumps that have parts, of the newest parts, until one ends before `after_ms`. Oldest first, each once.
     Raises as the log's storage."""
-    found: dict[tuple[int, int], SampleLine] = {}
+    sample_lines: dict[tuple[int, int], SampleLine] = {}
     for dump_id in collected(log):
         for name, _, _ in _parts(log, dump_id)[: -parts_max - 1 : -1]:
             there = list(_sample_lines(log, name))
-            found |= {(line.at_ms, line.epoch): line for line in there if line.at_ms > after_ms}
+            sample_lines |= {(line.at_ms, line.epoch): line for line in there if line.at_ms > after_ms}
             if there and there[-1].at_ms <= after_ms:
                 break
-    return [found[key] for key in sorted(found)]
+    return [sample_lines[key] for key in sorted(sample_lines)]
 
 
 def _sample_lines(log: Folder, name: str) -> Iterator[SampleLine]:
@@ -154,8 +154,8 @@ def remove_parts(log: Folder, dump_id: str) -> None:
 
 
 def _parts(log: Folder, dump_id: str) -> list[tuple[str, int, int]]:
-    found = (_PART.fullmatch(name) for name in _names(log))
-    parts = ((f"{CERTIFICATES.folder}/{one[0]}", int(one[2]), int(one[3])) for one in found if one is not None and one[1] == dump_id)
+    matches = (_PART.fullmatch(name) for name in _names(log))
+    parts = ((f"{CERTIFICATES.folder}/{one[0]}", int(one[2]), int(one[3])) for one in matches if one is not None and one[1] == dump_id)
     return sorted(parts, key=lambda part: (part[1], -part[2]))
 
 

@@ -74,8 +74,8 @@ class DumpSums:
         ]
 
     def _dropped(self, table: TableName, segments: list[int]) -> int | None:
-        found = {_dropped_by(list(batches.values()), table, segments) for batches in self._batches.values()} - {None}
-        return found.pop() if len(found) == 1 else None
+        results = {_dropped_by(list(batches.values()), table, segments) for batches in self._batches.values()} - {None}
+        return results.pop() if len(results) == 1 else None
 
 
 def _dropped_by(batches: list[BatchLine], table: TableName, segments: list[int]) -> int | None:

@@ -94,25 +94,25 @@ class _Report(msgspec.Struct):
 def report_from_json(data: bytes) -> DeliveryReport:
     """The inverse of `DeliveryReport.to_json`. Raises ValueError for what is not one."""
     try:
-        found = msgspec.json.decode(data, type=_Report)
+        report = msgspec.json.decode(data, type=_Report)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"not a delivery report: {error}") from error
-    upto_ts = int(found.upto_ts)
+    upto_ts = int(report.upto_ts)
     if not 0 <= upto_ts < TS_END:
         raise ValueError(f"not a delivery report: {upto_ts} is no ts")
     return DeliveryReport(
-        seq=found.seq,
+        seq=report.seq,
         upto_ts=CommitTs(upto_ts),
-        state=found.state,
-        written_ms=found.written_ms,
-        pid=found.pid,
-        error=found.error,
-        dropped={TableName(schema, table): rows for schema, table, rows in found.dropped},
-        rows=found.rows,
-        spark=found.spark,
-        sinks=found.sinks,
-        log=found.log,
-        skipped=found.skipped,
-        guessed=found.guessed,
-        epoch=found.epoch,
+        state=report.state,
+        written_ms=report.written_ms,
+        pid=report.pid,
+        error=report.error,
+        dropped={TableName(schema, table): rows for schema, table, rows in report.dropped},
+        rows=report.rows,
+        spark=report.spark,
+        sinks=report.sinks,
+        log=report.log,
+        skipped=report.skipped,
+        guessed=report.guessed,
+        epoch=report.epoch,
     )

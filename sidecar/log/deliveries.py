@@ -67,15 +67,15 @@ class LogDeliveries:
         try:
             data = storage.read_files(self._folder, [DELIVERED_NAME]).get(DELIVERED_NAME)
             read_s = monotonic()  # the pipeline's clock
-            found = None if data is None else report_from_json(data)
-            if found is not None:
-                self._check_is_of_this_log(found)
-                self._read_tables(found.sinks)
-            self.report = found
-            if found is not None and (self._told is None or self._told.written_ms != found.written_ms):
-                accepted = found.seq if found.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
-                starting = self._needs_spark and found.spark == SPARK_STARTING
-                self._told = ReportTimes(found.written_ms, read_s, starting, found.epoch, accepted)
+            report = None if data is None else report_from_json(data)
+            if report is not None:
+                self._check_is_of_this_log(report)
+                self._read_tables(report.sinks)
+            self.report = report
+            if report is not None and (self._told is None or self._told.written_ms != report.written_ms):
+                accepted = report.seq if report.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
+                starting = self._needs_spark and report.spark == SPARK_STARTING
+                self._told = ReportTimes(report.written_ms, read_s, starting, report.epoch, accepted)
             self.trouble = ""
         except (storage.StorageError, LogBroken, LogUnreachable, SinkError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"

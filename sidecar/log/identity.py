@@ -31,10 +31,10 @@ def claim_log(folder: Folder, changefeed: str) -> str:
     """Mark the log as this changefeed's, and return its own id. Raises LogBroken for a folder that is another's."""
     _put_once(folder, CHANGEFEED_NAME, changefeed)
     with storage_errors(folder):
-        found = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
-    if found != changefeed:
+        text = storage.read_file(folder, CHANGEFEED_NAME).decode(errors="replace")
+    if text != changefeed:
         raise LogBroken(
-            f"the log {folder} is of changefeed {found}, and this sidecar serves {changefeed}",
+            f"the log {folder} is of changefeed {text}, and this sidecar serves {changefeed}",
             hint="give each changefeed a log folder of its own; a changefeed that was removed and made again is a new one",
         )
     return own_id(folder)
@@ -61,13 +61,13 @@ def known_id(folder: Folder) -> str:
         data = storage.read_files(folder, [OWN_ID_NAME]).get(OWN_ID_NAME)
     if data is None:
         return ""
-    found = data.decode(errors="replace")
-    if not _OWN_ID.fullmatch(found):
+    text = data.decode(errors="replace")
+    if not _OWN_ID.fullmatch(text):
         raise LogBroken(
-            f"{folder}/{OWN_ID_NAME} holds {found[:40]!r}, which is no log's id",
+            f"{folder}/{OWN_ID_NAME} holds {text[:40]!r}, which is no log's id",
             hint=WAY_OUT,
         )
-    return found
+    return text
 
 
 def name_of(changefeed: str, own: str) -> str:
@@ -75,9 +75,9 @@ def name_of(changefeed: str, own: str) -> str:
     return f"{changefeed.partition(_PART)[0]}{_PART}{own}"
 
 
-def continues(found: str, name: str) -> bool:
+def continues(value: str, name: str) -> bool:
     """Whether what is marked with `found` is of the log called `name`, or of its changefeed by a version that gave logs no id."""
-    return found == name or (_PART in name and found == name.rpartition(_PART)[0])
+    return value == name or (_PART in name and value == name.rpartition(_PART)[0])
 
 
 def own_of(name: str) -> str:

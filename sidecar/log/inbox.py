@@ -79,8 +79,8 @@ class Inbox:
         """Find what is there, and change nothing. Raises LogBroken."""
         with storage_errors(self._folder):
             names = storage.list_names(self._folder, deep=True, beginning=FOLDER + "/")
-        found = (_FILE.fullmatch(name.removeprefix(FOLDER + "/")) for name in names)
-        self._files = sorted(int(match[1]) for match in found if match)
+        matches = (_FILE.fullmatch(name.removeprefix(FOLDER + "/")) for name in names)
+        self._files = sorted(int(match[1]) for match in matches if match)
         self.next = self.read(self._files[-1]).end if self._files else 0
 
     def open(self) -> None:
@@ -123,15 +123,15 @@ class Inbox:
         name = _name(files[at])
         with storage_errors(self._folder):
             data = storage.read_file(self._folder, name)
-        found = _entries(f"{self._folder}/{name}", data)
+        entries = _entries(f"{self._folder}/{name}", data)
         follows = files[at + 1 : at + 2]
-        if found.first != files[at] or (follows and follows[0] != found.end):
+        if entries.first != files[at] or (follows and follows[0] != entries.end):
             raise LogBroken(
-                f"{self._folder}/{name} has entries {found.first} to {found.end - 1}, and "
+                f"{self._folder}/{name} has entries {entries.first} to {entries.end - 1}, and "
                 + (f"the next file begins at {follows[0]}" if follows else "another name"),
                 hint=WAY_OUT,
             )
-        return found
+        return entries
 
     def trim(self, number: int) -> None:
         """Nobody reads below this entry any more. The last file stays: it says what comes next."""

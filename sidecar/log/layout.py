@@ -83,8 +83,8 @@ def sink_tables_name(sink: str) -> str:
 
 
 def skip_of(name: str) -> tuple[Seq, int] | None:
-    found = _SKIP.fullmatch(name)
-    return (Seq(int(found[1])), int(found[2])) if found else None
+    match = _SKIP.fullmatch(name)
+    return (Seq(int(match[1])), int(match[2])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,14 @@ class Contents:
         chunks: dict[str, int] = {}
         floor, all_names = 0, frozenset(names)
         for name in all_names:
-            if found := _MANIFEST.fullmatch(name):
-                manifests.append(int(found[1]))
-            elif found := _DATA.fullmatch(name):
-                data[name] = (int(found[1]), int(found[2]))
-            elif found := _CHUNK.fullmatch(name):
-                chunks[name] = int(found[1])
-            elif found := _RETAINED.fullmatch(name):
-                floor = max(floor, int(found[1]))
+            if match := _MANIFEST.fullmatch(name):
+                manifests.append(int(match[1]))
+            elif match := _DATA.fullmatch(name):
+                data[name] = (int(match[1]), int(match[2]))
+            elif match := _CHUNK.fullmatch(name):
+                chunks[name] = int(match[1])
+            elif match := _RETAINED.fullmatch(name):
+                floor = max(floor, int(match[1]))
         return cls(all_names, tuple(sorted(manifests)), data, chunks, floor)
 
     def run(self, log: object) -> range:
@@ -132,8 +132,8 @@ class Contents:
 
     def below(self, seq: Seq) -> list[str]:
         """Manifests, data and notes of segments below `seq`."""
-        manifests = [manifest_name(Seq(found)) for found in self.manifests if found < seq]
-        data = [name for name, (found, _) in self.data.items() if found < seq]
+        manifests = [manifest_name(Seq(manifest)) for manifest in self.manifests if manifest < seq]
+        data = [name for name, (number, _) in self.data.items() if number < seq]
         notes = [name for name in self.names if (note := _RETAINED.fullmatch(name)) and int(note[1]) < seq]
         return manifests + data + notes
 
@@ -196,7 +196,7 @@ def _strange_names(manifest: Manifest) -> set[str]:
     """Files that it names and that can be none of its own: what is read, and removed, goes by these names."""
     data, chunks = {*filter(None, [manifest.data])}, files_of(manifest) - {manifest.data}
     return (
-        {name for name in data if not (found := _DATA.fullmatch(name)) or int(found[1]) != manifest.seq}
+        {name for name in data if not (match := _DATA.fullmatch(name)) or int(match[1]) != manifest.seq}
         | {name for name in chunks if not _CHUNK.fullmatch(name)}
         | {name for name in schemas_of(manifest) if not _SCHEMAS.fullmatch(name)}
     )
@@ -205,18 +205,18 @@ def _strange_names(manifest: Manifest) -> set[str]:
 def logged_schemas(log: object, name: str, data: bytes) -> dict[TableName, TableSchema]:
     """The schemas file `name`, whose name is its checksum. Raises LogBroken."""
     try:
-        found = schemas_from_json(data, name=name)
+        schemas = schemas_from_json(data, name=name)
         if schemas_name(data) != name:
             raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {schemas_name(data)}")
     except ManifestUnreadable as error:
         raise LogBroken(f"segment log {log}: {error}", hint=WAY_OUT) from error
-    return found
+    return schemas
 
 
-def logged_dumps(found: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
+def logged_dumps(value: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
     """`Manifest.dumps` of the log's last segment. Raises LogBroken for what is no progress."""
     with _reading_progress("the log's last segment"):
-        return tuple(map(progress_from_json, found))
+        return tuple(map(progress_from_json, value))
 
 
 def dump_after(manifest: Manifest) -> DumpTold | None:

@@ -185,8 +185,8 @@ _manifest_of = msgspec.json.Decoder(_Manifest, strict=False).decode
 
 def counted(rows: Mapping[tuple[str, str], int]) -> dict[TableName, int] | None:
     """`Manifest.table_rows` of a segment with these rows by table."""
-    found = {TableName(*table): number for table, number in rows.items() if table != MARK_TABLE}
-    return found if len(found) <= TABLES_COUNTED_MAX else None
+    result = {TableName(*table): number for table, number in rows.items() if table != MARK_TABLE}
+    return result if len(result) <= TABLES_COUNTED_MAX else None
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -227,8 +227,8 @@ def _sum(data: bytes) -> bytes:
 
 def _is_whole(data: bytes) -> bool:
     """As it was written, as far as it says."""
-    found = _SUM.search(data)
-    return found is None or found[1] == _sum(data[: found.start()] + b"}")
+    match = _SUM.search(data)
+    return match is None or match[1] == _sum(data[: match.start()] + b"}")
 
 
 def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
@@ -273,31 +273,31 @@ def from_json(data: bytes, *, name: str) -> Manifest:
             f"manifest {name} has format version {version}, this ticdc-dump reads {FORMAT_VERSION}: run the version that wrote it"
         )
     try:
-        found = _manifest_of(data)
+        manifest = _manifest_of(data)
     except UNREADABLE as error:
         raise ManifestUnreadable(f"manifest {name} lacks or breaks a field: {error}") from error
-    if huge := [number for number in _large_numbers(found) if not -TS_END < number < TS_END]:
+    if huge := [number for number in _large_numbers(manifest) if not -TS_END < number < TS_END]:
         raise ManifestUnreadable(f"manifest {name} has {huge[0]} for a ts or a position, which are below {TS_END}")
-    fields = msgspec.structs.asdict(found)
-    by_table = None if found.table_rows is None else {TableName(schema, table): rows for schema, table, rows in found.table_rows}
-    ddls = tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in found.ddls)
-    return Manifest(**fields | {"ddls": ddls, "windows": tuple(map(_window, found.windows)), "table_rows": by_table})
+    fields = msgspec.structs.asdict(manifest)
+    by_table = None if manifest.table_rows is None else {TableName(schema, table): rows for schema, table, rows in manifest.table_rows}
+    ddls = tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in manifest.ddls)
+    return Manifest(**fields | {"ddls": ddls, "windows": tuple(map(_window, manifest.windows)), "table_rows": by_table})
 
 
-def _large_numbers(found: _Manifest) -> Iterator[int]:
+def _large_numbers(value: _Manifest) -> Iterator[int]:
     """Those that JSON's decoder takes of any size."""
-    yield from (found.after_ts, found.upto_ts, *found.positions.values(), *(ddl.commit_ts for ddl in found.ddls))
-    for window in found.windows:
+    yield from (value.after_ts, value.upto_ts, *value.positions.values(), *(ddl.commit_ts for ddl in value.ddls))
+    for window in value.windows:
         yield from (window.low_ts, window.high_ts, *(chunk.read_tso or 0 for chunk in window.chunks))
 
 
-def _window(found: _Window) -> ClosedWindow:
-    return ClosedWindow(found.dump_id, found.low_ts, found.high_ts, found.first_seq, tuple(map(_chunk, found.chunks)), found.sinks)
+def _window(value: _Window) -> ClosedWindow:
+    return ClosedWindow(value.dump_id, value.low_ts, value.high_ts, value.first_seq, tuple(map(_chunk, value.chunks)), value.sinks)
 
 
-def _chunk(found: _Chunk) -> ChunkFile:
-    file = found.path, found.rows, found.bytes
-    sums = found.sha256, found.rows_sum
+def _chunk(value: _Chunk) -> ChunkFile:
+    file = value.path, value.rows, value.bytes
+    sums = value.sha256, value.rows_sum
     return ChunkFile(
-        TableName(found.schema, found.table), *file, found.after, found.last, found.read_tso, found.since_seq, found.absent, *sums
+        TableName(value.schema, value.table), *file, value.after, value.last, value.read_tso, value.since_seq, value.absent, *sums
     )

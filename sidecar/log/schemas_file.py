@@ -103,7 +103,7 @@ def schemas_to_json(schemas: dict[TableName, TableSchema]) -> bytes:
 def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]:
     """The inverse of `schemas_to_json`. Raises ManifestUnreadable naming the file."""
     try:
-        found = _tables_of(data)
+        results = _tables_of(data)
     except UNREADABLE as error:
         raise ManifestUnreadable(f"schemas {name} are not readable: {error}") from error
     tables = [
@@ -117,7 +117,7 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
             None if table.definition is None else _definition(table.definition),
             None if table.former is None else Former(*table.former),
         )
-        for table in found
+        for table in results
     ]
     return {table.name: table for table in tables}
 
@@ -131,17 +131,17 @@ def _definition_fields(definition: TableDefinition) -> tuple[Any, ...]:
     return columns, indexes, definition.clustered, definition.charset, definition.collation, definition.partitioning
 
 
-def _definition(found: _Definition) -> TableDefinition:
-    columns, indexes = tuple(map(_column_definition, found.columns)), tuple(map(_index_definition, found.indexes))
-    return TableDefinition(columns, indexes, found.clustered, found.charset, found.collation, found.partitioning)
+def _definition(value: _Definition) -> TableDefinition:
+    columns, indexes = tuple(map(_column_definition, value.columns)), tuple(map(_index_definition, value.indexes))
+    return TableDefinition(columns, indexes, value.clustered, value.charset, value.collation, value.partitioning)
 
 
 @lru_cache(maxsize=ALIKE_MAX)
-def _column_definition(found: _ColumnDefinition) -> ColumnDefinition:
-    return ColumnDefinition(*msgspec.structs.astuple(found))
+def _column_definition(value: _ColumnDefinition) -> ColumnDefinition:
+    return ColumnDefinition(*msgspec.structs.astuple(value))
 
 
 @lru_cache(maxsize=ALIKE_MAX)
-def _index_definition(found: _IndexDefinition) -> IndexDefinition:
-    parts = tuple(IndexPart(part.column, part.length, part.expression) for part in found.parts)
-    return IndexDefinition(found.name, parts, found.unique, found.primary, found.id)
+def _index_definition(value: _IndexDefinition) -> IndexDefinition:
+    parts = tuple(IndexPart(part.column, part.length, part.expression) for part in value.parts)
+    return IndexDefinition(value.name, parts, value.unique, value.primary, value.id)

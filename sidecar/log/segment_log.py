@@ -159,10 +159,10 @@ class FolderLog:
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
         with storage_errors(self.folder):
-            found = storage.read_files(self.folder, [name])
-        if name not in found:
+            files = storage.read_files(self.folder, [name])
+        if name not in files:
             raise missing_files(self.folder, [name])
-        return logged_schemas(self.folder, name, found[name])
+        return logged_schemas(self.folder, name, files[name])
 
     def commit(self, manifest: Manifest) -> None:
         self._check_held()
@@ -274,10 +274,10 @@ class FolderLog:
         """`may_be_gone`: a former owner may be retaining them away at this moment."""
         names = {manifest_name(Seq(seq)): seq for seq in seqs}
         with storage_errors(self.folder):
-            found = storage.read_files(self.folder, names)
-        if len(found) < len(names) and not may_be_gone:
-            raise missing_files(self.folder, names.keys() - found.keys())
-        return [read_manifest(self.folder, name, data) for name, data in found.items()]
+            files = storage.read_files(self.folder, names)
+        if len(files) < len(names) and not may_be_gone:
+            raise missing_files(self.folder, names.keys() - files.keys())
+        return [read_manifest(self.folder, name, data) for name, data in files.items()]
 
 
 def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:

@@ -74,9 +74,9 @@ def read_sink_tables(log: Folder, sinks: Iterable[str]) -> dict[str, SinkTables]
     log's storage."""
     names = {sink_tables_name(sink): sink for sink in sinks}
     with storage_errors(log):
-        found = storage.read_files(log, names)
-    log_id = known_id(log) if found else ""
-    return {names[name]: tables for name, data in found.items() if (tables := _from_json(log, name, data, log_id)) is not None}
+        files = storage.read_files(log, names)
+    log_id = known_id(log) if files else ""
+    return {names[name]: tables for name, data in files.items() if (tables := _from_json(log, name, data, log_id)) is not None}
 
 
 def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables | None:
@@ -87,24 +87,24 @@ def _from_json(log: Folder, name: str, data: bytes, log_id: str) -> SinkTables |
                 f"segment log {log}: {name} has format version {version}, this ticdc-dump reads {FORMAT_VERSION}",
                 hint="run the version that wrote it",
             )
-        found = msgspec.json.decode(data, type=_File, strict=False)
+        file = msgspec.json.decode(data, type=_File, strict=False)
     except UNREADABLE as error:
         raise SinkError(
             f"segment log {log}: {name}, which says what tables a sink has whole, is not readable: {error}",
             hint="restore it from a backup, or remove it: the sink's tables are then reported as not complete until a dump of them",
         ) from error
-    if found.log != log_id:
+    if file.log != log_id:
         return None
     return SinkTables(
-        found.sink,
-        found.output,
-        Seq(found.began_seq),
-        None if found.began_ts is None else CommitTs(found.began_ts),
-        Seq(found.seq),
-        None if found.upto_ts is None else CommitTs(found.upto_ts),
-        {TableName(schema, table): CommitTs(ts) for schema, table, ts in found.complete},
-        found.epoch,
-        found.incarnation,
+        file.sink,
+        file.output,
+        Seq(file.began_seq),
+        None if file.began_ts is None else CommitTs(file.began_ts),
+        Seq(file.seq),
+        None if file.upto_ts is None else CommitTs(file.upto_ts),
+        {TableName(schema, table): CommitTs(ts) for schema, table, ts in file.complete},
+        file.epoch,
+        file.incarnation,
     )
 
 

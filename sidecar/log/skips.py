@@ -97,18 +97,18 @@ def skip_row(log: Folder, skip: Skip) -> bool:
 
 def skipped_rows(log: Folder) -> Skips:
     """All of the log. One listing of a folder that mostly is not there."""
-    found: defaultdict[Seq, set[int]] = defaultdict(set)
+    result: defaultdict[Seq, set[int]] = defaultdict(set)
     for seq, ordinal in _places(log):
-        found[seq].add(ordinal)
-    return {seq: frozenset(ordinals) for seq, ordinals in found.items()}
+        result[seq].add(ordinal)
+    return {seq: frozenset(ordinals) for seq, ordinals in result.items()}
 
 
 def read_skips(log: Folder) -> list[Skip]:
     """All of the log, in its order. Raises LogBroken."""
     names = [skip_name(*place) for place in _places(log)]
     with storage_errors(log):
-        found = storage.read_files(log, names)
-    return [_from_json(log, name, found[name]) for name in names if name in found]
+        files = storage.read_files(log, names)
+    return [_from_json(log, name, files[name]) for name in names if name in files]
 
 
 def _places(log: Folder) -> list[tuple[Seq, int]]:
@@ -119,9 +119,9 @@ def _places(log: Folder) -> list[tuple[Seq, int]]:
 
 def _from_json(log: Folder, name: str, data: bytes) -> Skip:
     try:
-        found = msgspec.json.decode(data, type=_Skip, strict=False)
+        skip = msgspec.json.decode(data, type=_Skip, strict=False)
     except msgspec.DecodeError as error:
         hint = "restore it from a backup: its name alone decides what is left out, and stays in force"
         raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=hint) from error
-    fields = msgspec.structs.asdict(found)
-    return Skip(**{name: value for name, value in fields.items() if name != "schema"} | {"table": TableName(found.schema, found.table)})
+    fields = msgspec.structs.asdict(skip)
+    return Skip(**{name: value for name, value in fields.items() if name != "schema"} | {"table": TableName(skip.schema, skip.table)})

@@ -61,7 +61,7 @@ def read_repair(log: Folder, operation_id: str) -> RepairReport | None:
 def request_ids(log: Folder) -> list[str]:
     with storage_errors(log):
         names = storage.list_names(log, deep=True, beginning="verify/")
-    return [found[1] for found in map(REQUEST_NAME.fullmatch, names) if found]
+    return [match[1] for match in map(REQUEST_NAME.fullmatch, names) if match]
 
 
 def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[RowDifference]:

@@ -201,13 +201,13 @@ class SinkPace:
 
     def resumed(self, waiting: Iterable[Written]) -> SinkPace:
         """The same sink in the next term: what it costs, and how much of a dump was good for it."""
-        found = SinkPace(waiting)
-        found.gain = Gain(self.gain.value)
-        found.error, found.began, found.gather_s = self.error, self.began, self.gather_s
-        found._cost, found._live, found._waits = self._cost, self._live, self._waits
-        found._last, found._heard_s, found._dump_s = self._last, self._heard_s, self._dump_s
-        found._proven_rows = self._proven_rows
-        return found
+        pace = SinkPace(waiting)
+        pace.gain = Gain(self.gain.value)
+        pace.error, pace.began, pace.gather_s = self.error, self.began, self.gather_s
+        pace._cost, pace._live, pace._waits = self._cost, self._live, self._waits
+        pace._last, pace._heard_s, pace._dump_s = self._last, self._heard_s, self._dump_s
+        pace._proven_rows = self._proven_rows
+        return pace
 
     def wrote(self, written: Written) -> None:
         self.waiting.append(written)

@@ -36,9 +36,9 @@ class Flight:
 
     def resumed(self) -> Flight:
         """In the next term, which counts windows from 0."""
-        found = Flight()
-        found.rows, found.trip_s = self.rows, self.trip_s
-        return found
+        flight = Flight()
+        flight.rows, flight.trip_s = self.rows, self.trip_s
+        return flight
 
     def look(self, demand: Demand, *, width_rows: int, window_rows: int, now_s: float) -> int:
         """`rows`, after a look at a dump. `width_rows`: what the log may have of it, so that it can come at once; `window_rows`: of one

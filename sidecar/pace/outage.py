@@ -25,10 +25,10 @@ class Outage:
 
 def outage(before: Outage | None, events: Iterable[SourceEvent], *, heard_s: float, now_s: float) -> Outage | None:
     """After these events. `heard_s`: when the source was heard of before them."""
-    found = before
+    result = before
     for event in events:
         if isinstance(event, SourceFailed) and event.away:
-            found = Outage(found.since_s if found else heard_s, now_s + AGAIN_AFTER_S, event.reason)
+            result = Outage(result.since_s if result else heard_s, now_s + AGAIN_AFTER_S, event.reason)
         else:
-            found = None
-    return found
+            result = None
+    return result

@@ -38,8 +38,8 @@ class PartitionExpression:
 
     def columns(self) -> tuple[str, ...]:
         """In order, each once."""
-        found = [self.name] if self.name else [name for one in self.arguments for name in one.columns()]
-        return tuple(dict.fromkeys(found))
+        results = [self.name] if self.name else [name for one in self.arguments for name in one.columns()]
+        return tuple(dict.fromkeys(results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class _Reader:
 
     def take(self, *expected: str) -> bool:
         """Whether the next tokens are these; then they are passed."""
-        found = self._tokens[self._place : self._place + len(expected)]
-        if [token.value for token in found if token.kind in ("word", "sign")] != [*expected]:
+        results = self._tokens[self._place : self._place + len(expected)]
+        if [token.value for token in results if token.kind in ("word", "sign")] != [*expected]:
             return False
         self._place += len(expected)
         return True
@@ -125,10 +125,10 @@ def read_clause(text: str) -> Clause:
 
 
 def _listed(reader: _Reader, one: Callable[[], T]) -> tuple[T, ...]:
-    found = [one()]
+    results = [one()]
     while reader.take(","):
-        found.append(one())
-    return tuple(found)
+        results.append(one())
+    return tuple(results)
 
 
 def _partition(reader: _Reader, kind: str) -> tuple[tuple[Literal, ...], ...]:
@@ -175,26 +175,26 @@ def _literal(reader: _Reader) -> Literal:
 
 
 def _sum(reader: _Reader) -> PartitionExpression:
-    found = _product(reader)
+    expression = _product(reader)
     while reader.peek() in _SUMS:
         sign = reader.next().text
-        found = PartitionExpression(sign, arguments=(found, _product(reader)))
-    return found
+        expression = PartitionExpression(sign, arguments=(expression, _product(reader)))
+    return expression
 
 
 def _product(reader: _Reader) -> PartitionExpression:
-    found = _single(reader)
+    expression = _single(reader)
     while reader.peek() in _PRODUCTS:
         sign = reader.next().value
-        found = PartitionExpression({"MOD": "%"}.get(sign, sign), arguments=(found, _single(reader)))
-    return found
+        expression = PartitionExpression({"MOD": "%"}.get(sign, sign), arguments=(expression, _single(reader)))
+    return expression
 
 
 def _single(reader: _Reader) -> PartitionExpression:
     if reader.take("("):
-        found = _sum(reader)
+        expression = _sum(reader)
         reader.need(")")
-        return found
+        return expression
     if reader.take("-"):
         return PartitionExpression("-", arguments=(PartitionExpression(literal=0), _single(reader)))
     token = reader.next()

@@ -139,8 +139,8 @@ def _locate(clause: Clause, columns: Mapping[str, Column], by_columns: Sequence[
     among, default = _listed(clause, lambda row: (_integer(row[0]),))
 
     def locate(row: Row) -> int:
-        found = among.get((value(row),), default)
-        return _known(found, value(row))
+        number = among.get((value(row),), default)
+        return _known(number, value(row))
 
     return locate
 
@@ -177,10 +177,10 @@ def _by_row(located: _Located, columns: Sequence[pa.Array]) -> npt.NDArray[np.in
     known: dict[tuple[str | None, ...], int] = {}
     places = np.empty(len(columns[0]), dtype=np.int64)
     for number, texts in enumerate(zip(*(columns[place].to_pylist() for place in located.places), strict=True)):
-        found = known.get(texts)
-        if found is None:
-            known[texts] = found = located.locate(dict(zip(located.names, texts, strict=True)))
-        places[number] = found
+        result = known.get(texts)
+        if result is None:
+            known[texts] = result = located.locate(dict(zip(located.names, texts, strict=True)))
+        places[number] = result
     return places
 
 

@@ -75,10 +75,10 @@ def _arithmetic(expression: PartitionExpression, columns: Mapping[str, Column]) 
         one, other = left(row), right(row)
         if one is None or other is None:
             return None
-        found = operate(one, other)
-        if found is not None and abs(found) >= _LIMIT:
+        number = operate(one, other)
+        if number is not None and abs(number) >= _LIMIT:
             raise NotDecided(f"{one} {call} {other}, which is too large")
-        return found
+        return number
 
     return value
 
@@ -87,16 +87,16 @@ def _quotient(one: int, other: int) -> int | None:
     """Towards zero."""
     if other == 0:
         return None
-    found = abs(one) // abs(other)
-    return found if (one < 0) == (other < 0) else -found
+    number = abs(one) // abs(other)
+    return number if (one < 0) == (other < 0) else -number
 
 
 def _remainder(one: int, other: int) -> int | None:
     """With the sign of the dividend."""
     if other == 0:
         return None
-    found = abs(one) % abs(other)
-    return -found if one < 0 else found
+    number = abs(one) % abs(other)
+    return -number if one < 0 else number
 
 
 _OPERATORS: Mapping[str, Callable[[int, int], int | None]] = {
@@ -121,10 +121,10 @@ def _of_date(expression: PartitionExpression, columns: Mapping[str, Column]) -> 
 
 
 def date_parts(text: str) -> Parts:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise NotDecided(f"{text!r}, which is no date")
-    year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(one or 0) for one in match.groups()[:6])
     return year, month, day, hour, minute, second
 
 

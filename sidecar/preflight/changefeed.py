@@ -48,21 +48,21 @@ def etcd(section: EtcdSection, opened: ExitStack) -> Told[EtcdClient]:
 
 
 def changefeed(client: EtcdClient, config: Config) -> Told[Changefeed]:
-    found = read_changefeed(client, config)
+    result = read_changefeed(client, config)
     if config.feed == "binlog":
-        if found.name in list_changefeeds(client):
+        if result.name in list_changefeeds(client):
             yield failed(
-                f"TiCDC has a changefeed {found.name} too, and commands and marks could not tell the two apart",
+                f"TiCDC has a changefeed {result.name} too, and commands and marks could not tell the two apart",
                 setting="binlog.name",
                 hint="give another name",
             )
-        yield ok(f"{found.name} is TiDB-Binlog's of PD {', '.join(config.binlog.pd)}")
-        return found
-    made_by = f", made by TiCDC {found.creator_version}" if found.creator_version else ""
-    yield ok(f"{found.name} is {found.protocol} to {masked(found.sink_uri)}{made_by}")
-    holder = owner(client, changefeed_root(found.name, found.incarnation))
+        yield ok(f"{result.name} is TiDB-Binlog's of PD {', '.join(config.binlog.pd)}")
+        return result
+    made_by = f", made by TiCDC {result.creator_version}" if result.creator_version else ""
+    yield ok(f"{result.name} is {result.protocol} to {masked(result.sink_uri)}{made_by}")
+    holder = owner(client, changefeed_root(result.name, result.incarnation))
     yield ok(f"owned by {holder.host} (pid {holder.pid}) since {holder.since}" if holder else "no sidecar owns it now")
-    return found
+    return result
 
 
 def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
@@ -84,15 +84,15 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
     yield ok(f"a key below {root} was put with a lease, fenced and deleted")
 
 
-def state(found: Changefeed) -> Told[None]:
-    against = [problem for problem in problems_of_key_values(found) if problem.setting == "state"]
+def state(value: Changefeed) -> Told[None]:
+    against = [problem for problem in problems_of_key_values(value) if problem.setting == "state"]
     yield from map(of_problem, against)
     if not against:
-        if found.state in ("warning", "pending") or found.error:
-            what = f"{found.state}: TiCDC tries again after {found.error or 'an error that it does not report'}"
+        if value.state in ("warning", "pending") or value.error:
+            what = f"{value.state}: TiCDC tries again after {value.error or 'an error that it does not report'}"
             yield warning(what, setting="the changefeed's state", hint="repair what its error names; see cdc cli changefeed query")
         else:
-            yield ok(found.state)
+            yield ok(value.state)
 
 
 def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Told[None]:
@@ -102,11 +102,11 @@ def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | No
     except NoProgress as error:
         yield warning(error.message, setting="log.uri", hint="nothing: the sidecar writes it again from the log")
         return
-    found = newest(logged_dumps(last.dumps if last else ()), stored, log=log, last_seq=last.seq if last else Seq(-1))
+    results = newest(logged_dumps(last.dumps if last else ()), stored, log=log, last_seq=last.seq if last else Seq(-1))
     before = {dump.dump_id: dump for dump in stored}
-    if not found:
+    if not results:
         yield ok("no dump is on record")
-    for dump in found:
+    for dump in results:
         then = before.get(dump.dump_id)
         if then is not None and dump.revision == then.revision and dump.tables != then.tables:
             why, hint = parted(dump.reason or "")

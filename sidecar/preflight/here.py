@@ -86,11 +86,11 @@ def secrets(config: Config) -> Told[None]:
 def _files(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every file that a setting names, whichever section it is in, with the setting's name."""
     for name in section.__struct_fields__:
-        found = getattr(section, name)
-        if isinstance(found, Struct):
-            yield from _files(found, f"{prefix}{name}.")
-        elif name.endswith("_file") and found:
-            yield f"{prefix}{name}", found
+        result = getattr(section, name)
+        if isinstance(result, Struct):
+            yield from _files(result, f"{prefix}{name}.")
+        elif name.endswith("_file") and result:
+            yield f"{prefix}{name}", result
 
 
 def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
@@ -135,10 +135,10 @@ def console(section: ConsoleSection, name: ChangefeedSection) -> Told[None]:
         yield ok("the console is off")
         return
     hint = ", or '' for no console"
-    found = address(
+    finding = address(
         "console.listen", section.listen, partial(_console_of, section.listen, name), tls=bool(section.tls.cert_file), hint=hint
     )
-    yield replace(found, status=CheckStatus.WARNING) if found.status is CheckStatus.FAILED else found
+    yield replace(finding, status=CheckStatus.WARNING) if finding.status is CheckStatus.FAILED else finding
 
 
 def _console_of(listen: str, name: ChangefeedSection) -> AddressHolder:
@@ -298,13 +298,13 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
     for number, uri in asked:
         try:
             with patience(SINK_PATIENCE_S):
-                found = misfits(uri, list(tables.values()), log_id=name)
+                results = misfits(uri, list(tables.values()), log_id=name)
         except SinkError as error:
             yield of_error(error, setting=f"sinks (number {number})")
             continue
-        for what, hint in found:
+        for what, hint in results:
             yield failed(what, setting=f"sinks (number {number})", hint=hint)
-        if not found:
+        if not results:
             yield ok(f"sink {number} ({shown(uri)}): nothing is against rows of {len(tables)} tables")
 
 
@@ -323,8 +323,8 @@ def spark(section: SparkSection) -> Told[None]:
         yield failed(where, setting="JAVA_HOME", hint=hint)
         return
     told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
-    found = _JAVA_VERSION.search(told.stderr + told.stdout)
-    version = int(found[2] if found[1] == "1" and found[2] else found[1]) if found else 0
+    match = _JAVA_VERSION.search(told.stderr + told.stdout)
+    version = int(match[2] if match[1] == "1" and match[2] else match[1]) if match else 0
     if version < JAVA_MIN:
         first = (told.stderr + told.stdout).strip().partition("\n")[0]
         yield failed(f"{java} is {first or 'no Java'}, and Spark needs {JAVA_MIN} or later", setting="JAVA_HOME", hint=hint)

@@ -113,14 +113,14 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
 
 
 def _etcd_write(it: CheckResult) -> Told[None]:
-    found = it[CHANGEFEED]
-    return changefeed.etcd_write(it[ETCD], changefeed_root(found.name, found.incarnation), write=it.options.write)
+    result = it[CHANGEFEED]
+    return changefeed.etcd_write(it[ETCD], changefeed_root(result.name, result.incarnation), write=it.options.write)
 
 
 def _dump_on_record(it: CheckResult) -> Told[None]:
-    found = it[CHANGEFEED]
+    result = it[CHANGEFEED]
     own = known_id(open_folder(it.config.log.uri))
-    return changefeed.dump_on_record(it[ETCD], changefeed_root(found.name, found.incarnation), log=own, last=it[LOG])
+    return changefeed.dump_on_record(it[ETCD], changefeed_root(result.name, result.incarnation), log=own, last=it[LOG])
 
 
 def _tables(it: CheckResult) -> Told[Tables]:
@@ -171,7 +171,7 @@ class PreflightReport:
         return {status.value: sum(result.status is status for result in self.results) for status in CheckStatus}
 
     def to_json(self) -> dict[str, Any]:
-        found = [
+        results = [
             {
                 "name": result.name,
                 "status": result.status.value,
@@ -183,7 +183,7 @@ class PreflightReport:
             }
             for result in self.results
         ]
-        return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": found}
+        return {"ok": self.ok, "config": str(self.config), "counts": self.counts(), "checks": results}
 
 
 def preflight(
@@ -203,10 +203,10 @@ def preflight(
         return PreflightReport(path, (first, *(Result(check.name, CheckStatus.SKIPPED, why) for check in checks("kafka", options))))
     first = Result("settings", CheckStatus.OK, (ok(f"{path} is complete"),))
     shown(first)
-    found = CheckResult(config, options)
+    check_result = CheckResult(config, options)
     umask = os.umask(int(config.files.umask, 8))  # what is probed by writing is as the sidecar would write it
     try:
-        return PreflightReport(path, (first, *carried_out(checks(config.way, options), found, shown, begins)))
+        return PreflightReport(path, (first, *carried_out(checks(config.way, options), check_result, shown, begins)))
     finally:
         os.umask(umask)
-        found.close()
+        check_result.close()

@@ -22,14 +22,14 @@ def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables,
     scope = LiveScope(server_tz=server_tz)
     scope.follow(changefeed, carried)
     asked = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
-    found = slow_reads(patient(section), asked, max_s=ASKED_MAX_S)
+    result = slow_reads(patient(section), asked, max_s=ASKED_MAX_S)
     hint = "give them a key that TiDB can range, or dump them with larger chunks (--chunk-rows) or not at all: --tables '*.*,!schema.table'"
-    for name, why in list(found.why.items())[:TOLD_MAX]:
+    for name, why in list(result.why.items())[:TOLD_MAX]:
         yield warning(f"{name}: {why}", setting=SETTING, hint=hint)
-    if len(found.why) > TOLD_MAX:
-        yield warning(f"so are {listed(list(found.why)[TOLD_MAX:], most=TOLD_MAX)}", setting=SETTING, hint=hint)
-    if found.unasked:
-        what = f"{found.unasked} of {len(asked)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
+    if len(result.why) > TOLD_MAX:
+        yield warning(f"so are {listed(list(result.why)[TOLD_MAX:], most=TOLD_MAX)}", setting=SETTING, hint=hint)
+    if result.unasked:
+        what = f"{result.unasked} of {len(asked)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
         yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
-    if not found.why:
-        yield ok(f"nothing is against reading {len(asked) - found.unasked} tables in pieces, by the source's plans")
+    if not result.why:
+        yield ok(f"nothing is against reading {len(asked) - result.unasked} tables in pieces, by the source's plans")

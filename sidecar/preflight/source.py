@@ -169,10 +169,10 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
     """What the changefeed carries of them."""
     scope = LiveScope(server_tz=server_tz)
     try:
-        found = scope.follow(changefeed, existing)
+        follow = scope.follow(changefeed, existing)
     except FeedUnsuitable:
         raise CheckSkipped("the changefeed's filter cannot be followed: see 'changefeed settings'") from None
-    carried = {name: schema for name, schema in found.items() if name != MARK_TABLE}
+    carried = {name: schema for name, schema in follow.items() if name != MARK_TABLE}
     dumped = [name for name, schema in carried.items() if schema.key and scope.through(name)[0]]
     if not dumped:
         rules = ", ".join(changefeed.filter.rules)
@@ -199,13 +199,13 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
 def read_keys(section: SourceSection, carried: Tables) -> Told[None]:
     names = [name for name, schema in carried.items() if schema.key]
     estimates = TidbSchemas(patient(section)).estimates(names)
-    refused = [found for found in estimates if found.refused]
+    refused = [estimate for estimate in estimates if estimate.refused]
     if refused:
-        why = (parted(str(found.refused))[0] for found in refused)
+        why = (parted(str(estimate.refused))[0] for estimate in refused)
         hint = "give them a key that can be read in pieces, or exclude them: --tables '*.*,!schema.table'; a dump of all tables is rejected"
         yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
-    read = [found for found in estimates if not found.refused]
-    yield ok(f"{len(read)} tables can be read in pieces, {rows_in_words(found.rows for found in read)}")
+    read = [estimate for estimate in estimates if not estimate.refused]
+    yield ok(f"{len(read)} tables can be read in pieces, {rows_in_words(estimate.rows for estimate in read)}")
 
 
 def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Sequence[str]) -> Told[bool]:
@@ -269,13 +269,13 @@ def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Told[bool]
 
 def readable_schemas(grants: Iterator[str]) -> frozenset[str] | None:
     """Schemas of which SHOW GRANTS says that every table may be read, in lower case; None: all there are."""
-    found = set()
+    result = set()
     for grant in filter(None, map(_GRANT.match, grants)):
         if grant["table"] == "*" and re.search(r"\b(SELECT|ALL PRIVILEGES)\b(?! *\()", grant["rights"], re.IGNORECASE):
             if grant["schema"] == "*":
                 return None
-            found.add(grant["schema"].strip("`").replace("``", "`").replace("\\_", "_").lower())
-    return frozenset(found)
+            result.add(grant["schema"].strip("`").replace("``", "`").replace("\\_", "_").lower())
+    return frozenset(result)
 
 
 def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:

@@ -114,7 +114,7 @@ def judged(zone: ZoneInfo, pairs: list[Pair]) -> CheckFinding:
     if fit:
         return ok(f"{zone.key}: {fit} TIMESTAMPs of the feed are those of the source")
     (shift, count), *_ = Counter(shift for _, shift in possible).most_common(1)
-    at = next(at for at, found in possible if found == shift)
+    at = next(at for at, result in possible if result == shift)
     likely = [name for name in _COMMON if at.astimezone(ZoneInfo(name)).utcoffset() == shift]
     what = f"{count} TIMESTAMPs of the feed are UTC{_offset(shift)}, and {zone.key} is UTC{_offset(at.astimezone(zone).utcoffset())}"
     hint = f"set it to the TiCDC server's --tz, likely {listed(likely) if likely else 'one of UTC' + _offset(shift)}"
@@ -129,7 +129,7 @@ def _offset(shift: timedelta | None) -> str:
 def _newest(tail: Tail, carried: Tables) -> Iterator[tuple[TableName, tuple[str, ...], dict[str, str]]]:
     """The newest version of rows: table, key, and the TIMESTAMPs as the feed has them."""
     seen: set[tuple[TableName, tuple[str, ...]]] = set()
-    found = 0
+    number = 0
     for change in sorted(tail.changes, key=lambda change: change.commit_ts, reverse=True):
         name = TableName(change.schema, change.table)
         schema = carried[name]
@@ -147,8 +147,8 @@ def _newest(tail: Tail, carried: Tables) -> Iterator[tuple[TableName, tuple[str,
         }
         if change.rank is Rank.PUT and times:
             yield name, key, dict(list(times.items())[:COLUMNS_MAX])
-            found += 1
-            if found == ROWS_MAX:
+            number += 1
+            if number == ROWS_MAX:
                 return
 
 

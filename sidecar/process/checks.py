@@ -107,8 +107,8 @@ class CheckResult:
         """`otherwise`, where that check came to no end."""
         return cast("T | D", self._found.get(key.name, otherwise))
 
-    def note(self, key: Key[T], found: T) -> None:
-        self._found[key.name] = found
+    def note(self, key: Key[T], value: T) -> None:
+        self._found[key.name] = value
 
     def close(self) -> None:
         self.opened.close()
@@ -153,7 +153,7 @@ class Result:
 
 def carried_out(
     checks: Sequence[Check[Any]],
-    found: CheckResult,
+    check_result: CheckResult,
     shown: Callable[[Result], object] = lambda _: None,
     begins: Callable[[str], object] = lambda _: None,
 ) -> list[Result]:
@@ -166,16 +166,16 @@ def carried_out(
             result = Result(check.name, CheckStatus.SKIPPED, (skipped,))
         else:
             begins(check.name)
-            result = _within_bound(check, found)
+            result = _within_bound(check, check_result)
         results[check.name] = result
         shown(result)
     return list(results.values())
 
 
-def _within_bound(check: Check[Any], found: CheckResult) -> Result:
+def _within_bound(check: Check[Any], check_result: CheckResult) -> Result:
     findings: list[CheckFinding] = []
     began_s = monotonic()
-    work = Background(lambda _: _gather(check, found, findings), name=f"preflight {check.name}")
+    work = Background(lambda _: _gather(check, check_result, findings), name=f"preflight {check.name}")
     work.close(check.bound_s)
     in_time, told = not work.alive, list(findings)
     if not in_time:
@@ -190,14 +190,14 @@ def _within_bound(check: Check[Any], found: CheckResult) -> Result:
     return Result(check.name, _worst(told), tuple(told), monotonic() - began_s)
 
 
-def _gather(check: Check[T], found: CheckResult, findings: list[CheckFinding]) -> None:
+def _gather(check: Check[T], check_result: CheckResult, findings: list[CheckFinding]) -> None:
     """One by one: what was found before an error counts."""
-    told = check.body(found)
+    told = check.body(check_result)
     try:
         while True:
             findings.append(next(told))
     except StopIteration as end:
-        found.note(check.key, end.value)
+        check_result.note(check.key, end.value)
     except CheckSkipped as skip:
         findings.append(CheckFinding(CheckStatus.SKIPPED, skip.why, skip.setting, skip.hint))
     except TicdcDumpError as error:

@@ -26,7 +26,7 @@ def lives(group: int) -> bool:
         with suppress(PermissionError):  # another user's: the number was given anew
             os.killpg(group, 0)
         states = [_state(process) for process in Path("/proc").glob("[0-9]*/stat")]
-        return not states or any(found[2:3] == [str(group)] and found[0] not in "ZX" for found in states)
+        return not states or any(state[2:3] == [str(group)] and state[0] not in "ZX" for state in states)
     return False
 
 

@@ -24,14 +24,14 @@ def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
     """Setting, file and mode of each secret that others than this process may read or write. What cannot be looked at is not told here."""
     for setting, path in _named(config):
         try:
-            found = Path(path).stat()
+            result = Path(path).stat()
         except (OSError, ValueError):  # the latter for a NUL in it
             continue
         others = stat.S_IRWXO | stat.S_IRWXG
-        if found.st_uid != os.geteuid():
+        if result.st_uid != os.geteuid():
             others &= ~(stat.S_IRGRP | stat.S_IXGRP)
-        if found.st_mode & others:
-            yield setting, path, f"{stat.S_IMODE(found.st_mode):04o}"
+        if result.st_mode & others:
+            yield setting, path, f"{stat.S_IMODE(result.st_mode):04o}"
 
 
 def check(config: Config) -> Told[None]:
@@ -46,8 +46,8 @@ def check(config: Config) -> Told[None]:
 def _named(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every file of a secret that a setting names, whichever section it is in."""
     for name in section.__struct_fields__:
-        found = getattr(section, name)
-        if isinstance(found, Struct):
-            yield from _named(found, f"{prefix}{name}.")
-        elif name.endswith(SECRETS) and found:
-            yield f"{prefix}{name}", found
+        result = getattr(section, name)
+        if isinstance(result, Struct):
+            yield from _named(result, f"{prefix}{name}.")
+        elif name.endswith(SECRETS) and result:
+            yield f"{prefix}{name}", result

@@ -96,14 +96,14 @@ class Lost:
             self._notice("PD does not tell the time: lost commits wait", error=error.message)
             return 0
         keys = [(waiting.start_ts, _key(self._reader, waiting.start_ts)) for waiting in held]
-        found = 0
+        number = 0
         for (start_ts, _), told in zip(keys, self._pool.map(lambda it: self._asked(it[0], it[1], now_ts), keys), strict=True):
             if isinstance(told, TicdcDumpError):
                 self.tally.unanswered += 1
                 self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=told.message)
             elif told is not None:
-                found += self._end(start_ts, told)
-        return found
+                number += self._end(start_ts, told)
+        return number
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -143,12 +143,12 @@ class Lost:
         return True
 
     def _tikv(self) -> Tikv:
-        found: Tikv | None = getattr(self._own, "tikv", None)
-        if found is None:
-            self._own.tikv = found = self._connect()
+        tikv: Tikv | None = getattr(self._own, "tikv", None)
+        if tikv is None:
+            self._own.tikv = tikv = self._connect()
             with self._lock:
-                self._made.append(found)
-        return found
+                self._made.append(tikv)
+        return tikv
 
 
 def seconds(ts: int) -> int:

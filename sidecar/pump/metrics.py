@@ -33,8 +33,8 @@ class Metrics:
         self._rpc.labels(method, label).observe(took_s)
 
     def text(self) -> bytes:
-        found: bytes = generate_latest(self._registry)
-        return found
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 class _Collector(Collector):

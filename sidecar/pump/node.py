@@ -43,8 +43,8 @@ class PumpNode:
 
     def former(self) -> NodeState:
         """What a former run left; offline for none, and for what is no state: then drainers are told."""
-        found = self.registry.mine()
-        return NodeState(found.state) if found is not None and found.state in set(NodeState) else NodeState.OFFLINE
+        node = self.registry.mine()
+        return NodeState(node.state) if node is not None and node.state in set(NodeState) else NodeState.OFFLINE
 
     def set_clock(self, now_ts: CommitTs) -> None:
         self._asked = now_ts, time.monotonic()

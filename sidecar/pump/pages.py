@@ -90,12 +90,12 @@ class Pages:
             return f"invalid parameter ts: {ts}"
         reader = self._shown.storage.reader()
         try:
-            found = reader.found(int(ts))
+            binlog = reader.found(int(ts))
         finally:
             reader.close()
-        if found is None:
+        if binlog is None:
             return f"fail read binlog by ts: {ts}: not found"
-        message = binlog_pb2.Binlog.FromString(found.payload)
+        message = binlog_pb2.Binlog.FromString(binlog.payload)
         told = _line(message)
         if message.prewrite_value:
             told += f"\n\n PrewriteValue: \n{_prewrite_value(message.prewrite_value)}"

@@ -45,8 +45,8 @@ class PumpRecord(NamedTuple):
 
 def binlog_of(payload: bytes) -> Binlog:
     """Raises google.protobuf.message.DecodeError."""
-    found = binlog_pb2.Binlog.FromString(payload)
-    return Binlog(int(found.tp), found.start_ts, found.commit_ts, payload)
+    result = binlog_pb2.Binlog.FromString(payload)
+    return Binlog(int(result.tp), result.start_ts, result.commit_ts, payload)
 
 
 def made(kind: int, start_ts: int, commit_ts: int) -> Binlog:
@@ -58,13 +58,13 @@ def made(kind: int, start_ts: int, commit_ts: int) -> Binlog:
 
 def streamed(end: bytes, prewrite: bytes) -> bytes:
     """What a drainer gets: the commit binlog with the prewrite's value in it."""
-    found, of = binlog_pb2.Binlog.FromString(end), binlog_pb2.Binlog.FromString(prewrite)
+    result, of = binlog_pb2.Binlog.FromString(end), binlog_pb2.Binlog.FromString(prewrite)
     if of.HasField("prewrite_value"):
-        found.prewrite_value = of.prewrite_value
+        result.prewrite_value = of.prewrite_value
     if of.HasField("ddl_query"):
-        found.ddl_query = of.ddl_query
-    found.ddl_job_id, found.ddl_schema_state = of.ddl_job_id, of.ddl_schema_state
-    whole: bytes = found.SerializeToString()
+        result.ddl_query = of.ddl_query
+    result.ddl_job_id, result.ddl_schema_state = of.ddl_job_id, of.ddl_schema_state
+    whole: bytes = result.SerializeToString()
     return whole
 
 

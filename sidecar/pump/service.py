@@ -80,8 +80,8 @@ class PumpService(pump_pb2_grpc.PumpServicer):
             after_ts = request.startFrom.offset
             while True:
                 risen = self._risen
-                found, upto_ts = await self._loop.run_in_executor(self._pool, reader.read, after_ts)
-                for start_ts, commit_ts, payload in found:
+                results, upto_ts = await self._loop.run_in_executor(self._pool, reader.read, after_ts)
+                for start_ts, commit_ts, payload in results:
                     meta = pb.Meta(startTs=start_ts, commitTs=commit_ts)
                     yield pb.PullBinlogResp(entity=pb.Entity(payload=payload, meta=meta))
                 if upto_ts <= after_ts:

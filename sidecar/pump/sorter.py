@@ -69,12 +69,12 @@ class Sorter:
 
     def held(self, *, longer_than_s: float, now_s: float) -> Sequence[WaitingPrewrite]:
         """Prewrites that have waited for so long, the earliest first; none unless the front is one of them."""
-        found = []
+        held = []
         for start_ts, since_s in self._waiting.items():
             if now_s - since_s < longer_than_s:
                 break
-            found.append(WaitingPrewrite(start_ts, since_s))
-        return found
+            held.append(WaitingPrewrite(start_ts, since_s))
+        return held
 
     @property
     def waiting(self) -> int:

@@ -134,12 +134,12 @@ class Storage:
         done.result()
 
     def free_bytes(self) -> int:
-        found = os.statvfs(self.folder)
-        return found.f_bavail * found.f_frsize
+        result = os.statvfs(self.folder)
+        return result.f_bavail * result.f_frsize
 
     def capacity_bytes(self) -> int:
-        found = os.statvfs(self.folder)
-        return found.f_blocks * found.f_frsize
+        result = os.statvfs(self.folder)
+        return result.f_blocks * result.f_frsize
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -262,16 +262,16 @@ class Storage:
             self._sorter.end(binlog.start_ts, binlog.commit_ts, _place(pointer))
 
     def _recover(self, state: IndexState) -> None:
-        found: list[tuple[Pointer, Binlog]] = []
+        results: list[tuple[Pointer, Binlog]] = []
         for pointer, binlog in self._log.scan(max(min(state.indexed, state.sorted), self._log.first)):
             if _place(pointer) >= state.indexed:
-                found.append((pointer, binlog._replace(payload=b"")))
-                if len(found) >= INDEXED_AT_ONCE:
-                    self._index.add(found)
-                    found = []
+                results.append((pointer, binlog._replace(payload=b"")))
+                if len(results) >= INDEXED_AT_ONCE:
+                    self._index.add(results)
+                    results = []
             if _place(pointer) >= state.sorted:
                 self._push(pointer, binlog)
-        self._index.add(found, indexed_file=self._log.end.file, indexed_offset=self._log.end.offset)
+        self._index.add(results, indexed_file=self._log.end.file, indexed_offset=self._log.end.offset)
         self._sorter.advance()
 
     def _surely_collected(self) -> int:
@@ -320,7 +320,7 @@ class PumpReader:
     def _read(self, after_ts: int) -> tuple[Sequence[Streamed], int]:
         after_ts = max(after_ts, self._storage.gc_ts)
         upto_ts = self._storage.max_commit_ts
-        found: list[Streamed] = []
+        results: list[Streamed] = []
         size = 0
         ends = self._index.ends(after_ts, upto_ts, READ_COUNT_MAX)
         for end in ends:
@@ -329,13 +329,13 @@ class PumpReader:
             except LogBroken:
                 if end.commit_ts > self._storage.gc_ts:
                     raise
-                return found, self._storage.gc_ts  # collected meanwhile
+                return results, self._storage.gc_ts  # collected meanwhile
             if payload is not None:
-                found.append(Streamed(end.start_ts, end.commit_ts, payload))
+                results.append(Streamed(end.start_ts, end.commit_ts, payload))
                 size += len(payload)
             if size >= READ_BYTES_MAX:
-                return found, end.commit_ts
-        return found, ends[-1].commit_ts if len(ends) == READ_COUNT_MAX else max(upto_ts, after_ts)
+                return results, end.commit_ts
+        return results, ends[-1].commit_ts if len(ends) == READ_COUNT_MAX else max(upto_ts, after_ts)
 
     def _payload(self, end: End) -> bytes | None:
         payload = self._log.read(end.end).payload

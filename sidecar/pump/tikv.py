@@ -27,8 +27,8 @@ class TikvCalls:
 
     def txn_status(self, key: bytes, start_ts: int, now_ts: CommitTs) -> LostStatus:
         lock = kvrpcpb_pb2.LockInfo(primary_lock=key, lock_version=start_ts)
-        found = self._calls.transaction(lock, now_ts, rolls_back_if_gone=True)
-        return LostStatus(found.commit_version, lives=found.lock_ttl > 0)
+        transaction = self._calls.transaction(lock, now_ts, rolls_back_if_gone=True)
+        return LostStatus(transaction.commit_version, lives=transaction.lock_ttl > 0)
 
     def close(self) -> None:
         self._calls.close()

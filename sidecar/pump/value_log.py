@@ -95,10 +95,10 @@ class ValueLog:
         with self._lock:
             fd = self._files.get(pointer.file)
             data = b"" if fd is None else _read(fd, pointer.size, pointer.offset)
-        found = record_at(data, 0)
-        if found is None or found.size != pointer.size:
+        record = record_at(data, 0)
+        if record is None or record.size != pointer.size:
             raise self._broken(ValuePlace(pointer.file, pointer.offset))
-        return found.binlog
+        return record.binlog
 
     def scan(self, begin: ValuePlace) -> Iterator[tuple[Pointer, Binlog]]:
         """All from `begin` on; cuts what a death left unfinished. To be read to its end before the first `append`. Raises LogBroken."""
@@ -110,9 +110,9 @@ class ValueLog:
             if os.fstat(fd).st_size == 0:
                 continue
             with closing(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)) as mapped, memoryview(mapped) as data:
-                while (found := record_at(data, at)) is not None:
-                    yield Pointer(file, at, found.size), found.binlog
-                    at += found.size
+                while (record := record_at(data, at)) is not None:
+                    yield Pointer(file, at, record.size), record.binlog
+                    at += record.size
                 was_durable = at < len(data) and (file != self._last or _synced_behind(mapped, data, at))
                 is_whole = at == len(data)
             if was_durable:
@@ -153,11 +153,11 @@ class ValueLog:
         self._last = number
 
     def _numbers(self) -> list[int]:
-        found = sorted(int(path.name.removesuffix(SUFFIX)) for path in self.folder.glob(f"*{SUFFIX}"))
-        missing = sorted(set(range(found[0], found[-1])) - set(found)) if found else []
+        numbers = sorted(int(path.name.removesuffix(SUFFIX)) for path in self.folder.glob(f"*{SUFFIX}"))
+        missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
         if missing:
             raise LogBroken(f"{self._path(missing[0])} is gone, and there are files before and after it", hint=_RESTORE)
-        return found
+        return numbers
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:010}{SUFFIX}"
@@ -207,8 +207,8 @@ def _synced_behind(mapped: mmap.mmap, data: memoryview, place: int) -> bool:
     """Whether a record behind `place` belongs to a write that began behind it."""
     at = mapped.find(MAGIC, place + 1)
     while at >= 0:
-        found = record_at(data, at)
-        if found is not None and found.batch > place:
+        record = record_at(data, at)
+        if record is not None and record.batch > place:
             return True
         at = mapped.find(MAGIC, at + 1)
     return False

@@ -88,15 +88,15 @@ class BinlogRecording:
         self.recording = recording
         folder = recording.folder / "pumps"
         try:
-            found = json.loads((folder / "pumps.json").read_bytes())["pumps"]
-            self.pumps = tuple(self._pump(folder, one) for one in found)
+            result = json.loads((folder / "pumps.json").read_bytes())["pumps"]
+            self.pumps = tuple(self._pump(folder, one) for one in result)
         except (OSError, ValueError, KeyError, struct.error) as error:
             raise FeedUnsuitable(
                 f"the recording {recording.folder} has no binlogs that can be read: {error!r}", hint="choose one that has pumps/pumps.json"
             ) from error
 
-    def _pump(self, folder: Path, found: dict[str, Any]) -> RecordedPump:
-        node_id, joined_ts = found["node_id"], CommitTs(int(found["first_seen_online_update_ts"]))
+    def _pump(self, folder: Path, value: dict[str, Any]) -> RecordedPump:
+        node_id, joined_ts = value["node_id"], CommitTs(int(value["first_seen_online_update_ts"]))
         with gzip.open(folder / f"{node_id}.arrivals.jsonl.gz") as lines:
             arrivals_ms = [json.loads(line)[0] for line in lines]
         frames: list[Frame] = []
@@ -113,8 +113,10 @@ class BinlogRecording:
 
     def jobs(self) -> list[DdlJob]:
         asked = BinlogJobs(self.metas.get, wait_max_s=0.0)
-        found = {binlog.commit_ts: binlog for binlog in self._binlogs if binlog.ddl_job_id}
-        ddls = (DdlBinlog(CommitTs(ts), one.ddl_job_id, one.ddl_schema_state, one.ddl_query.decode()) for ts, one in sorted(found.items()))
+        binlogs = {binlog.commit_ts: binlog for binlog in self._binlogs if binlog.ddl_job_id}
+        ddls = (
+            DdlBinlog(CommitTs(ts), one.ddl_job_id, one.ddl_schema_state, one.ddl_query.decode()) for ts, one in sorted(binlogs.items())
+        )
         return [job for ddl in ddls if (job := asked.job(ddl)) is not None]
 
     def rows(self, schemas: SchemaHistory[KvTable]) -> Sequence[RowChange]:  # noqa: ARG002  # rows are of several versions of a table
@@ -126,8 +128,8 @@ class BinlogRecording:
 
     @cached_property
     def _true_rows(self) -> tuple[Sequence[RowChange], Sequence[FalseDelete]]:
-        found = net_rows(self.schemas(), self.jobs(), self.changes, self.recording.end_ts)
-        return (found, ()) if self.recording.ddls else without_false_deletes(self.recording, found)
+        changes = net_rows(self.schemas(), self.jobs(), self.changes, self.recording.end_ts)
+        return (changes, ()) if self.recording.ddls else without_false_deletes(self.recording, changes)
 
     def schemas(self) -> KvSchemas:
         rules = DdlRules.of(FeedFilter(rules=("*.*",)), new_architecture=False)
@@ -136,13 +138,13 @@ class BinlogRecording:
     @cached_property
     def changes(self) -> Sequence[Change]:
         """The row events of every transaction, once, by commit_ts, in their order."""
-        codec, found = BinlogCodec(lambda: self.mark_table), {}
+        codec, result = BinlogCodec(lambda: self.mark_table), {}
         for pump in self.pumps:
             for frame in pump.frames:
                 if not Binlog.FromString(frame.payload).ddl_job_id:
                     message = Message(lane_of(pump.node_id), frame.commit_ts, None, frame.payload)
-                    found[frame.commit_ts] = [one for one in codec.envelopes(message) if isinstance(one, Change)]
-        return [change for _, changes in sorted(found.items()) for change in changes]
+                    result[frame.commit_ts] = [one for one in codec.envelopes(message) if isinstance(one, Change)]
+        return [change for _, changes in sorted(result.items()) for change in changes]
 
     @cached_property
     def _binlogs(self) -> Sequence[Binlog]:
@@ -153,8 +155,8 @@ class BinlogRecording:
         """`job_meta` of the DDL jobs, by id."""
         path = self.recording.folder / "schema" / "ddl_history.jsonl"
         try:
-            found = [json.loads(line) for line in path.read_text().splitlines()]
-            return {one["job_id"]: one["job_meta"].encode() for one in found}
+            results = [json.loads(line) for line in path.read_text().splitlines()]
+            return {one["job_id"]: one["job_meta"].encode() for one in results}
         except (OSError, ValueError, KeyError) as error:
             raise FeedUnsuitable(f"{path} does not hold the DDL jobs: {error!r}", hint="give the folder of a whole recording") from error
 
@@ -224,8 +226,8 @@ class RecordedPumps:
         self.config = recording
         self.play = play or Play()
         self.durable_ts = CommitTs(0)
-        found = recording.recording
-        self._end_ts = found.end_ts
+        result = recording.recording
+        self._end_ts = result.end_ts
         self._streams = [_Stream(lane_of(pump.node_id), pump.joined_ts, list(pump.frames)) for pump in recording.pumps]
         self._commits = sorted({frame.commit_ts for stream in self._streams for frame in stream.frames})
         self._recorded = sum(len(stream.frames) for stream in self._streams)
@@ -235,7 +237,7 @@ class RecordedPumps:
         self._breaks = sorted(self._random.randrange(1, self._recorded + 1) for _ in range(self.play.resends))
         self._delivered = 0
         self._joined: set[Lane] = set()
-        self._asked_ts = self._played_ts = self._now_ts = self._first_ts = found.start_ts
+        self._asked_ts = self._played_ts = self._now_ts = self._first_ts = result.start_ts
         self._time = recorded_time(self.play.speed, clock, wait)
 
     # ---- what a drainer reads ---------------------------------------------------------------------------------------

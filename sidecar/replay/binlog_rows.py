@@ -54,9 +54,9 @@ def _datum(value: int | str) -> bytes:
 
 def _varint(value: int) -> bytes:
     """Go's: the sign in the lowest bit, seven bits a byte, the lowest first."""
-    left, found = (value << 1) ^ (value >> 63), bytearray()
+    left, result = (value << 1) ^ (value >> 63), bytearray()
     while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
+        result.append(left & 0x7F | 0x80)
         left >>= 7
-    found.append(left)
-    return bytes(found)
+    result.append(left)
+    return bytes(result)

@@ -52,8 +52,8 @@ class RecordedHistory:
         return {one.name: schema_of(one.description, one.table_id, one.physical_ids) for one in self._schemas.tables_at(ts)}
 
     def table_at(self, name: TableName, ts: int) -> KvTable | None:
-        found = self._schemas.by_name(name, min(ts, self.recording.end_ts))
-        return getattr(found, "description", None)
+        result = self._schemas.by_name(name, min(ts, self.recording.end_ts))
+        return getattr(result, "description", None)
 
     @cached_property
     def changes(self) -> tuple[RowChange, ...]:
@@ -136,12 +136,12 @@ class RecordedHistory:
     @cached_property
     def _homes(self) -> Mapping[Key, frozenset[int]]:
         """The physical ids under which a key of a partitioned table was written."""
-        found: defaultdict[Key, set[int]] = defaultdict(set)
+        result: defaultdict[Key, set[int]] = defaultdict(set)
         parted = {change.name_before for event in self.events for change in event.tables if len(change.physical_before) > 1}
         for change in self.changes:
             if change.table in parted:
-                found[self.key_of(change.table, change.commit_ts - 1, change.after or change.before or ())].add(change.physical_id)
-        return {key: frozenset(ids) for key, ids in found.items()}
+                result[self.key_of(change.table, change.commit_ts - 1, change.after or change.before or ())].add(change.physical_id)
+        return {key: frozenset(ids) for key, ids in result.items()}
 
     def key_of(self, name: TableName, ts: int, row: Row) -> Key:
         table = self.table_at(name, ts)
@@ -171,10 +171,10 @@ def _ids(table: KvTable) -> set[int]:
     return {column.id for column in table.columns} | {column.successor.id for column in table.columns if column.successor}
 
 
-def _converted(column: KvColumn, found: tuple[KvColumn, str | None] | None) -> str | None:
-    if found is None:
+def _converted(column: KvColumn, value: tuple[KvColumn, str | None] | None) -> str | None:
+    if value is None:
         return column.absent
-    source, text = found
+    source, text = value
     if text is None or source.column == column.column:
         return text
     made = cast_text(text, source, column)

@@ -69,10 +69,10 @@ class KvRecording:
         path = recording.folder / "kv" / "entries.parquet"
         if not path.is_file():
             raise FeedUnsuitable(f"the recording {recording.folder} has no key-values", hint="choose one that has kv/entries.parquet")
-        found = pq.read_table(path, columns=["op", "key", "value", "old_value", "start_ts", "commit_ts", "region_id"])
+        table = pq.read_table(path, columns=["op", "key", "value", "old_value", "start_ts", "commit_ts", "region_id"])
         rows = {
             (commit_ts, key): KvEntry(CommitTs(commit_ts), start_ts, key, value or b"", old or b"", region)
-            for op, key, value, old, start_ts, commit_ts, region in zip(*(column.to_pylist() for column in found.columns), strict=True)
+            for op, key, value, old, start_ts, commit_ts, region in zip(*(column.to_pylist() for column in table.columns), strict=True)
             if op != "resolved" and recording.start_ts < commit_ts <= recording.end_ts
         }
         self.entries: Sequence[KvEntry] = [rows[place] for place in sorted(rows)]
@@ -81,11 +81,11 @@ class KvRecording:
         return snapshot_at_start(self.recording)
 
     def jobs(self) -> list[DdlJob | Step]:
-        found = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
+        jobs = DdlJobs(kv_table(DDL_JOB_TABLE_INFO, schema="mysql"))
         for entry in self.entries:
             if record_key(entry.key).table_id == DDL_JOB_TABLE_ID:
-                found.take(entry)
-        return found.upto(self.recording.end_ts)
+                jobs.take(entry)
+        return jobs.upto(self.recording.end_ts)
 
     def rows(self, schemas: SchemaHistory[KvTable]) -> Iterator[RowChange]:
         for entry in self.entries:
@@ -128,11 +128,11 @@ def snapshot_at_start(recording: Recording) -> KvSnapshot:
     try:
         schemas = [
             SchemaSnapshot(
-                found["id"],
-                found["db_name"]["O"],
-                [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{found['db_name']['O']}.*.json"))],
+                item["id"],
+                item["db_name"]["O"],
+                [json.loads(path.read_bytes()) for path in sorted(folder.glob(f"{item['db_name']['O']}.*.json"))],
             )
-            for found in json.loads((folder / "schemas.json").read_bytes())
+            for item in json.loads((folder / "schemas.json").read_bytes())
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FeedUnsuitable(f"{folder} does not hold the tables: {error!r}", hint="give the folder of a whole recording") from error
@@ -141,8 +141,8 @@ def snapshot_at_start(recording: Recording) -> KvSnapshot:
 
 def mark_table_of(snapshot: KvSnapshot, recording: Recording) -> KvTable:
     """Raises FeedUnsuitable for a recording without it."""
-    found = (info for schema in snapshot.schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
-    info = next((info for info in found if info["name"]["O"] == MARK_TABLE.table), None)
+    result = (info for schema in snapshot.schemas if schema.name == MARK_TABLE.schema for info in schema.tables)
+    info = next((info for info in result if info["name"]["O"] == MARK_TABLE.table), None)
     if info is None:
         raise FeedUnsuitable(f"the recording {recording.folder} has no {MARK_TABLE}", hint="choose one with a dump")
     return kv_table(info, schema=MARK_TABLE.schema)

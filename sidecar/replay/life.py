@@ -65,8 +65,12 @@ class DroppedRow:
 def life_of_a_key(log: Folder, output: Folder, recording: Recording) -> str:
     """Some lines for people; NO_KEY where no row qualifies. Raises as reading the log, the output (JSON lines) and the recording."""
     history = _Changes(log)
-    found = best(history.dropped_rows(), history.last_ts)
-    return NO_KEY if found is None else "\n".join(_life_lines(found, _received(output, found), _true_row(recording, found)))
+    dropped_row = best(history.dropped_rows(), history.last_ts)
+    return (
+        NO_KEY
+        if dropped_row is None
+        else "\n".join(_life_lines(dropped_row, _received(output, dropped_row), _true_row(recording, dropped_row)))
+    )
 
 
 def best(dropped: Iterator[DroppedRow], last_ts: Mapping[tuple[TableName, str], CommitTs]) -> DroppedRow | None:
@@ -102,15 +106,15 @@ class _Changes:
     def _dropped(self, manifest: Manifest, window: ClosedWindow, chunk: ChunkFile) -> Iterator[DroppedRow]:
         schema = self._schemas_of(manifest)[chunk.table]
         parts = [self._decoded[Seq(seq)].get(chunk.table) for seq in range(window.first_seq, manifest.seq + 1)]
-        found = [rows for rows in parts if rows is not None]
-        keys = touched(pa.concat_tables(found), window.low_ts, window.high_ts) if found else []
+        results = [rows for rows in parts if rows is not None]
+        keys = touched(pa.concat_tables(results), window.low_ts, window.high_ts) if results else []
         if not len(keys):
             return
         with storage_errors(self._log), storage.open_to_read(self._log, chunk.path) as file:
             _, rows = parted(pq.read_table(file))
         mine = rows.filter(pc.is_in(key_text([rows.column(name) for name in schema.key]), value_set=keys))
         for key, row in rows_by_key(schema, mine).items():
-            change = _last_change(found, _text_of(key), window)
+            change = _last_change(results, _text_of(key), window)
             if change.after is None or not equal_rows(schema, change.after, row):
                 yield DroppedRow(schema, key, window, chunk, row, change)
 
@@ -119,10 +123,10 @@ class _Changes:
         changes = decode(rows, codec=manifest.codec, schemas=self._schemas_of(manifest)).sort_by(
             [("commit_ts", "ascending"), ("rank", "ascending")]
         )
-        found = defaultdict[TableName, list[int]](list)
+        result = defaultdict[TableName, list[int]](list)
         for place, name in enumerate(zip(changes["schema"].to_pylist(), changes["table"].to_pylist(), strict=True)):
-            found[TableName(*name)].append(place)
-        return self._decoded.setdefault(manifest.seq, {name: changes.take(places) for name, places in found.items()})
+            result[TableName(*name)].append(place)
+        return self._decoded.setdefault(manifest.seq, {name: changes.take(places) for name, places in result.items()})
 
     def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
         if manifest.schemas not in self._schemas:

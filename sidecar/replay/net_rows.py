@@ -44,12 +44,12 @@ def net_rows(schemas: KvSchemas, jobs: Iterable[DdlJob], changes: Iterable[Chang
     for job in jobs:
         schemas.know_job(job)
     cuts = [told.commit_ts for told in schemas.resolve(upto_ts)]
-    found: list[RowChange] = []
+    results: list[RowChange] = []
     for commit_ts, of_commit in groupby(changes, key=lambda change: change.commit_ts):
         while cuts and cuts[0] < commit_ts:
             tables = schemas.after([Ddl(cuts.pop(0), Rank.DDL, "", "", "", Lane(""), 0)])
-        found += _of_commit(commit_ts, schemas.named(of_commit), tables)
-    return found
+        results += _of_commit(commit_ts, schemas.named(of_commit), tables)
+    return results
 
 
 def _of_commit(commit_ts: CommitTs, changes: Iterable[Change], tables: Tables) -> list[RowChange]:

@@ -85,10 +85,10 @@ class PlayedFeed:
     @property
     def false_deletes(self) -> FalseDeletes:
         """What the feed tells and TiDB did not do."""
-        found: defaultdict[TableName, set[tuple[Key, CommitTs]]] = defaultdict(set)
+        false_deletes: defaultdict[TableName, set[tuple[Key, CommitTs]]] = defaultdict(set)
         for one in self.config.false_deletes if isinstance(self.config, BinlogRecording) else ():
-            found[one.table].add((one.key, one.commit_ts))
-        return found
+            false_deletes[one.table].add((one.key, one.commit_ts))
+        return false_deletes
 
     @property
     def steps(self) -> tuple[RowStep, ...]:

@@ -90,26 +90,26 @@ class Recording:
     @cached_property
     def schemas(self) -> Mapping[TableName, TableSchema]:
         """Every table at `start_ts`, the watermark table and tables without a usable key (`key` empty) among them."""
-        found = {}
+        schemas = {}
         for path in sorted((self.folder / "schema" / str(self.start_ts)).glob("*.*.json")):
             info = _json(path)
             if info.get("view") is None and info.get("sequence") is None:
                 schema = table_schema(info, schema=path.name.split(".")[0])
-                found[schema.name] = schema
-        if not found:
+                schemas[schema.name] = schema
+        if not schemas:
             raise _not_a_recording(self.folder / "schema" / str(self.start_ts), "no table's schema is there")
-        return found
+        return schemas
 
     def truth(self, tso: CommitTs) -> dict[TableName, pa.Table]:
         """Every table's rows at `tso`, one of `truth_ts`: canonical text columns, virtual generated ones left out."""
         folder = self.folder / "truth" / str(tso)
         if tso not in self.truth_ts:
             raise SourceError(f"{self.folder} has no truth at {tso}", hint=f"ask for one of {', '.join(map(str, self.truth_ts))}")
-        found = {}
+        result = {}
         for name, table in _json(folder / "tables.json")["tables"].items():
             columns = [column["name"] for column in table["columns"] if column["extra"] != "VIRTUAL GENERATED"]
-            found[TableName(*name.split(".", 1))] = pq.read_table(folder / f"{name}.parquet", columns=columns)
-        return found
+            result[TableName(*name.split(".", 1))] = pq.read_table(folder / f"{name}.parquet", columns=columns)
+        return result
 
     @property
     def default_feed(self) -> str:
@@ -120,7 +120,7 @@ class Recording:
         """The changefeed `name`, or the default one. Raises FeedUnsuitable for one that is not there or is not Kafka's."""
         name = name or self.default_feed
         feed = self._feeds.get(name)
-        kafka = sorted(feed for feed, found in self._feeds.items() if found["kind"] == "kafka")
+        kafka = sorted(feed for feed, result in self._feeds.items() if result["kind"] == "kafka")
         if feed is None or feed["kind"] != "kafka":
             what = "no feed" if feed is None else "no Kafka feed"
             others = [other for other, place in (("kv", "kv"), ("binlog", "pumps")) if (self.folder / place).is_dir()]
@@ -147,12 +147,12 @@ class Recording:
 
     def messages(self, config: FeedConfig) -> dict[Lane, list[RecordedMessage]]:
         """Each partition's records in the order of their offsets; a lane without records is there and empty."""
-        found: dict[Lane, list[RecordedMessage]] = {config.lane(partition): [] for partition in range(config.partitions)}
+        messages: dict[Lane, list[RecordedMessage]] = {config.lane(partition): [] for partition in range(config.partitions)}
         records = pq.read_table(config.path).sort_by([("partition", "ascending"), ("offset", "ascending")])
         columns = (records.column(name).to_pylist() for name in ("partition", "timestamp_ms", "key", "value"))
         for partition, time_ms, key, value in zip(*columns, strict=True):
-            found[config.lane(partition)].append(RecordedMessage(time_ms, key, value))
-        return found
+            messages[config.lane(partition)].append(RecordedMessage(time_ms, key, value))
+        return messages
 
 
 def _json(path: Path) -> Any:

@@ -84,9 +84,9 @@ class ReplayReport:
         """Per table the counts and the findings, with the rows dropped in windows."""
         if self.verdict is None:
             return None
-        found = self.verdict.to_json()
+        result = self.verdict.to_json()
         dropped = {str(table): count for table, count in self.dropped.items()}
-        return found | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in found["tables"]]}
+        return result | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in result["tables"]]}
 
     def summary(self) -> str:
         what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}

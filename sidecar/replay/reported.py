@@ -98,10 +98,10 @@ class ReportedDump:
         self._following.step()
         name = REPORTS.name(dump_id)
         with storage_errors(self._log):
-            found = storage.read_files(self._log, [name]).get(name)
-        if found is None:
+            data = storage.read_files(self._log, [name]).get(name)
+        if data is None:
             raise SinkError(f"dump {dump_id} has no report: {self._lines}", hint="report this with the seed: it is a defect of ticdc-dump")
-        file.write_bytes(found)
+        file.write_bytes(data)
 
     def _now_s(self) -> float:
         return self._clock.now_s() + self._ahead_s

@@ -236,7 +236,7 @@ def recorded_windows(recording: Recording) -> RecordedWindows:
     """Chunks of tables that TiCDC does not replicate are left out. Raises FeedUnsuitable for a recording without a dump."""
     folder = recording.folder / "dump"
     try:
-        found = json.loads((folder / "windows.json").read_bytes())
+        result = json.loads((folder / "windows.json").read_bytes())
     except (OSError, ValueError) as error:
         raise FeedUnsuitable(f"{folder / 'windows.json'} holds no recorded dump: {error}", hint="choose a recording with a dump") from error
 
@@ -254,10 +254,10 @@ def recorded_windows(recording: Recording) -> RecordedWindows:
             high_ts=CommitTs(int(window["high_commit_ts"])),
             chunks=tuple(chunk(entry) for entry in window["chunks"] if entry["table"] in replicated),
         )
-        for window in found["windows"]
+        for window in result["windows"]
     )
-    return RecordedWindows(found["changefeed_id"], windows)
+    return RecordedWindows(result["changefeed_id"], windows)
 
 
-def _key(found: object) -> Key | None:
-    return tuple(str(text) for text in found) if isinstance(found, list) else None
+def _key(value: object) -> Key | None:
+    return tuple(str(text) for text in value) if isinstance(value, list) else None

@@ -132,8 +132,8 @@ class RecordedTables:
 
     def schema(self, table: TableName, at_ts: CommitTs) -> TableSchema | None:
         """What the table's columns are at `at_ts`; None if it does not exist then."""
-        found = self._era(table, at_ts)
-        return found.schema if found is not None else None
+        history = self._era(table, at_ts)
+        return history.schema if history is not None else None
 
     def bounds(self, table: TableName, *, after: Key | None, at_ts: CommitTs, at_most: int) -> tuple[Key, ...]:
         """Keys above `after` that cut what is there at `at_ts` into parts of like size, the highest key last."""
@@ -147,8 +147,8 @@ class RecordedTables:
     def rows(self, table: TableName, at_ts: CommitTs) -> dict[Key, Row]:
         """All rows of `table` at `at_ts` by key, in this server's order."""
         history = self._history(table, at_ts)
-        found = ((key, history.at(key, at_ts)) for key in history.keys)
-        return {key: row for key, row in found if row is not None}
+        result = ((key, history.at(key, at_ts)) for key in history.keys)
+        return {key: row for key, row in result if row is not None}
 
     def chunk(self, table: TableName, *, after: Key | None, upper: Key | None, rows_max: int, at_ts: CommitTs) -> ReplayedChunk:
         """The first `rows_max` rows with key in `(after, upper]` at `at_ts`; None is no bound.
@@ -159,9 +159,9 @@ class RecordedTables:
         first = 0 if after is None else bisect_right(history.order, history.place(after))
         end = len(history.keys) if upper is None else bisect_right(history.order, history.place(upper))
         versions = ((key, history.at(key, at_ts)) for key in map(history.keys.__getitem__, range(first, end)))
-        found = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
-        rows = _arrow(history.schema, [row for _, row in found])
-        return ReplayedChunk(rows, found[-1][0] if found else after, len(found) < rows_max)
+        results = list(islice(((key, row) for key, row in versions if row is not None), rows_max))
+        rows = _arrow(history.schema, [row for _, row in results])
+        return ReplayedChunk(rows, results[-1][0] if results else after, len(results) < rows_max)
 
     def by_key(self, table: TableName, keys: Sequence[Key], *, at_ts: CommitTs) -> ReplayedChunk:
         """The rows with these keys at `at_ts`. Raises as `chunk`."""
@@ -174,13 +174,13 @@ class RecordedTables:
         return next((era for since_ts, era in reversed(self._eras.get(table, ())) if since_ts <= at_ts), None)
 
     def _history(self, table: TableName, at_ts: CommitTs) -> _History:
-        found = self._era(table, at_ts)
-        if found is None:
+        history = self._era(table, at_ts)
+        if history is None:
             raise SourceError(
                 f"the recording {self._recording.folder} has no replicated table {table} at {at_ts}",
                 hint=f"choose from {', '.join(map(str, sorted(self._eras)))}",
             )
-        return found
+        return history
 
     def _begin(self, name: TableName, schema: TableSchema, since_ts: CommitTs, rows: Mapping[Key, Row]) -> None:
         era = _History(schema)
@@ -202,11 +202,11 @@ class RecordedTables:
             if era is None:
                 continue
             schema = seen_by_sql(era.schema, truth)
-            expected, found = rows_by_key(schema, truth), era.rows(tso)
+            expected, result = rows_by_key(schema, truth), era.rows(tso)
             if schema is not era.schema:
                 places = [era.schema.column_names().index(column) for column in schema.column_names()]
-                found = {key: tuple(row[place] for place in places) for key, row in found.items()}
-            if expected.keys() != found.keys() or not all(equal_rows(schema, row, found[key]) for key, row in expected.items()):
+                result = {key: tuple(row[place] for place in places) for key, row in result.items()}
+            if expected.keys() != result.keys() or not all(equal_rows(schema, row, result[key]) for key, row in expected.items()):
                 raise SourceError(
                     f"the feed's changes of {name} do not lead to its truth at {tso} in {self._recording.folder}",
                     hint="choose a feed that tells every change (no event filters), and give the TiCDC server's time zone",
@@ -221,16 +221,16 @@ def _arrow(schema: TableSchema, rows: Sequence[Row]) -> pa.Table:
 
 def _of_history(history: RecordedHistory) -> list[_RowChange]:
     """At one commit_ts deletions first: keys may be swapped."""
-    found: list[_RowChange] = []
+    changes: list[_RowChange] = []
     for ts, table, _, before, after in history.changes:
         if table == MARK_TABLE:
             continue
         old, new = (history.key_of(table, ts - 1, image) if image else None for image in (before, after))
         if old is not None and old != new:
-            found.append(_RowChange(ts, table, old, None))
+            changes.append(_RowChange(ts, table, old, None))
         if new is not None:
-            found.append(_RowChange(ts, table, new, after))
-    return sorted(found, key=lambda change: (change.commit_ts, change.row is not None))
+            changes.append(_RowChange(ts, table, new, after))
+    return sorted(changes, key=lambda change: (change.commit_ts, change.row is not None))
 
 
 def _of_feed(recording: Recording, config: FeedConfig, server_tz: str) -> Iterator[_RowChange]:
@@ -244,12 +244,12 @@ def _of_feed(recording: Recording, config: FeedConfig, server_tz: str) -> Iterat
 def _decoded(recording: Recording, config: FeedConfig, server_tz: str) -> list[dict[str, Any]]:
     """The feed's changes after `start_ts` as rows of the change frame, in the order of a segment, repeats left out."""
     codec = config.codec()
-    found: list[Change] = []
+    results: list[Change] = []
     for lane, messages in recording.messages(config).items():
         for position, (_, key, value) in enumerate(messages):
-            found += [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
+            results += [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
     distinct: dict[Hashable, Change] = {}
-    for change in sorted(found, key=itemgetter(0, 1)):
+    for change in sorted(results, key=itemgetter(0, 1)):
         if change.commit_ts > recording.start_ts:
             distinct.setdefault((change.commit_ts, codec.identity(change)), change)
     rows = logged(list(distinct.values()), codec.name)

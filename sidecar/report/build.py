@@ -71,8 +71,8 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
     chunks, thinned = Chunks(CHUNKS_EACH_MAX), ThinnedSamples()
     sums = DumpSums(thinned.passed(chunks.passed(entry.id, lines)))
     samples = thinned.found()
-    found, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
-    span = _span(found, samples)
+    results, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
+    span = _span(results, samples)
     rows = sums.rows()
     dropped, only = [table["dropped"] for table in rows], _only(sums.scope)
     page = templates("sidecar.report").get_template("report.html")
@@ -88,7 +88,7 @@ def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) 
         },
         events=events[:EVENTS_MAX],
         more_events=max(len(events) - EVENTS_MAX, 0),
-        interleavings=_interleavings(found, chunks.count, samples, events),
+        interleavings=_interleavings(results, chunks.count, samples, events),
         charts=charts(samples, span, events) if samples else [],
         held=held(samples),
         sinks=sink_figures(samples, facts.accepted),
@@ -105,7 +105,7 @@ def look() -> str:
 
 def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEvent] = (), *, sinks_max: int | None = None) -> list[Markup]:
     """Rates, lags, and the live delivery of each sink, of `sinks_max` at most."""
-    found = [
+    results = [
         chart("Dump", [Series("rows/s", "first", [(one.at_ms, one.rows_per_s) for one in samples])], span, unit="", events=events),
         chart("Live changes", [changes(samples)], span, unit="/s", events=events),
         chart("Lag", [
@@ -119,14 +119,14 @@ def charts(samples: Sequence[SampleLine], span: Period, events: Sequence[TimedEv
             Series("p99", "second", [(at_ms, sink.live_s) for at_ms, sink in measured]),
             Series("bound", "bound", [(at_ms, sink.bound_s) for at_ms, sink in measured]),
         ]
-        found.append(chart(f"Live delivery to {name}", lines, span, unit=" s", events=events))
-    return found
+        results.append(chart(f"Live delivery to {name}", lines, span, unit=" s", events=events))
+    return results
 
 
 def changes(samples: Iterable[SampleLine]) -> Series:
     """Without the first sample of each owner: what it counts is not known by time."""
-    found = [(one.at_ms, one.changes_per_s) for before, one in pairwise(samples) if before.epoch == one.epoch]
-    return Series("changes", "third", found)
+    results = [(one.at_ms, one.changes_per_s) for before, one in pairwise(samples) if before.epoch == one.epoch]
+    return Series("changes", "third", results)
 
 
 def held(samples: Sequence[SampleLine]) -> list[Held]:
@@ -142,13 +142,13 @@ def held(samples: Sequence[SampleLine]) -> list[Held]:
 
 
 def sink_figures(samples: Sequence[SampleLine], accepted: dict[str, str]) -> list[SinkFigures]:
-    found = []
+    result = []
     for name, measured in _by_sink(samples).items():
         sinks = [sink for _, sink in measured]
         above = sum(sink.live_s > sink.bound_s for sink in sinks) / len(sinks)
         middle = [median(values) for values in zip(*((sink.median_s, sink.live_s, sink.bound_s) for sink in sinks), strict=True)]
-        found.append(SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, "")))
-    return found
+        result.append(SinkFigures(name, middle[0], middle[1], max(sink.live_s for sink in sinks), middle[2], above, accepted.get(name, "")))
+    return result
 
 
 def _interleavings(chunks: Sequence[DumpedChunk], count: int, samples: Sequence[SampleLine], events: Sequence[TimedEvent]) -> list[Markup]:
@@ -177,16 +177,16 @@ def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
-    found = [TimedEvent(one.at_ms, f"{one.command}, by {asker_text(one.asked_by)}", asked=True) for one in entry.commands]
+    events = [TimedEvent(one.at_ms, f"{one.command}, by {asker_text(one.asked_by)}", asked=True) for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
         if after.epoch != before.epoch:
             what = f"a new owner takes over (epoch {after.epoch}), {duration(passed_s)} after the last sample of the owner before"
-            found.append(TimedEvent(after.at_ms, what))
+            events.append(TimedEvent(after.at_ms, what))
         elif passed_s > GAP * usual_s:
-            found.append(TimedEvent(after.at_ms, f"it runs again, after {duration(passed_s)}"))
-    return found
+            events.append(TimedEvent(after.at_ms, f"it runs again, after {duration(passed_s)}"))
+    return events
 
 
 def _head(entry: HistoryEntry, facts: ReportFacts, scope: ScopeLine | None) -> dict[str, Any]:
@@ -213,11 +213,11 @@ def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
 
 
 def _by_sink(samples: Iterable[SampleLine]) -> dict[str, list[tuple[int, Any]]]:
-    found = defaultdict[str, list[tuple[int, Any]]](list)
+    result = defaultdict[str, list[tuple[int, Any]]](list)
     for one in samples:
         for sink in one.sinks:
-            found[sink.sink].append((one.at_ms, sink))
-    return dict(found)
+            result[sink.sink].append((one.at_ms, sink))
+    return dict(result)
 
 
 def _usual_s(samples: Sequence[SampleLine]) -> float:

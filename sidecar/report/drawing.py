@@ -171,13 +171,13 @@ def _event_keys(events: Iterable[TimedEvent], span: Period) -> Markup:
 
 
 def _grid(span: Period, height: float, bottom: float) -> Markup:
-    found = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.end, bottom, bottom)]
+    results = [Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(span.left, span.end, bottom, bottom)]
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
         anchor = ("start", "middle", "end")[(tick > 0) + (tick == TICKS - 1)]
         place = Markup('<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>')
-        found.append(place.format(span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
-    return Markup("").join(found)
+        results.append(place.format(span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
+    return Markup("").join(results)
 
 
 def _scale(top: float, span: Period, y: Callable[[float], float], unit: str) -> Markup:
@@ -218,18 +218,18 @@ def _peak(peak: Point, span: Period, unit: str) -> Markup:
 
 def _values(series: Sequence[Series], points: Sequence[Sequence[Point]], span: Period, between: tuple[float, float], unit: str) -> Markup:
     """The greatest values of each part of the axis, as texts that show under the pointer. `between`: where it has to be, from above."""
-    found: dict[int, dict[str, float]] = {}
+    result: dict[int, dict[str, float]] = {}
     for one, line in zip(series, points, strict=True):
         for at_ms, value in line:
             if span.has(at_ms):
-                column = found.setdefault(min(int((at_ms - span.first_ms) / span.length_ms * COLUMNS), COLUMNS - 1), {})
+                column = result.setdefault(min(int((at_ms - span.first_ms) / span.length_ms * COLUMNS), COLUMNS - 1), {})
                 column[one.name] = max(value, column.get(one.name, 0.0))
     wide = (span.end - span.left) / COLUMNS
     drawn = Markup(
         '<g class="at"><rect x="{}" y="{}" width="{}" height="{}"/><text class="label away" x="{}" y="{}" text-anchor="{}">{}</text></g>'
     )
     parts = []
-    for place, values in sorted(found.items()):
+    for place, values in sorted(result.items()):
         at_ms = span.first_ms + (place + 0.5) / COLUMNS * span.length_ms
         text = "  ".join([axis_time(at_ms, span.length_ms), *(f"{name} {short(value)}{unit}" for name, value in values.items())])
         anchor = ("start", "middle", "end")[place * 3 // COLUMNS]
@@ -269,11 +269,11 @@ def _groups(chunks: Iterable[DumpedChunk], span: Period) -> list[_Group]:
     own = named if len(named) <= TABLES_MAX else named[: TABLES_MAX - 1]
     lanes_max = max(LANES_MAX // max(len(own), 1), TABLE_LANES_LEAST)
     is_unique = len({table.table for table in own}) == len(own)
-    found = [_Group(table.table if is_unique else str(table), str(table), _in_lanes(of[table], lanes_max)) for table in own]
+    groups = [_Group(table.table if is_unique else str(table), str(table), _in_lanes(of[table], lanes_max)) for table in own]
     if rest := named[len(own) :]:
         boxes = sorted((box for table in rest for box in of[table]), key=lambda box: box.left)
-        found.append(_Group(f"{len(rest):,} more tables", ", ".join(map(str, rest[:TABLES_MAX])), _in_lanes(boxes, lanes_max)))
-    return found
+        groups.append(_Group(f"{len(rest):,} more tables", ", ".join(map(str, rest[:TABLES_MAX])), _in_lanes(boxes, lanes_max)))
+    return groups
 
 
 def _in_lanes(boxes: Iterable[_Box], lanes_max: int) -> list[tuple[_Box, int]]:
@@ -360,9 +360,9 @@ def _parts(points: Sequence[Point]) -> list[list[Point]]:
         return []
     gaps = sorted(later - earlier for (earlier, _), (later, _) in pairwise(points))
     widest = 4 * gaps[len(gaps) // 2] if gaps else 0.0
-    found = [[points[0]]]
+    parts = [[points[0]]]
     for before, point in pairwise(points):
         if point[0] - before[0] > widest:
-            found.append([])
-        found[-1].append(point)
-    return found
+            parts.append([])
+        parts[-1].append(point)
+    return parts

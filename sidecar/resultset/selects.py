@@ -47,9 +47,9 @@ def as_text(column: Column, place: str) -> str:
             return f"CAST({place} AS CHAR)"
 
 
-def spelt(found: pa.Table, columns: Sequence[Column]) -> pa.Table:
+def spelt(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     """The first of the SELECT's columns under the names of `columns`, floats spelt as `repr`, numbers without the zeros of ZEROFILL."""
-    arrays = [_spelt(column, found.column(index)) for index, column in enumerate(columns)]
+    arrays = [_spelt(column, table.column(index)) for index, column in enumerate(columns)]
     return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(column.name, pa.string()) for column in columns]))
 
 

@@ -109,13 +109,13 @@ def _read_head(value: bytes) -> tuple[int, int, int]:
 
 def pairs(value: bytes, at: int) -> list[Pair]:
     """All of them up to the end of the bytes. Raises Broken."""
-    found: list[Pair] = []
+    results: list[Pair] = []
     while at < len(value):
         id_, value_at = read_id(value, at)
         _, _, end = read_datum(value, value_at)
-        found.append(Pair(id_, at, value_at, end))
+        results.append(Pair(id_, at, value_at, end))
         at = end
-    return found
+    return results
 
 
 def read_id(value: bytes, at: int) -> tuple[int, int]:
@@ -127,9 +127,9 @@ def read_id(value: bytes, at: int) -> tuple[int, int]:
 
 def _middle(value: bytes) -> int:
     """Where the new row of an update begins."""
-    found = pairs(value, HEAD_BYTES)
-    half = len(found) // 2
-    ids = [pair.id for pair in found]
-    if len(found) % 2 or ids[:half] != ids[half:]:
+    results = pairs(value, HEAD_BYTES)
+    half = len(results) // 2
+    ids = [pair.id for pair in results]
+    if len(results) % 2 or ids[:half] != ids[half:]:
         raise Broken(HEAD_BYTES, "an old and a new row of the same columns", f"column ids {ids}")
-    return found[half].at
+    return results[half].at

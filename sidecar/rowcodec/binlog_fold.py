@@ -117,8 +117,8 @@ def _net(table: KvTable, chain: list[Change]) -> list[Change]:
 
 
 def _unreadable(table: KvTable, broken: Broken, change: Change) -> MessageUnreadable:
-    found = unreadable(table, broken)
-    return MessageUnreadable(f"{Message(change.lane, change.position, None, None).at()}: {found.message}", hint=found.hint)
+    result = unreadable(table, broken)
+    return MessageUnreadable(f"{Message(change.lane, change.position, None, None).at()}: {result.message}", hint=result.hint)
 
 
 # ---- which row an event is of ---------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ def _handle(table: KvTable, value: bytes) -> Hashable:
         of_key, at = read_handle(table, value[HEAD_BYTES:]) if is_insert else ({}, 0)
         texts = {number: canonical(table.columns[number], plain) for number, plain in of_key.items()}
         wanted = {table.columns[part.number].id: part.number for part in table.key_parts if part.number not in texts}
-        found = _plain_values(table, value, HEAD_BYTES + at, wanted)
-        texts |= {number: canonical(table.columns[number], plain) for number, plain in found.items()}
+        plain_values = _plain_values(table, value, HEAD_BYTES + at, wanted)
+        texts |= {number: canonical(table.columns[number], plain) for number, plain in plain_values.items()}
         return tuple(texts[part.number] for part in table.key_parts)
     if is_insert:
         return _int(value, HEAD_BYTES)
@@ -145,20 +145,20 @@ def _handle(table: KvTable, value: bytes) -> Hashable:
 
 def _plain_values(table: KvTable, value: bytes, at: int, wanted: dict[int, int]) -> dict[int, Plain]:
     """The first value of each of these columns, by number. Raises Broken where one is not there or NULL."""
-    found: dict[int, Plain] = {}
-    while len(found) < len(wanted):
+    plain_values: dict[int, Plain] = {}
+    while len(plain_values) < len(wanted):
         if at >= len(value):
             raise Broken(at, "a value of each column of the handle", "the end")
         id_, at = read_id(value, at)
         number = wanted.get(id_)
-        if number is None or number in found:
+        if number is None or number in plain_values:
             at = read_datum(value, at)[2]
             continue
         plain, at = plain_of_datum(table.columns[number], value, at, in_key=False)
         if plain is None:
             raise Broken(at - 1, f"a value of column {table.columns[number].column.name}", "NULL")
-        found[number] = plain
-    return found
+        plain_values[number] = plain
+    return plain_values
 
 
 def _rowid(value: bytes) -> int:

@@ -68,36 +68,36 @@ def unreadable(table: KvTable, broken: Broken) -> MessageUnreadable:
     )
 
 
-def _texts(found: BinlogTable, value: bytes, image: Image) -> Texts:
+def _texts(table: BinlogTable, value: bytes, image: Image) -> Texts:
     row, of_handle, at = value[image.start : image.stop], dict[int, Plain](), 0
     try:
         if image.has_handle:
-            of_handle, at = read_handle(found.table, row)
-        of_key = {number: canonical(found.table.columns[number], plain) for number, plain in of_handle.items()}
+            of_handle, at = read_handle(table.table, row)
+        of_key = {number: canonical(table.table.columns[number], plain) for number, plain in of_handle.items()}
     except Broken as broken:
         raise broken.shifted(image.start) from broken
     try:
-        return _of_pairs(found, row[at:], of_key)
+        return _of_pairs(table, row[at:], of_key)
     except Broken as broken:
         raise broken.shifted(image.start + at) from broken
 
 
-def _of_pairs(found: BinlogTable, pairs: bytes, of_key: Mapping[int, str]) -> Texts:
+def _of_pairs(table: BinlogTable, pairs: bytes, of_key: Mapping[int, str]) -> Texts:
     if not pairs:
         raise Broken(0, "columns", "the end")
-    of_row = values_of_format_1(found.table, pairs, hidden_id=ROWID_ID)
+    of_row = values_of_format_1(table.table, pairs, hidden_id=ROWID_ID)
     for number, one in enumerate(of_row):
         if one is None and number not in of_key:
-            _check_absent(found, number)
-    return [text_of(found.table, number, one, of_key) for number, one in enumerate(of_row)]
+            _check_absent(table, number)
+    return [text_of(table.table, number, one, of_key) for number, one in enumerate(of_row)]
 
 
-def _check_absent(found: BinlogTable, number: int) -> None:
+def _check_absent(table: BinlogTable, number: int) -> None:
     """Raises Broken for a column that a row may not lack. What a clustered key's columns need `text_of` knows."""
-    name = found.table.columns[number].column.name
-    if number in found.unclear or number == found.table.int_handle:
+    name = table.table.columns[number].column.name
+    if number in table.unclear or number == table.table.int_handle:
         raise Broken(0, f"column {name}", "neither it nor what it may have been")
-    if name in found.table.schema.key and not found.table.key_parts:
+    if name in table.table.schema.key and not table.table.key_parts:
         raise Broken(0, f"a value of column {name}, of the handle key", "none: it is being dropped")
 
 
@@ -110,7 +110,7 @@ def read_handle(table: KvTable, row: bytes) -> tuple[dict[int, Plain], int]:
         if table.int_handle is None:
             return {}, at
         return {table.int_handle: handle & ALL_BITS if table.columns[table.int_handle].unsigned else handle}, at
-    found: dict[int, Plain] = {}
+    result: dict[int, Plain] = {}
     at = 0
     for part in table.key_parts:
         column = table.columns[part.number]
@@ -121,5 +121,5 @@ def read_handle(table: KvTable, row: bytes) -> tuple[dict[int, Plain], int]:
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         if part.is_whole:
-            found[part.number] = text_of_sort_key(table, part.number, plain)
-    return found, at
+            result[part.number] = text_of_sort_key(table, part.number, plain)
+    return result, at

@@ -312,8 +312,8 @@ def _is_being_dropped(part: _Job | _SubJob) -> bool:
 
 
 def _dropped(job: _Job, part: _Job | _SubJob, at: str) -> str:
-    found = _arguments(job, _Dropped, ("column_name",), at, raw_args=part.raw_args)
-    name = found.column_info.name if found.column_info is not None else found.column_name
+    dropped = _arguments(job, _Dropped, ("column_name",), at, raw_args=part.raw_args)
+    name = dropped.column_info.name if dropped.column_info is not None else dropped.column_name
     if name is None:
         raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its columns")
     return name.O.lower()
@@ -362,16 +362,16 @@ def _renamed_by(query: str, last_schema: str) -> list[_Involved]:
 
 def _recovered(job: _Job, at: str) -> list[TableInfo]:
     """Tables that come back with their schema; none if TiDB reads them while it carries the job out."""
-    found = _arguments(job, _Recovered, ("recover_info",), at).recover_info
-    if found is None or found.LoadTablesOnExecute:
+    recover_info = _arguments(job, _Recovered, ("recover_info",), at).recover_info
+    if recover_info is None or recover_info.LoadTablesOnExecute:
         return []
-    return [one.TableInfo for one in found.RecoverTableInfos or found.RecoverTabsInfo or ()]
+    return [one.TableInfo for one in recover_info.RecoverTableInfos or recover_info.RecoverTabsInfo or ()]
 
 
 def _arguments(job: _Job, kind: type[A], names: tuple[str, ...], at: str, *, raw_args: Any = None) -> A:
     """`names`: of version 1's arguments, by place. `raw_args`: of a part of the job, else its own."""
-    found = job.raw_args if raw_args is None else raw_args
-    raw = dict(zip(names, found, strict=False)) if isinstance(found, list) else found or {}
+    result = job.raw_args if raw_args is None else raw_args
+    raw = dict(zip(names, result, strict=False)) if isinstance(result, list) else result or {}
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:

@@ -45,9 +45,9 @@ _DEFAULT_CHARSET, _DEFAULT_COLLATION = "utf8mb4", "utf8mb4_bin"
 
 def definition_of(info: Mapping[str, Any]) -> TableDefinition:
     """Raises KeyError, TypeError or ValueError for a field that is absent or cannot be."""
-    shown = [found for found in sorted(info["cols"], key=lambda col: int(col["offset"])) if found["state"] == _PUBLIC]
-    hidden = {found["name"]["O"]: str(found["generated_expr_string"]) for found in shown if found.get("hidden")}
-    columns = tuple(_column(found) for found in shown if not found.get("hidden"))
+    shown = [item for item in sorted(info["cols"], key=lambda col: int(col["offset"])) if item["state"] == _PUBLIC]
+    hidden = {item["name"]["O"]: str(item["generated_expr_string"]) for item in shown if item.get("hidden")}
+    columns = tuple(_column(item) for item in shown if not item.get("hidden"))
     return TableDefinition(
         columns=columns,
         indexes=_indexes(info, shown, hidden),
@@ -61,20 +61,20 @@ def definition_of(info: Mapping[str, Any]) -> TableDefinition:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column(found: Mapping[str, Any]) -> ColumnDefinition:
-    field_type = found["type"]
+def _column(value: Mapping[str, Any]) -> ColumnDefinition:
+    field_type = value["type"]
     has_charset = field_type["Tp"] in _SIZED | _LARGE | _LABELLED and field_type["Charset"] != "binary"
-    generated = str(found["generated_expr_string"])
+    generated = str(value["generated_expr_string"])
     return ColumnDefinition(
-        name=found["name"]["O"],
+        name=value["name"]["O"],
         type_text=type_text(field_type),
         nullable=not field_type["Flag"] & _NOT_NULL,
         charset=field_type["Charset"] if has_charset else "",
         collation=field_type["Collate"] if has_charset else "",
-        default=None if generated else _default(found),
+        default=None if generated else _default(value),
         on_update="CURRENT_TIMESTAMP" + _fraction(field_type) if field_type["Flag"] & _ON_UPDATE_NOW else "",
         generated=generated,
-        stored=bool(generated and found["generated_stored"]),
+        stored=bool(generated and value["generated_stored"]),
     )
 
 
@@ -126,15 +126,15 @@ def _fraction(field_type: Mapping[str, Any]) -> str:
     return f"({field_type['Decimal']})" if field_type["Decimal"] > 0 else ""
 
 
-def _default(found: Mapping[str, Any]) -> str | None:
-    field_type, value = found["type"], found.get("default")
+def _default(result: Mapping[str, Any]) -> str | None:
+    field_type, value = result["type"], result.get("default")
     if field_type["Flag"] & _NO_DEFAULT:
         return None
-    if field_type["Tp"] == _BIT and found.get("default_bit") is not None:
-        return f"b'{int.from_bytes(b64decode(found['default_bit'], validate=True), 'big'):b}'"
+    if field_type["Tp"] == _BIT and result.get("default_bit") is not None:
+        return f"b'{int.from_bytes(b64decode(result['default_bit'], validate=True), 'big'):b}'"
     if value is None:
         return None
-    if found.get("default_is_expr"):
+    if result.get("default_is_expr"):
         return f"({value})"
     if str(value).upper() in _CURRENT and field_type["Tp"] in _TIMES | _PLAIN:
         now = str(value).upper() + _fraction(field_type)
@@ -147,7 +147,7 @@ def _default(found: Mapping[str, Any]) -> str | None:
 
 def _indexes(info: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], hidden: Mapping[str, str]) -> tuple[IndexDefinition, ...]:
     of_rows = [index for index in info["index_info"] or () if index["state"] == _PUBLIC and not any(map(index.get, _NOT_OF_ROWS))]
-    found = [
+    definitions = [
         IndexDefinition(
             name=index["idx_name"]["O"],
             parts=tuple(_part(part, hidden) for part in index["idx_cols"]),
@@ -159,13 +159,13 @@ def _indexes(info: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], hidden
     ]
     if info["pk_is_handle"]:
         names = (column["name"]["O"] for column in shown if column["type"]["Flag"] & _PRIMARY_KEY)
-        found.append(IndexDefinition("PRIMARY", tuple(map(IndexPart, names)), unique=True, primary=True))
-    return tuple(sorted(found, key=lambda index: (not index.primary, index.id)))
+        definitions.append(IndexDefinition("PRIMARY", tuple(map(IndexPart, names)), unique=True, primary=True))
+    return tuple(sorted(definitions, key=lambda index: (not index.primary, index.id)))
 
 
-def _part(found: Mapping[str, Any], hidden: Mapping[str, str]) -> IndexPart:
-    name = found["name"]["O"]
-    return IndexPart(expression=hidden[name]) if name in hidden else IndexPart(name, int(found["length"]))
+def _part(value: Mapping[str, Any], hidden: Mapping[str, str]) -> IndexPart:
+    name = value["name"]["O"]
+    return IndexPart(expression=hidden[name]) if name in hidden else IndexPart(name, int(value["length"]))
 
 
 # ---- partitions -----------------------------------------------------------------------------------------------------
@@ -176,15 +176,15 @@ def _partitioning(info: Mapping[str, Any]) -> str:
     if not partition or not partition["enable"]:
         return ""
     definitions = partition["definitions"]
-    names = [str(found.get("name", {}).get("O", "")) for found in definitions]
+    names = [str(definition.get("name", {}).get("O", "")) for definition in definitions]
     if not all(names):
         return ""
     kind = _KINDS.get(partition["type"])
     if kind is None:
         raise ValueError(f"partition type {partition['type']} is unknown")
-    columns = ",".join(quoted(found["O"]) for found in partition.get("columns") or ())
+    columns = ",".join(quoted(item["O"]) for item in partition.get("columns") or ())
     method = f"{kind} COLUMNS" if columns and kind in _WITH_VALUES else kind
-    values = [_values(kind, found) for found in definitions]
+    values = [_values(kind, definition) for definition in definitions]
     return partitioning_clause(method, columns or str(partition.get("expr") or ""), names, values)
 
 
@@ -198,11 +198,11 @@ def partitioning_clause(method: str, by: str, names: Sequence[str], values: Sequ
     return f"{head} ({', '.join(told)})"
 
 
-def _values(kind: str, found: Mapping[str, Any]) -> str:
+def _values(kind: str, value: Mapping[str, Any]) -> str:
     if kind == "RANGE":
-        return ",".join(map(bound, found["less_than"]))
+        return ",".join(map(bound, value["less_than"]))
     if kind == "LIST":
-        return ",".join(bound(row[0]) if len(row) == 1 else f"({','.join(map(bound, row))})" for row in found["in_values"])
+        return ",".join(bound(row[0]) if len(row) == 1 else f"({','.join(map(bound, row))})" for row in value["in_values"])
     return ""
 
 

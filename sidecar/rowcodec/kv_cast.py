@@ -63,10 +63,10 @@ def _number(text: str, target: KvColumn) -> str | None:
     """The number in the target's range and with its scale, if it has no more digits than that."""
     shape = target.column
     try:
-        found = Decimal(text)
+        decimal = Decimal(text)
     except InvalidOperation:
         return None
-    sign, digits, exponent = found.as_tuple()
+    sign, digits, exponent = decimal.as_tuple()
     if not isinstance(exponent, int) or len(digits) + abs(exponent) > 2 * 81:
         return None
     unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)

@@ -78,10 +78,10 @@ def kv_table_of(schema: TableSchema) -> KvTable:
 
 @lru_cache(maxsize=_TABLES_MAX)
 def _kv_table(layout: str, name: TableName) -> KvTable:
-    found = _read(layout, name)
-    if found.info is None:
+    result = _read(layout, name)
+    if result.info is None:
         raise _unreadable(name, "it is a schema's")
-    return kv_table(found.info, schema=name.schema, new_collation=found.new_collation)
+    return kv_table(result.info, schema=name.schema, new_collation=result.new_collation)
 
 
 def schema_under(schema: TableSchema, layout: str) -> TableSchema:
@@ -97,9 +97,9 @@ def schema_under(schema: TableSchema, layout: str) -> TableSchema:
 def before_virtual(schema: TableSchema) -> frozenset[str]:
     """The columns that stand before the first virtual generated one: all of them, where there is none. Raises as `kv_table_of`."""
     info = _read(schema.layout, schema.name).info or {}
-    virtual = [bool(found.get("generated_expr_string")) and not found.get("generated_stored") for found in info.get("cols", [])]
+    virtual = [bool(item.get("generated_expr_string")) and not item.get("generated_stored") for item in info.get("cols", [])]
     end = virtual.index(True) if True in virtual else len(virtual)
-    return frozenset(found["name"]["O"] for found in info.get("cols", [])[:end])
+    return frozenset(item["name"]["O"] for item in info.get("cols", [])[:end])
 
 
 def snapshot_of(tables: Mapping[TableName, TableSchema], *, ts: CommitTs) -> KvSnapshot:
@@ -129,8 +129,8 @@ def snapshot_of(tables: Mapping[TableName, TableSchema], *, ts: CommitTs) -> KvS
 
 def _read(layout: str, name: TableName) -> _Layout:
     try:
-        found = json.loads(zlib.decompress(b85decode(layout)))
-        return _Layout(found["schema_id"], found["new_collation"], found["info"])
+        result = json.loads(zlib.decompress(b85decode(layout)))
+        return _Layout(result["schema_id"], result["new_collation"], result["info"])
     except (ValueError, zlib.error, KeyError, TypeError) as error:
         raise _unreadable(name, repr(error)) from error
 

@@ -103,11 +103,11 @@ class RegionMatcher:
 
     def entries(self, rows: Iterable[Row]) -> Sequence[KvEntry]:
         """What is committed by these rows. Raises MessageUnreadable, naming region, key and timestamps."""
-        found: list[KvEntry] = []
+        entries: list[KvEntry] = []
         for row in rows:
             kind = row.type
             if kind == INITIALIZED:
-                self._initialize(found)
+                self._initialize(entries)
                 continue
             key, start_ts = row.key, row.start_ts
             if not self.range.start <= key < self.range.end:
@@ -116,13 +116,13 @@ class RegionMatcher:
                 self._prewrite(start_ts, key, row)
             elif kind == COMMIT:
                 if (self.initialized or self._matches_early(start_ts, key)) and (prewrite := self._take(start_ts, key)) is not None:
-                    self._add(found, kind, row.commit_ts, start_ts, key, row.op_type, prewrite.value, prewrite.old)
+                    self._add(entries, kind, row.commit_ts, start_ts, key, row.op_type, prewrite.value, prewrite.old)
                 elif self.initialized:
                     self._refuse(kind, key, start_ts, row.commit_ts, "without a prewrite")
                 else:
                     self._early_commits.append(_Waiting(row.commit_ts, start_ts, key, row.op_type))
             elif kind == COMMITTED:
-                self._add(found, kind, row.commit_ts, start_ts, key, row.op_type, row.value, row.old_value)
+                self._add(entries, kind, row.commit_ts, start_ts, key, row.op_type, row.value, row.old_value)
             elif kind == ROLLBACK:
                 if self.initialized:
                     self._take(start_ts, key)
@@ -130,7 +130,7 @@ class RegionMatcher:
                     self._early_rollbacks.append(_Waiting(0, start_ts, key, row.op_type))
             else:
                 self._refuse(kind, key, start_ts, row.commit_ts, f"of log type {kind}, which is not known")
-        return found
+        return entries
 
     def resolve(self, ts: CommitTs) -> bool:
         """A resolved mark came. Whether it completes more than was complete: then `resolved_ts` is that."""
@@ -162,18 +162,18 @@ class RegionMatcher:
             self.held_bytes -= len(key) + len(prewrite.value) + len(prewrite.old)
         return prewrite
 
-    def _initialize(self, found: list[KvEntry]) -> None:
+    def _initialize(self, entries: list[KvEntry]) -> None:
         self.initialized = True
         for early in self._early_commits:
             prewrite = self._take(early.start_ts, early.key)
             if prewrite is not None and (prewrite.value or early.op_type != PUT):  # else a heartbeat's alone: the scan told the write whole
-                self._add(found, COMMIT, early.commit_ts, early.start_ts, early.key, early.op_type, prewrite.value, prewrite.old)
+                self._add(entries, COMMIT, early.commit_ts, early.start_ts, early.key, early.op_type, prewrite.value, prewrite.old)
         for early in self._early_rollbacks:
             self._take(early.start_ts, early.key)
         self._early_commits, self._early_rollbacks = [], []
 
     def _add(
-        self, found: list[KvEntry], kind: int, commit_ts: int, start_ts: int, key: bytes, op_type: int, value: bytes, old: bytes
+        self, entries: list[KvEntry], kind: int, commit_ts: int, start_ts: int, key: bytes, op_type: int, value: bytes, old: bytes
     ) -> None:
         if commit_ts <= self.checkpoint_ts:
             return
@@ -182,7 +182,7 @@ class RegionMatcher:
         if op_type != (PUT if value else DELETE):
             what = {PUT: "PUT", DELETE: "DELETE"}.get(op_type, f"operation {op_type}")
             self._refuse(kind, key, start_ts, commit_ts, f"a {what} with a value of {len(value)} bytes")
-        found.append(KvEntry(CommitTs(commit_ts), start_ts, key, value, old, self.region))
+        entries.append(KvEntry(CommitTs(commit_ts), start_ts, key, value, old, self.region))
 
     def _refuse(self, kind: int, key: bytes, start_ts: int, commit_ts: int, what: str) -> NoReturn:
         name = _LOG_TYPES.get(kind, "row")

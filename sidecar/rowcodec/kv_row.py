@@ -67,18 +67,18 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
     """
     part = "key"
     try:
-        found = record_key(key)
-        if found.table_id not in table.physical_ids:
-            raise Broken(len(key) - len(found.bare) + 1, _shown_ids(table), str(found.table_id))
+        result = record_key(key)
+        if result.table_id not in table.physical_ids:
+            raise Broken(len(key) - len(result.bare) + 1, _shown_ids(table), str(result.table_id))
         try:
-            of_handle = values_of_handle(table, found.handle)
+            of_handle = values_of_handle(table, result.handle)
             texts = {number: canonical(table.columns[number], plain) for number, plain in of_handle.items()}
         except Broken as broken:
-            raise broken.shifted(len(key) - len(found.handle)) from broken
+            raise broken.shifted(len(key) - len(result.handle)) from broken
         part = "row"
         if table.lost_key is not None:
             raise Broken(0, f"a value of column {table.lost_key}, of the handle key", "none: it is being dropped")
-        values = plain_values(table, found, value, of_handle, is_old=is_old)
+        values = plain_values(table, result, value, of_handle, is_old=is_old)
         return [text_of(table, number, of_row, texts) for number, of_row in enumerate(values)]
     except Broken as broken:
         raise MessageUnreadable(
@@ -114,22 +114,22 @@ def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[i
         return values_of_format_1(table, value)
     wanted = _wanted(table)
     cells = cells_of(value)
-    found = {column.id: one for column in wanted if (one := _cell_value(column, value, cells)) is not None}
+    decoded_rows = {column.id: one for column in wanted if (one := _cell_value(column, value, cells)) is not None}
     if cells.checksum is not None:
         by_id: dict[int, Plain] = {table.columns[number].id: plain for number, plain in of_handle.items()}
-        by_id |= {id_: one.plain for id_, one in found.items() if one.plain is not None}
+        by_id |= {id_: one.plain for id_, one in decoded_rows.items() if one.plain is not None}
         unknown = {*cells.present, *cells.nulls} - {column.id for column in table.columns}
         verify(table, key, value, cells.checksum, by_id, forgiving=is_old and bool(unknown))
-    return _of_columns(table, found)
+    return _of_columns(table, decoded_rows)
 
 
 def _wanted(table: KvTable) -> list[KvColumn]:
     return [*table.columns, *(column.successor for column in table.columns if column.successor is not None)]
 
 
-def _of_columns(table: KvTable, found: Mapping[int, DecodedRow]) -> list[DecodedRow | None]:
+def _of_columns(table: KvTable, value: Mapping[int, DecodedRow]) -> list[DecodedRow | None]:
     """By column, of what was found by id: the column's own, else its successor's."""
-    return [found.get(column.id) or (found.get(column.successor.id) if column.successor else None) for column in table.columns]
+    return [value.get(column.id) or (value.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 
 def _cell_value(column: KvColumn, value: bytes, cells: RowCells) -> DecodedRow | None:
@@ -170,11 +170,11 @@ def _absent(column: KvColumn, successor: KvColumn) -> str | None:
 
 
 def _cast(column: KvColumn, successor: KvColumn, text: str | None) -> str | None:
-    found = None if text is None else cast_text(text, successor, column)
-    if found is None and (text is not None or not column.column.nullable):
+    result = None if text is None else cast_text(text, successor, column)
+    if result is None and (text is not None or not column.column.nullable):
         expected = f"a value that is one of the column's type ({column.column.kind}) too, amid a MODIFY COLUMN to {successor.column.kind}"
         raise Broken(0, expected, repr(text))
-    return found
+    return result
 
 
 # ---- format 2 -------------------------------------------------------------------------------------------------------
@@ -227,9 +227,9 @@ def values_of_format_1(table: KvTable, value: bytes, *, hidden_id: int | None = 
 
 def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) -> dict[int, DecodedRow]:
     """By column id, of `columns`."""
-    found: dict[int, DecodedRow] = {}
+    decoded_rows: dict[int, DecodedRow] = {}
     if value == EMPTY_FORMAT_1:
-        return found
+        return decoded_rows
     by_id = {column.id: column for column in columns}
     seen: set[int] = set()
     at = 0
@@ -249,5 +249,5 @@ def _format_1(columns: Sequence[KvColumn], value: bytes, hidden_id: int | None) 
         except Broken as broken:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         # A compact or JSON value's own bytes end where the datum ends.
-        found[id_] = DecodedRow(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
-    return found
+        decoded_rows[id_] = DecodedRow(at - len(plain) if isinstance(plain, bytes) else start, plain, column)
+    return decoded_rows

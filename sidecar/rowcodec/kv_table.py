@@ -98,18 +98,18 @@ def kv_table(info: Mapping[str, Any], *, schema: str, new_collation: bool = True
 
 
 def _without_binary_attribute(info: Mapping[str, Any]) -> dict[str, Any]:
-    def column(found: dict[str, Any]) -> dict[str, Any]:
-        field_type = found["type"]
+    def column(value: dict[str, Any]) -> dict[str, Any]:
+        field_type = value["type"]
         if field_type["Charset"] == "binary":
-            return found
-        return found | {"type": field_type | {"Flag": field_type["Flag"] & ~_BINARY}}
+            return value
+        return value | {"type": field_type | {"Flag": field_type["Flag"] & ~_BINARY}}
 
-    return {**info, "cols": [column(found) for found in info["cols"]]}
+    return {**info, "cols": [column(item) for item in info["cols"]]}
 
 
 def _table(info: dict[str, Any], schema: str, new_collation: bool) -> KvTable:
     shape = table_schema(info, schema=schema)
-    by_name = {found["name"]["O"]: found for found in info["cols"]}
+    by_name = {item["name"]["O"]: item for item in info["cols"]}
     columns = tuple(_with_successor(_column(column, by_name[column.name], shape), by_name[column.name], shape) for column in shape.columns)
     int_handle: int | None = None
     parts: tuple[KvKeyPart, ...] = ()
@@ -123,24 +123,24 @@ def _table(info: dict[str, Any], schema: str, new_collation: bool) -> KvTable:
     return KvTable(shape, info["id"], _physical_ids(info), columns, int_handle, parts, new_collation, lost_key)
 
 
-def _column(column: Column, found: dict[str, Any], shape: TableSchema) -> KvColumn:
-    field_type = found["type"]
+def _column(column: Column, value: dict[str, Any], shape: TableSchema) -> KvColumn:
+    field_type = value["type"]
     return KvColumn(
         column=column,
-        id=found["id"],
+        id=value["id"],
         type_code=field_type["Tp"],
         unsigned=bool(field_type["Flag"] & _UNSIGNED),
         length=field_type["Flen"],
         collation=field_type["Collate"],
-        absent=_absent(column, found, shape),
+        absent=_absent(column, value, shape),
     )
 
 
-def _with_successor(column: KvColumn, found: dict[str, Any], shape: TableSchema) -> KvColumn:
+def _with_successor(column: KvColumn, value: dict[str, Any], shape: TableSchema) -> KvColumn:
     """TableInfo's column of the successor is as it was when it was made: not public, under a name of its own."""
-    if found.get("successor") is None:
+    if value.get("successor") is None:
         return column
-    (made,) = _without_binary_attribute({"cols": [found["successor"] | {"state": _PUBLIC}]})["cols"]
+    (made,) = _without_binary_attribute({"cols": [value["successor"] | {"state": _PUBLIC}]})["cols"]
     info = {"name": {"O": shape.name.table}, "cols": [made], "pk_is_handle": False, "index_info": None}
     (only,) = table_schema(info, schema=shape.name.schema).columns
     return replace(column, successor=_column(only, made, shape))
@@ -150,12 +150,12 @@ def _key_parts(info: dict[str, Any], columns: tuple[KvColumn, ...], new_collatio
     numbers = {column.column.name: number for number, column in enumerate(columns)}
     primary = next(index for index in info["index_info"] or () if index["is_primary"])
     parts = []
-    for found in primary["idx_cols"]:
-        number = numbers[found["name"]["O"]]
+    for item in primary["idx_cols"]:
+        number = numbers[item["name"]["O"]]
         if columns[number].column.kind in ("json", "vector"):
             raise ValueError(f"key column {columns[number].column.name} is of a type that no key has")
         lossy = new_collation and _is_lossy(columns[number])
-        parts.append(KvKeyPart(number, is_whole=found["length"] == _WHOLE_COLUMN and not lossy))
+        parts.append(KvKeyPart(number, is_whole=item["length"] == _WHOLE_COLUMN and not lossy))
     return tuple(parts)
 
 
@@ -171,24 +171,24 @@ def _physical_ids(info: dict[str, Any]) -> frozenset[int]:
     if not partition or not partition["enable"]:
         return frozenset({info["id"]})
     lists = ("definitions", "adding_definitions", "dropping_definitions")
-    return frozenset(found["id"] for name in lists for found in partition.get(name) or ())
+    return frozenset(item["id"] for name in lists for item in partition.get(name) or ())
 
 
 # ---- absent columns -------------------------------------------------------------------------------------------------
 
 
-def _absent(column: Column, found: dict[str, Any], shape: TableSchema) -> str | None:
-    default = found["origin_default"]
-    if column.kind == "bit" and found["origin_default_bit"] is not None:
+def _absent(column: Column, value: dict[str, Any], shape: TableSchema) -> str | None:
+    default = value["origin_default"]
+    if column.kind == "bit" and value["origin_default_bit"] is not None:
         try:
-            return str(int.from_bytes(b64decode(found["origin_default_bit"], validate=True), "big"))
+            return str(int.from_bytes(b64decode(value["origin_default_bit"], validate=True), "big"))
         except Base64Error as error:
             raise ValueError(f"origin_default_bit of {column.name}") from error
     if default is None:
         return None if column.nullable else zero_text(column)
-    if column.kind == "timestamp" and not found["version"] and str(default).strip("0-: .") != "":
+    if column.kind == "timestamp" and not value["version"] and str(default).strip("0-: .") != "":
         raise FeedUnsuitable(
             f"table {shape.name}, column {column.name}: its default {default} is in the time zone of a TiDB before 2.1, not in UTC",
             hint="set the column's default again (alter table … alter column … set default), or leave the table out",
         )
-    return default_text(column, default, field_type(found["type"]))
+    return default_text(column, default, field_type(value["type"]))

@@ -98,9 +98,9 @@ class _TableInfo(msgspec.Struct):
 
 def check_fields(info: Mapping[str, Any]) -> None:
     """Raises ValueError with the place of the field."""
-    found = msgspec.convert(dict(info), _TableInfo)
-    successors = [column.successor.id for column in found.cols if column.successor is not None]
-    read = [column.id for column in found.cols if column.state == _PUBLIC] + successors
-    for some in (read, [column.id for column in found.cols], [column.name.O for column in found.cols]):
+    table_info = msgspec.convert(dict(info), _TableInfo)
+    successors = [column.successor.id for column in table_info.cols if column.successor is not None]
+    read = [column.id for column in table_info.cols if column.state == _PUBLIC] + successors
+    for some in (read, [column.id for column in table_info.cols], [column.name.O for column in table_info.cols]):
         if len(set(some)) < len(some):
             raise ValueError(f"two columns of one id or name: {some}")

@@ -46,8 +46,8 @@ def table_schema(info: dict[str, Any], *, schema: str) -> TableSchema:
     """
     try:
         name = TableName(schema, info["name"]["O"])
-        in_feed = [found for found in sorted(info["cols"], key=lambda col: int(col["offset"])) if _is_in_feed(found)]
-        columns = tuple(_column(name, found) for found in in_feed)
+        in_feed = [item for item in sorted(info["cols"], key=lambda col: int(col["offset"])) if _is_in_feed(item)]
+        columns = tuple(_column(name, item) for item in in_feed)
         # a part of a TableInfo, which its reader made for one column, is no table
         definition = definition_of(info) if "id" in info else None
         return TableSchema(name, columns, _handle_key(info, in_feed), int(info.get("id", 0)), _physical_ids(info), definition=definition)
@@ -66,13 +66,13 @@ def _physical_ids(info: dict[str, Any]) -> tuple[int, ...]:
     return (int(info["id"]),) if "id" in info else ()
 
 
-def _is_in_feed(found: dict[str, Any]) -> bool:
-    virtual = found["generated_expr_string"] != "" and not found["generated_stored"]
-    return found["state"] == _PUBLIC and not virtual
+def _is_in_feed(value: dict[str, Any]) -> bool:
+    virtual = value["generated_expr_string"] != "" and not value["generated_stored"]
+    return value["state"] == _PUBLIC and not virtual
 
 
-def _column(table: TableName, found: dict[str, Any]) -> Column:
-    name, field_type = found["name"]["O"], found["type"]
+def _column(table: TableName, value: dict[str, Any]) -> Column:
+    name, field_type = value["name"]["O"], value["type"]
     kind = _kind(field_type)
     if kind is None:
         raise FeedUnsuitable(
@@ -106,12 +106,12 @@ def _kind(field_type: dict[str, Any]) -> Kind | None:
 
 def _handle_key(info: dict[str, Any], in_feed: list[dict[str, Any]]) -> tuple[str, ...]:
     if info["pk_is_handle"]:
-        return tuple(found["name"]["O"] for found in in_feed if found["type"]["Flag"] & _PRIMARY_KEY)
+        return tuple(item["name"]["O"] for item in in_feed if item["type"]["Flag"] & _PRIMARY_KEY)
     indexes = [index for index in info["index_info"] or () if index["state"] == _PUBLIC]
     for index in indexes:
         if index["is_primary"]:
             return _index_columns(index)
-    not_null = {found["name"]["O"] for found in in_feed if found["type"]["Flag"] & _NOT_NULL}
+    not_null = {item["name"]["O"] for item in in_feed if item["type"]["Flag"] & _NOT_NULL}
     unique = [index for index in indexes if index["is_unique"] and not_null.issuperset(_index_columns(index))]
     if not unique:
         return ()

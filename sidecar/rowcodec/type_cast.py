@@ -48,10 +48,10 @@ def column_type(definition: ColumnDefinition) -> ColumnType:
     return _type(definition.type_text, definition.charset)
 
 
-def field_type(found: Mapping[str, Any]) -> ColumnType:
+def field_type(value: Mapping[str, Any]) -> ColumnType:
     """Of TiDB's FieldType. Raises ValueError for a type that is unknown."""
-    made = _type(type_text(found), "" if found["Charset"] == "binary" else found["Charset"])
-    return made if found["Flen"] >= 0 else made._replace(size=-1)  # a text without a length is not cut
+    made = _type(type_text(value), "" if value["Charset"] == "binary" else value["Charset"])
+    return made if value["Flen"] >= 0 else made._replace(size=-1)  # a text without a length is not cut
 
 
 def _type(text: str, charset: str) -> ColumnType:
@@ -110,11 +110,11 @@ def _rounded(text: str, scale: int) -> Decimal:
 
 
 def _integer(text: str, kind: ColumnType) -> str:
-    found = int(_rounded(text, 0))
+    number = int(_rounded(text, 0))
     low, high = integer_range(kind)
-    if not low <= found <= high:
+    if not low <= number <= high:
         raise ValueError(f"a default of {text!r} for a {kind.name}")
-    return str(found)
+    return str(number)
 
 
 def integer_range(kind: ColumnType) -> tuple[int, int]:
@@ -124,14 +124,14 @@ def integer_range(kind: ColumnType) -> tuple[int, int]:
 
 
 def _year(text: str, *, is_text: bool) -> str:
-    found = int(_rounded(text, 0))
-    if found == 0 and not (is_text and len(text) != _YEAR_DIGITS and text.strip().startswith("0")):
+    number = int(_rounded(text, 0))
+    if number == 0 and not (is_text and len(text) != _YEAR_DIGITS and text.strip().startswith("0")):
         return "0000"
-    if 0 <= found < 100:
-        found += 2000 if found < _CENTURY_TURNS else 1900
-    if not _YEAR_MIN <= found <= _YEAR_MAX:
+    if 0 <= number < 100:
+        number += 2000 if number < _CENTURY_TURNS else 1900
+    if not _YEAR_MIN <= number <= _YEAR_MAX:
         raise ValueError(f"a default of {text!r} for a year")
-    return str(found)
+    return str(number)
 
 
 def _float(text: str, column: Column, kind: ColumnType) -> str:
@@ -147,10 +147,10 @@ def _float(text: str, column: Column, kind: ColumnType) -> str:
 
 
 def _decimal(text: str, column: Column, kind: ColumnType) -> str:
-    found = _rounded(text, column.scale)
-    if (column.length > 0 and abs(found) >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and found < 0):
+    result = _rounded(text, column.scale)
+    if (column.length > 0 and abs(result) >= Decimal(10) ** (column.length - column.scale)) or (kind.unsigned and result < 0):
         raise ValueError(f"a default of {text!r} for a decimal({column.length},{column.scale})")
-    return f"{found if found else found.copy_abs():f}"
+    return f"{result if result else result.copy_abs():f}"
 
 
 def _text(text: str, kind: ColumnType) -> str:

@@ -279,14 +279,14 @@ class Sidecar:
         services = Services()
         ending.callback(services.close)
         log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history
-        found = TermVerifications(
+        verifications = TermVerifications(
             *(log, history, wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),
             continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
-        term.kept_from = found.needs_from
-        self._verifications = found
-        services.serve("verifications", found.serve)
+        term.kept_from = verifications.needs_from
+        self._verifications = verifications
+        services.serve("verifications", verifications.serve)
         serve_certificates(term, self.client, self.measured, services)
         return services
 
@@ -363,7 +363,7 @@ class Sidecar:
         room: tuple[int, int] | None = None
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
-        verified = None if (found := self._verifications) is None else found.metrics()
+        verified = None if (verifications := self._verifications) is None else verifications.metrics()
         return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified)
 
     def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
@@ -376,8 +376,8 @@ class Sidecar:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def _owner_address(self) -> str | None:
-        found = owner(self.client, self.root)
-        return found.address if found is not None else None
+        holder = owner(self.client, self.root)
+        return holder.address if holder is not None else None
 
     def _owner_console(self) -> str:
         return owner_console(self.client, self.root)

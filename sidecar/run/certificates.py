@@ -31,6 +31,6 @@ def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, 
         )
 
     folder, history = storage.log_folder(config.log.uri), outside.progress.history
-    found = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, measured.samples, measured.chunks))
-    term.collected = found.collected
-    services.serve("certificates", found.serve)
+    certificates = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, measured.samples, measured.chunks))
+    term.collected = certificates.collected
+    services.serve("certificates", certificates.serve)

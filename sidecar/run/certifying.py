@@ -164,15 +164,15 @@ class TermCertificates:
     def _resume_dump(self, dump_id: str, run: range) -> None:
         self._reports.chunks.forget(dump_id)
         try:
-            found = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, read_parts(self._log, dump_id)))
+            dump = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, read_parts(self._log, dump_id)))
         except LogBroken as error:
             self._drop(dump_id, error.message)
             return
-        if found is None or not run.start <= found.saved + 1 <= run.stop:
-            place = "nothing" if found is None else f"segment {found.saved}"
+        if dump is None or not run.start <= dump.saved + 1 <= run.stop:
+            place = "nothing" if dump is None else f"segment {dump.saved}"
             self._drop(dump_id, f"its parts come to {place}, and the log has segments {run.start} to {run.stop - 1}")
             return
-        self._dumps[dump_id] = found
+        self._dumps[dump_id] = dump
 
     def _read_on(self) -> bool:
         """Whether there may be more."""
@@ -188,12 +188,12 @@ class TermCertificates:
         """Those in a row that are there."""
         names = [manifest_name(Seq(seq)) for seq in seqs]
         with storage_errors(self._log):
-            found = storage.read_files(self._log, names)
+            files = storage.read_files(self._log, names)
         segments: list[ReadSegment] = []
         for name in names:
-            if name not in found:
+            if name not in files:
                 break
-            segments.append(ReadSegment(read_manifest(self._log, name, found[name]), sha256_of(found[name])))
+            segments.append(ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name])))
         return segments
 
     def _pass(self, segment: ReadSegment) -> None:
@@ -343,8 +343,8 @@ class TermCertificates:
 
     def _accepted(self, sink: SinkDelivery) -> dict[str, Any]:
         """`upto_ts` where the log has the segment still."""
-        found = [] if sink.accepted is None else self._read(range(sink.accepted, sink.accepted + 1))
-        return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(found[0].manifest.upto_ts) if found else None}
+        segments = [] if sink.accepted is None else self._read(range(sink.accepted, sink.accepted + 1))
+        return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
 
     # ---- what is kept -----------------------------------------------------------------------------------------------------
 
@@ -365,8 +365,8 @@ class TermCertificates:
     def _scoped(self, dump: CollectedDump) -> list[ScopeLine]:
         """The dump's scope as of the last window that is in no part."""
         manifest = dump.windows
-        found = () if manifest is None else dumps_of(manifest)
-        return [ScopeLine.of(dump.last, one) for one in found if one.dump_id == dump.dump_id]
+        result = () if manifest is None else dumps_of(manifest)
+        return [ScopeLine.of(dump.last, one) for one in result if one.dump_id == dump.dump_id]
 
     def _drop(self, dump_id: str, why: str) -> None:
         """It gets no certificate. `why`: empty for a dump that was stopped."""

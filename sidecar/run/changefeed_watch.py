@@ -38,12 +38,12 @@ def read_changefeed(client: EtcdClient, config: Config) -> Changefeed:
 def log_of(config: Config) -> str:
     """The log's id, as soon as etcd answers: a machine may come up before its etcd does. Raises ConfigError for a changefeed that is not
     there."""
-    found = ""
+    log = ""
     with closing(EtcdClient(config.etcd)) as client:
         for attempt in stamina.retry_context(CoordinationLost, attempts=None, timeout=None, wait_initial=1.0, wait_max=30.0):
             with attempt:
-                found = read_changefeed(client, config).log_id
-    return found
+                log = read_changefeed(client, config).log_id
+    return log
 
 
 class ChangefeedWatch:
@@ -69,6 +69,6 @@ class ChangefeedWatch:
                 )
 
 
-def _stream(found: Changefeed) -> Changefeed:
+def _stream(value: Changefeed) -> Changefeed:
     """What decides how the stream is read; a state or an error does not."""
-    return replace(found, state="", error=None)
+    return replace(value, state="", error=None)

@@ -78,24 +78,24 @@ class CollectedDump:
     @classmethod
     def resumed(cls, dump_id: str, lines: Iterable[Line]) -> CollectedDump | None:
         """By its parts; None where they say nothing."""
-        found: CollectedDump | None = None
+        dump: CollectedDump | None = None
         for line in lines:
             match line:
                 case SegmentLine(seq=seq, sha256=sha256):
-                    found = found or cls.begun(dump_id, Seq(seq), ())
-                    found.read = found.saved = Seq(seq)
-                    found.sum = sha256
-                case ChunkLine(seq=seq) if found is not None:
-                    found.last, found.chunks = Seq(seq), found.chunks + 1
-                case SchemaLine() if found is not None:
-                    found.schemas[TableName(line.schema, line.table)] = line
-                case ScopeLine(sinks=sinks) if found is not None:
-                    found.sinks = sinks
-                case BatchLine(sink=sink, last=last) if found is not None:
-                    found.passed[sink] = Seq(max(last, found.passed.get(sink, -1)))
-                case SampleLine(at_ms=at_ms) if found is not None:
-                    found.sampled_ms = max(at_ms, found.sampled_ms)
-        return found
+                    dump = dump or cls.begun(dump_id, Seq(seq), ())
+                    dump.read = dump.saved = Seq(seq)
+                    dump.sum = sha256
+                case ChunkLine(seq=seq) if dump is not None:
+                    dump.last, dump.chunks = Seq(seq), dump.chunks + 1
+                case SchemaLine() if dump is not None:
+                    dump.schemas[TableName(line.schema, line.table)] = line
+                case ScopeLine(sinks=sinks) if dump is not None:
+                    dump.sinks = sinks
+                case BatchLine(sink=sink, last=last) if dump is not None:
+                    dump.passed[sink] = Seq(max(last, dump.passed.get(sink, -1)))
+                case SampleLine(at_ms=at_ms) if dump is not None:
+                    dump.sampled_ms = max(at_ms, dump.sampled_ms)
+        return dump
 
     def add(self, segment: ReadSegment, schemas: Mapping[TableName, TableSchema]) -> None:
         """The segment behind `read`; one that is collected already changes nothing. Raises LogBroken for one that does not follow."""
@@ -146,14 +146,14 @@ class CollectedDump:
 
     def sample(self, samples: Samples) -> None:
         """Those in which it runs."""
-        found = [one for one in samples.after(self.sampled_ms) if self.dump_id in one.running]
-        self.pending += found
-        self.sampled_ms = found[-1].at_ms if found else self.sampled_ms
+        sample_lines = [one for one in samples.after(self.sampled_ms) if self.dump_id in one.running]
+        self.pending += sample_lines
+        self.sampled_ms = sample_lines[-1].at_ms if sample_lines else self.sampled_ms
 
     def new_lines(self) -> list[Line]:
         """Those that are pending since the last call."""
-        found, self._told = self.pending[self._told :], len(self.pending)
-        return found
+        lines, self._told = self.pending[self._told :], len(self.pending)
+        return lines
 
     def saved_lines(self) -> None:
         """The pending lines are in a part."""

@@ -154,8 +154,8 @@ class ContinuousVerification:
             self._notice(str(error))
 
     def _know(self) -> None:
-        found = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]
-        self._known = tuple((name, oldest_ms, differences) for name, oldest_ms, differences in found if differences is not None)
+        results = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]
+        self._known = tuple((name, oldest_ms, differences) for name, oldest_ms, differences in results if differences is not None)
 
     def _write(self) -> None:
         with storage_errors(self._log):
@@ -174,13 +174,13 @@ class ServedSlices:
         if status is None:
             return None
         sinks = [name for name, unreadable in served.sinks.items() if not unreadable]
-        found = {TableInSink(sink, table) for sink in sinks for table in status.carried}
+        results = {TableInSink(sink, table) for sink in sinks for table in status.carried}
         explained = {table: served.feed_scope.explains(table) for table in status.carried}
         scope = Scope(list(status.carried), delivered=tuple(status.carried), explained=explained)
         kinds: dict[TableInSink, list[tuple[str, ...]]] = {}
         for one in unjudged(scope, sinks, served.targets):
             kinds.setdefault(TableInSink(one.sink, one.name), []).append(one.kinds)
-        return frozenset(name for name in found if not are_all(kinds.get(name, ())))
+        return frozenset(name for name in results if not are_all(kinds.get(name, ())))
 
     def ready(self) -> frozenset[TableInSink]:
         status = self._served().status()
@@ -192,7 +192,7 @@ class ServedSlices:
         )
 
     def rows(self, tables: Sequence[TableName]) -> dict[TableName, int]:
-        return {found.table: found.rows or 0 for found in self._schemas().estimates(tuple(dict.fromkeys(tables)))}
+        return {estimate.table: estimate.rows or 0 for estimate in self._schemas().estimates(tuple(dict.fromkeys(tables)))}
 
     def request(self, name: TableInSink, part: Slice) -> VerifyRequest:
         served = self._served()

@@ -106,20 +106,20 @@ class TableTurn(msgspec.Struct):
             upper, count = one.upper, count + one.rows
         return Slice(self.behind[-1].upper if self.behind else (), upper, rows)
 
-    def ended(self, part: Slice, found: TableReport | None, at_ms: int) -> int:
+    def ended(self, part: Slice, report: TableReport | None, at_ms: int) -> int:
         """A verification of `part`; `found` None: there is no report. Returns its rows, as a part of the cycle."""
-        self.tried_ms, self.failed = at_ms, found is None or found.state not in COMPARED
-        if found is None or self.failed:
+        self.tried_ms, self.failed = at_ms, report is None or report.state not in COMPARED
+        if report is None or self.failed:
             return min(self.cost, part.rows)
-        self.rows = found.rows_total or self.rows
-        if found.lower != part.after:
+        self.rows = report.rows_total or self.rows
+        if report.lower != part.after:
             self.behind, self.ahead = [], []  # the bounds are none of the table's key any more, or the sink finds no keys
-        self.behind.append(CoveredSlice(found.upper, found.rows, found.differences, at_ms))
-        ends = [number for number, one in enumerate(self.ahead, 1) if one.upper == found.upper]
+        self.behind.append(CoveredSlice(report.upper, report.rows, report.differences, at_ms))
+        ends = [number for number, one in enumerate(self.ahead, 1) if one.upper == report.upper]
         self.ahead = self.ahead[ends[0] :] if ends else self.ahead
-        if not found.upper:
+        if not report.upper:
             self.behind, self.ahead = [], self.behind
-        return max(found.rows, ROWS_MIN)
+        return max(report.rows, ROWS_MIN)
 
 
 class Cycle(msgspec.Struct):
@@ -136,11 +136,11 @@ class Cycle(msgspec.Struct):
 
     def turn(self, name: TableInSink) -> TableTurn:
         """It is added if it is new."""
-        found = next((one for one in self.tables if one.name == name), None)
-        if found is None:
-            found = TableTurn(name.sink, *name.table)
-            self.tables.append(found)
-        return found
+        turn = next((one for one in self.tables if one.name == name), None)
+        if turn is None:
+            turn = TableTurn(name.sink, *name.table)
+            self.tables.append(turn)
+        return turn
 
     def follow(self, names: Collection[TableInSink]) -> list[TableTurn]:
         """Tables come and go. Returns the new ones."""
@@ -150,21 +150,21 @@ class Cycle(msgspec.Struct):
 
     def next(self, ready: Collection[TableInSink]) -> TableTurn | None:
         """Of those that are ready the one that has begun a pass, else the one that waits longest."""
-        found = [one for one in self.tables if one.name in ready]
-        begun = [one for one in found if one.behind and not one.failed]
-        return min(begun or found, key=lambda one: one.tried_ms, default=None)
+        turns = [one for one in self.tables if one.name in ready]
+        begun = [one for one in turns if one.behind and not one.failed]
+        return min(begun or turns, key=lambda one: one.tried_ms, default=None)
 
-    def ended(self, turn: TableTurn, part: Slice, found: TableReport | None, at_ms: int) -> None:
-        self.share = turn.ended(part, found, at_ms) / sum(one.cost for one in self.tables)
+    def ended(self, turn: TableTurn, part: Slice, report: TableReport | None, at_ms: int) -> None:
+        self.share = turn.ended(part, report, at_ms) / sum(one.cost for one in self.tables)
         self.asked, self.ended_ms = "", at_ms
 
     def compared(self, reports: Iterable[TableReport], at_ms: int) -> bool:
         """Whole tables, by an operator. Returns whether any of them is one."""
-        whole = [found for found in reports if found.state in COMPARED and not found.partial]
-        for found in whole:
-            turn = self.turn(TableInSink(found.sink, found.name))
+        whole = [report for report in reports if report.state in COMPARED and not report.partial]
+        for report in whole:
+            turn = self.turn(TableInSink(report.sink, report.name))
             turn.behind = []
-            turn.ended(Slice((), (), SLICE_ROWS), found, at_ms - int(found.seconds * 1000))
+            turn.ended(Slice((), (), SLICE_ROWS), report, at_ms - int(report.seconds * 1000))
         return bool(whole)
 
     def estimated(self, rows: Mapping[TableName, int]) -> None:

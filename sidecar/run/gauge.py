@@ -57,10 +57,10 @@ class Estimates:
 
     def _ask(self, tables: Sequence[TableName], _: Event) -> None:
         try:
-            found = self._schemas.estimates(tables)
+            estimates = self._schemas.estimates(tables)
         except TicdcDumpError:
             return  # shown as unknown: the dump's own SELECTs tell what is wrong with the source
-        self.rows = {estimate.table: estimate.rows for estimate in found if estimate.rows is not None}
+        self.rows = {estimate.table: estimate.rows for estimate in estimates if estimate.rows is not None}
 
 
 class Gauge:
@@ -172,7 +172,7 @@ class Gauge:
         away = pipeline.outage if progress is not None and progress.state is DumpState.RUNNING else None
         least = min((lane.resolved_ts for lane in lanes if lane.resolved_ts is not None), default=None)
         stillest, since_s = min(
-            ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda found: found[1], default=(None, now_s)
+            ((lane, at_s) for lane, (_, at_s) in self._moved.items()), key=lambda value: value[1], default=(None, now_s)
         )
         last = [sink.batches[-1] for sink in self._deliveries.sinks() if sink.batches]
         slowest = max(last, key=lambda batch: batch.seconds, default=None)

@@ -148,8 +148,8 @@ class Repair:
         keys = self.report.keys + sum(map(len, dump.keys.values()))
         return structs.replace(self.report, dumps=(*self.report.dumps, dump.dump_id), keys=keys, waiting_for="")
 
-    def _numbered(self, found: Iterable[tuple[str, dict[TableName, Keys]]]) -> Iterator[KeyDump]:
-        for number, (sink, keys) in enumerate(found):
+    def _numbered(self, value: Iterable[tuple[str, dict[TableName, Keys]]]) -> Iterator[KeyDump]:
+        for number, (sink, keys) in enumerate(value):
             yield KeyDump(derived_id(self._id, str(number)), sink, keys, self.asker)
 
 
@@ -187,11 +187,11 @@ def follow_up(request: VerifyRequest, report: VerifyReport, *, asked_ms: int) ->
     )
 
 
-def batches(found: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tuple[str, dict[TableName, Keys]]]:
+def batches(value: Iterable[tuple[TableReport, RowDifference]]) -> Iterator[tuple[str, dict[TableName, Keys]]]:
     """A sink, and keys for one dump."""
     keys: dict[TableName, list[tuple[str, ...]]] = {}
     sink, size = "", 0
-    for table, row in found:
+    for table, row in value:
         if keys and (table.sink != sink or size > KEYS_BYTES_MAX):
             yield sink, {name: tuple(each) for name, each in keys.items()}
             keys, size = {}, 0

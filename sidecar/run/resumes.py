@@ -26,11 +26,11 @@ class Resumes:
 
     def begin(self, *, new_log: bool) -> None:
         """A new log has lost nothing before it began. Raises as `look`."""
-        found = None if new_log else self._client.get(self._key)
-        if found is None:
+        entry = None if new_log else self._client.get(self._key)
+        if entry is None:
             self._keep()
         else:
-            self._looked = int(found.value)
+            self._looked = int(entry.value)
             self.look()
 
     def look(self) -> None:

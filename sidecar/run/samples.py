@@ -41,7 +41,7 @@ class Samples:
         if 0 <= passed_ms < self._every_ms:  # a clock that was set back begins again
             return
         known = last is not None and self._epoch == status.epoch and passed_ms > 0
-        found = SampleLine(
+        sample_line = SampleLine(
             at_ms=at_ms,
             epoch=status.epoch,
             running=tuple(dump.dump_id for dump in status.dumps if dump.state is DumpState.RUNNING),
@@ -61,7 +61,7 @@ class Samples:
             if passed_ms < 0:
                 self._samples.clear()
                 self._minutes.clear()
-            self._samples.append(found)
+            self._samples.append(sample_line)
             while self._samples[0].at_ms <= at_ms - self._kept_ms:
                 self._thin(self._samples.popleft())
 

@@ -165,8 +165,8 @@ class Term:
     def _explained(self, error: StorageFull) -> StorageFull:
         """With where the log and the sinks are, and so what an operator can do."""
         segments, sinks = self._log.segments, self._deliveries.sinks()
-        found = storage.volume_bytes(self._folder)
-        room = f"{found[0]} of the volume's {found[1]} bytes are free" if found else "its bound is the storage's own"
+        volume_bytes = storage.volume_bytes(self._folder)
+        room = f"{volume_bytes[0]} of the volume's {volume_bytes[1]} bytes are free" if volume_bytes else "its bound is the storage's own"
         log = f"the log has segments {segments[0]} to {segments[-1]}" if segments else "the log has no segment"
         if not self.config.log.retain:
             why, hint = "log.retain is false: none is removed", "set log.retain = true, which removes what every sink has accepted"

@@ -52,8 +52,8 @@ def result_of(report: VerifyReport) -> str:
     """What it has found, in a few words."""
     failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
     counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different", "duplicate")}
-    found = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-    if not found:
-        found = EQUAL if report.state is CheckState.EQUAL else ""
+    text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    if not text:
+        text = EQUAL if report.state is CheckState.EQUAL else ""
     why = f"{failed[0].name} in {failed[0].sink} was not compared: {failed[0].why}" if failed else ""
-    return "; ".join(filter(None, [found, why]))
+    return "; ".join(filter(None, [text, why]))

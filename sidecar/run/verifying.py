@@ -104,9 +104,9 @@ class TermVerifications:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock:
             self._running, self._repairs, self._slice, self._needs = {}, {}, None, {}
-            found = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
-            self._last = found[0].id if found else None
-            for entry in found:
+            entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
+            self._last = entries[0].id if entries else None
+            for entry in entries:
                 self._apart(entry.id, partial(self._take_over, entry))
             self._take_over_slice()
         self.follow()
@@ -302,10 +302,10 @@ class TermVerifications:
 
     def _end_repair(self, operation_id: str, repair: Repair) -> None:
         report = repair.report
-        found = self.find(operation_id)
-        if report.state is RepairState.FINISHED and found is not None and found[1] is not None:
+        result = self.find(operation_id)
+        if report.state is RepairState.FINISHED and result is not None and result[1] is not None:
             asker = replace(repair.asker, reason=f"after the repair of {operation_id}")
-            self.start(follow_up(found[0], found[1], asked_ms=self._wall_ms()), asker)
+            self.start(follow_up(result[0], result[1], asked_ms=self._wall_ms()), asker)
         self._log_line(repair_line(operation_id, report))
 
     def _heard(self, operation_id: str, report: VerifyReport) -> None:

@@ -273,10 +273,10 @@ class SchemaHistory(Generic[T]):
         return [JobTable(info, job.schema_id) for info in dropped]
 
     def _before(self, job: DdlJob | Step, table_id: int) -> TableVersion[T] | Rowless:
-        found = self._tables.table(table_id)
-        if found is None:
+        table = self._tables.table(table_id)
+        if table is None:
             raise _misfit(job, f"changes table id {table_id}, which does not exist")
-        return found
+        return table
 
     def _after(self, job: DdlJob, one: JobTable) -> TableVersion[T] | Rowless | None:
         """None: the table goes to a schema that is left out."""

@@ -76,13 +76,13 @@ def matching(client: EtcdClient, wanted: WantedChangefeed) -> list[ChangefeedNam
             f"etcd at {place} has no changefeed of TiCDC",
             hint="give --pd of the cluster whose changefeed it is, or create one first: deploy/ticdc has examples",
         )
-    found = [name for name in there if wanted.fits(name)]
-    if not found:
+    names = [name for name in there if wanted.fits(name)]
+    if not names:
         raise ConfigError(
             f"no changefeed is {wanted} (cluster/namespace/id); etcd at {place} has: {one_line('; '.join(map(str, there)))}",
             hint="name one of these with --changefeed-id, --namespace and --cluster",
         )
-    return found
+    return names
 
 
 def described(client: EtcdClient, name: ChangefeedName) -> str:
@@ -93,8 +93,8 @@ def described(client: EtcdClient, name: ChangefeedName) -> str:
         return one_line(error.message)
 
 
-def summary(found: Changefeed) -> str:
-    return one_line(f"{found.state}, {found.protocol or 'no protocol'} to {shown_uri(found.sink_uri)}")
+def summary(value: Changefeed) -> str:
+    return one_line(f"{value.state}, {value.protocol or 'no protocol'} to {shown_uri(value.sink_uri)}")
 
 
 def shown_uri(uri: str) -> str:
@@ -109,19 +109,19 @@ def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bo
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
     info = read_changefeed_info(client, name)
-    found = changefeed(name, info)
-    against = problems_of_key_values(found) if key_values else _of_the_sink(found)
+    result = changefeed(name, info)
+    against = problems_of_key_values(result) if key_values else _of_the_sink(result)
     cluster = pd_cluster_id(client)
     elsewhere = _elsewhere(info, cluster)
     others, silent = other_members(client)
     try:
-        named = schemas_named(found.filter.rules)
-        hidden = ddls_hidden(found)
+        named = schemas_named(result.filter.rules)
+        hidden = ddls_hidden(result)
     except (RefusedRequest, FeedUnsuitable):
-        named, hidden = {"": list(found.filter.rules)}, False  # a filter that is not understood is among the problems
+        named, hidden = {"": list(result.filter.rules)}, False  # a filter that is not understood is among the problems
     return FoundChangefeed(
-        changefeed=found,
-        feed="tikv" if key_values else "push" if found.sink.scheme == PUSH_SCHEME else "kafka",
+        changefeed=result,
+        feed="tikv" if key_values else "push" if result.sink.scheme == PUSH_SCHEME else "kafka",
         endpoints=(*client.section.endpoints, *others),
         silent=silent,
         problems=(*elsewhere, *against),
@@ -133,16 +133,16 @@ def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bo
     )
 
 
-def _of_the_sink(found: Changefeed) -> list[Problem]:
+def _of_the_sink(value: Changefeed) -> list[Problem]:
     try:
-        against = problems(found)
+        against = problems(value)
     except ConfigError as error:
-        raise FeedUnsuitable(f"changefeed {found.name}: {error.message}", hint=error.hint + KEY_VALUES_HINT) from error
+        raise FeedUnsuitable(f"changefeed {value.name}: {error.message}", hint=error.hint + KEY_VALUES_HINT) from error
     never = [problem for problem in against if problem.setting in _NEVER]
     if never:
         what = "; ".join(f"{problem.setting}: {problem.what}" for problem in never)
         hint = "; ".join(problem.hint for problem in never)
-        raise FeedUnsuitable(f"changefeed {found.name} cannot be dumped: {one_line(what)}", hint=hint + KEY_VALUES_HINT)
+        raise FeedUnsuitable(f"changefeed {value.name} cannot be dumped: {one_line(what)}", hint=hint + KEY_VALUES_HINT)
     return against
 
 

@@ -31,20 +31,20 @@ class ChosenSetting:
     origin: str
 
 
-def settings_found(found: FoundChangefeed) -> list[ChosenSetting]:
+def settings_found(changefeed: FoundChangefeed) -> list[ChosenSetting]:
     """What follows from the changefeed and from where it was read."""
-    name, known = found.changefeed.name, "found in PD's etcd"
-    sink = f"by the changefeed's sink, {shown_uri(found.changefeed.sink_uri)}"
+    name, known = changefeed.changefeed.name, "found in PD's etcd"
+    sink = f"by the changefeed's sink, {shown_uri(changefeed.changefeed.sink_uri)}"
     chosen = [
         ChosenSetting("changefeed.id", name.id, known),
         ChosenSetting("changefeed.namespace", name.namespace, known),
         ChosenSetting("changefeed.cluster", name.cluster, known),
-        ChosenSetting("feed", found.feed, "by --tikv" if found.feed == "tikv" else sink),
+        ChosenSetting("feed", changefeed.feed, "by --tikv" if changefeed.feed == "tikv" else sink),
     ]
-    if found.feed == "push":
+    if changefeed.feed == "push":
         chosen.append(ChosenSetting("push.form", "messages", sink))
-    if found.feed == "tikv":
-        chosen.append(ChosenSetting("tikv.pd", found.endpoints, "as etcd.endpoints"))
+    if changefeed.feed == "tikv":
+        chosen.append(ChosenSetting("tikv.pd", changefeed.endpoints, "as etcd.endpoints"))
     return chosen
 
 

@@ -89,10 +89,10 @@ class ChangefeedSinkUri:
     @classmethod
     def parsed(cls, text: str) -> ChangefeedSinkUri:
         """Raises ConfigError. Several hosts with IPv6 among them are more than `urllib` reads."""
-        found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", text, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", text, re.DOTALL)
+        if match is None:
             raise ConfigError("the changefeed's sink URI is not one", hint="give it as scheme://host:port/path?parameter=value")
-        scheme, place, path, query = found.groups(default="")
+        scheme, place, path, query = match.groups(default="")
         parameters = dict(reversed(parse_qsl(query, keep_blank_values=True)))
         hosts = tuple(host for host in place.rpartition("@")[2].split(",") if host)
         return cls(scheme.lower(), hosts, unquote(path).strip("/"), parameters)
@@ -137,22 +137,22 @@ class Changefeed:
 
     def setting(self, *path: str) -> object:
         """A value of the config section, None if it is not there: `setting("sink", "open", "output-old-value")`."""
-        found: object = self.config
+        config: object = self.config
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            config = config.get(name) if isinstance(config, dict) else None
+        return config
 
     def option(self, *path: str) -> str:
         """A text that the sink URI has under the path's last name, else the config under the path; empty if neither."""
-        found = self.sink.parameters.get(path[-1]) or self.setting(*path)
-        return found if isinstance(found, str) else ""
+        parameter = self.sink.parameters.get(path[-1]) or self.setting(*path)
+        return parameter if isinstance(parameter, str) else ""
 
     def flag(self, *path: str) -> bool:
         """The same for a switch. TiCDC merges so that `false` in the URI does not undo `true` in the config (mergo).
 
         Raises ConfigError for a parameter that is neither true nor false.
         """
-        found = self.sink.parameters.get(path[-1], "")
-        if found not in _GO_TRUE | _GO_FALSE:
-            raise ConfigError(f"{path[-1]}={found} in the changefeed's sink URI is no switch", hint="give it as true or false")
-        return found in _GO_TRUE or self.setting(*path) is True
+        parameter = self.sink.parameters.get(path[-1], "")
+        if parameter not in _GO_TRUE | _GO_FALSE:
+            raise ConfigError(f"{path[-1]}={parameter} in the changefeed's sink URI is no switch", hint="give it as true or false")
+        return parameter in _GO_TRUE or self.setting(*path) is True

@@ -82,10 +82,10 @@ def _config(text: str) -> dict[str, Any]:
     what = "the file that config= names is no changefeed's config"
     hint = "give the TOML file of `cdc cli changefeed create --config`, or the JSON of `cdc cli changefeed query`"
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        result = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{what}: {type(error).__name__}{_place(error)}", hint=hint) from error
-    named = _kebab(found)
+    named = _kebab(result)
     config = named["config"] if isinstance(named.get("config"), dict) else named
     return dict(config)
 
@@ -96,19 +96,19 @@ def _place(error: Exception) -> str:
     return f" in line {lines}" if lines else ""
 
 
-def _kebab(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {str(name).replace("_", "-"): _kebab(value) for name, value in found.items()}
-    return [_kebab(one) for one in found] if isinstance(found, list) else found
+def _kebab(result: Any) -> Any:
+    if isinstance(result, dict):
+        return {str(name).replace("_", "-"): _kebab(value) for name, value in result.items()}
+    return [_kebab(one) for one in result] if isinstance(result, list) else result
 
 
 def _section(of: Mapping[str, Any], name: str, setting: str) -> dict[str, Any]:
-    found = of.get(name)
-    if found is None:
+    section = of.get(name)
+    if section is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(section, dict):
         raise ConfigError(f"{setting} is no section", hint=f"write it as [{setting}]")
-    return found
+    return section
 
 
 def _check(name: str, value: Any) -> None:

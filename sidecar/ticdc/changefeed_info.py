@@ -168,14 +168,14 @@ def of_binlog(name: str, *, filter: dict[str, Any], case_sensitive: bool, start_
         config = msgspec.convert({"filter": filter, "case-sensitive": case_sensitive}, _Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"binlog.filter: {error}", hint="write it as [filter] in a changefeed's configuration of TiCDC") from error
-    found = ChangefeedName("default", "default", name)
-    return Changefeed(name=found, incarnation=BINLOG, sink_uri="", protocol=BINLOG, start_ts=start_ts, filter=_filter(config))
+    changefeed_name = ChangefeedName("default", "default", name)
+    return Changefeed(name=changefeed_name, incarnation=BINLOG, sink_uri="", protocol=BINLOG, start_ts=start_ts, filter=_filter(config))
 
 
 def _filter(config: _Config) -> FeedFilter:
-    found = config.filter or _Filter()
+    result = config.filter or _Filter()
     return FeedFilter(
-        rules=_texts(found.rules) or ("*.*",),
+        rules=_texts(result.rules) or ("*.*",),
         case_sensitive=config.case_sensitive is True,
         event_filters=tuple(
             EventFilter(
@@ -188,14 +188,14 @@ def _filter(config: _Config) -> FeedFilter:
                 ignore_delete_value_expr=one.ignore_delete_value_expr or "",
                 ignore_update_only_columns=_texts(one.ignore_update_only_columns),
             )
-            for one in found.event_filters or ()
+            for one in result.event_filters or ()
         ),
-        ignore_txn_start_ts=tuple(found.ignore_txn_start_ts or ()),
+        ignore_txn_start_ts=tuple(result.ignore_txn_start_ts or ()),
     )
 
 
-def _texts(found: list[str] | None) -> tuple[str, ...]:
-    return tuple(found or ())
+def _texts(value: list[str] | None) -> tuple[str, ...]:
+    return tuple(value or ())
 
 
 # ---- secrets ----------------------------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ _SECRET = re.compile("password|passwd|pwd|access|token|secret|key|signature|cred
 
 def masked(uri: str) -> str:
     """The URI for people: passwords, secrets and keys are `xxxxx`, also those of URIs in its parameters."""
-    found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:([^/?#]*)@)?([^?#]*)(?:\?(.*))?", uri, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:([^/?#]*)@)?([^?#]*)(?:\?(.*))?", uri, re.DOTALL)
+    if match is None:
         return "<invalid uri>"
-    scheme, user, place, query = found.groups(default="")
+    scheme, user, place, query = match.groups(default="")
     user = re.sub(":.*", ":xxxxx", user, flags=re.DOTALL) + "@" if user else ""
     parameters = [_masked_parameter(*parameter.partition("=")) for parameter in query.split("&")]
     return f"{scheme}{user}{place}" + ("?" + "&".join(parameters) if query else "")
@@ -234,12 +234,12 @@ class KafkaPlace(NamedTuple):
     topic: str
 
 
-def kafka_place(found: Changefeed) -> KafkaPlace:
+def kafka_place(value: Changefeed) -> KafkaPlace:
     """Raises ConfigError for a sink that is not Kafka's, or has no host or topic."""
-    uri = found.sink
+    uri = value.sink
     if uri.scheme not in KAFKA_SCHEMES or not uri.hosts or not uri.path:
         raise ConfigError(
-            f"the sink {masked(found.sink_uri)} of changefeed {found.name} has no Kafka broker and topic",
+            f"the sink {masked(value.sink_uri)} of changefeed {value.name} has no Kafka broker and topic",
             hint='set feed = "push" and push.form = "messages": TiCDC sends to the sidecar itself'
             if uri.scheme == PUSH_SCHEME
             else "attach to a changefeed with a sink URI kafka://host:9092/topic",
@@ -255,93 +255,93 @@ class CodecSettings(NamedTuple):
     compression: str
 
 
-def codec_settings(found: Changefeed) -> CodecSettings:
+def codec_settings(value: Changefeed) -> CodecSettings:
     return CodecSettings(
-        found.protocol,
-        found.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
-        str(found.setting("sink", "kafka-config", "large-message-handle", "large-message-handle-compression") or ""),
+        value.protocol,
+        value.flag("sink", "kafka-config", "codec-config", "enable-tidb-extension"),
+        str(value.setting("sink", "kafka-config", "large-message-handle", "large-message-handle-compression") or ""),
     )
 
 
-def codec_of(found: Changefeed) -> Codec:
+def codec_of(value: Changefeed) -> Codec:
     """Raises FeedUnsuitable for a protocol or setting that cannot carry a dump."""
-    settings = codec_settings(found)
+    settings = codec_settings(value)
     return codec_for(settings.protocol, tidb_extension=settings.tidb_extension, compression=settings.compression)
 
 
 _MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"})
 
 
-def client_settings(found: Changefeed) -> dict[str, str]:
+def client_settings(result: Changefeed) -> dict[str, str]:
     """How TiCDC's own client reaches the brokers, as librdkafka settings; empty for a plain connection.
 
     Raises ConfigError for a mechanism that is unknown, or that librdkafka does not have (Kerberos with a password).
     """
-    sasl = _sasl(found)
+    sasl = _sasl(result)
     files = {
-        "ssl.ca.location": _kafka(found, "ca"),
-        "ssl.certificate.location": _kafka(found, "cert"),
-        "ssl.key.location": _kafka(found, "key"),
+        "ssl.ca.location": _kafka(result, "ca"),
+        "ssl.certificate.location": _kafka(result, "cert"),
+        "ssl.key.location": _kafka(result, "key"),
     }
-    tls = found.flag("sink", "kafka-config", "enable-tls") or all(files.values())
-    if tls and found.flag("sink", "kafka-config", "insecure-skip-verify"):
+    tls = result.flag("sink", "kafka-config", "enable-tls") or all(files.values())
+    if tls and result.flag("sink", "kafka-config", "insecure-skip-verify"):
         files |= {"enable.ssl.certificate.verification": "false", "ssl.endpoint.identification.algorithm": "none"}
     protocol = {(True, True): "SASL_SSL", (True, False): "SASL_PLAINTEXT", (False, True): "SSL"}.get((bool(sasl), tls), "")
     settings = {"security.protocol": protocol} | sasl | (files if tls else {})
     return {name: value for name, value in settings.items() if value}
 
 
-def _kafka(found: Changefeed, name: str) -> str:
-    return found.option("sink", "kafka-config", name)
+def _kafka(value: Changefeed, name: str) -> str:
+    return value.option("sink", "kafka-config", name)
 
 
-def _sasl(found: Changefeed) -> dict[str, str]:
-    mechanism = _kafka(found, "sasl-mechanism").upper()
+def _sasl(value: Changefeed) -> dict[str, str]:
+    mechanism = _kafka(value, "sasl-mechanism").upper()
     match mechanism:
         case "":
             return {}
         case "GSSAPI":
-            return _kerberos(found)
+            return _kerberos(value)
         case "OAUTHBEARER":
-            return _oauth(found)
+            return _oauth(value)
         case "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512":
-            user, password = _kafka(found, "sasl-user"), _kafka(found, "sasl-password")
+            user, password = _kafka(value, "sasl-user"), _kafka(value, "sasl-password")
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
         case _:
             raise ConfigError(
-                f"sasl-mechanism {mechanism} of changefeed {found.name} is none that TiCDC has",
+                f"sasl-mechanism {mechanism} of changefeed {value.name} is none that TiCDC has",
                 hint=f"give one of {', '.join(sorted(_MECHANISMS))}, or set [kafka] client in the sidecar's settings",
             )
 
 
-def _kerberos(found: Changefeed) -> dict[str, str]:
-    if _kafka(found, "sasl-gssapi-auth-type").lower() != "keytab":
+def _kerberos(value: Changefeed) -> dict[str, str]:
+    if _kafka(value, "sasl-gssapi-auth-type").lower() != "keytab":
         raise ConfigError(
-            f"changefeed {found.name} reaches Kafka by Kerberos with a password, which librdkafka cannot do",
+            f"changefeed {value.name} reaches Kafka by Kerberos with a password, which librdkafka cannot do",
             hint="set sasl.kerberos.keytab and sasl.kerberos.principal under [kafka] client in the sidecar's settings",
         )
-    user, realm = _kafka(found, "sasl-gssapi-user"), _kafka(found, "sasl-gssapi-realm")
+    user, realm = _kafka(value, "sasl-gssapi-user"), _kafka(value, "sasl-gssapi-realm")
     return {
         "sasl.mechanism": "GSSAPI",
-        "sasl.kerberos.service.name": _kafka(found, "sasl-gssapi-service-name"),
+        "sasl.kerberos.service.name": _kafka(value, "sasl-gssapi-service-name"),
         "sasl.kerberos.principal": f"{user}@{realm}" if realm else user,
-        "sasl.kerberos.keytab": _kafka(found, "sasl-gssapi-keytab-path"),
+        "sasl.kerberos.keytab": _kafka(value, "sasl-gssapi-keytab-path"),
     }
 
 
-def _oauth(found: Changefeed) -> dict[str, str]:
+def _oauth(result: Changefeed) -> dict[str, str]:
     """The client secret is base64 in TiCDC's config; these settings are read from the config alone."""
     part = {
-        name: value if isinstance(value := found.setting("sink", "kafka-config", f"sasl-oauth-{name}"), str) else ""
+        name: value if isinstance(value := result.setting("sink", "kafka-config", f"sasl-oauth-{name}"), str) else ""
         for name in ("client-id", "client-secret", "token-url", "audience")
     }
     try:
         secret = base64.b64decode(part["client-secret"], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"sasl-oauth-client-secret of changefeed {found.name} is not base64", hint="set sasl.oauthbearer.* under [kafka] client"
+            f"sasl-oauth-client-secret of changefeed {result.name} is not base64", hint="set sasl.oauthbearer.* under [kafka] client"
         ) from error
-    scopes = found.setting("sink", "kafka-config", "sasl-oauth-scopes")
+    scopes = result.setting("sink", "kafka-config", "sasl-oauth-scopes")
     return {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc",

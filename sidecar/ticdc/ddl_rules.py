@@ -164,7 +164,7 @@ class DdlRules:
 def sql_rules(name: str, regexes: Collection[str]) -> TableRules:
     """`ignore-sql` of the event filter `name` as rules for a schema that is called like the DDL's text: its regexes are the
     same Go regexes, found anywhere, without case. Raises FeedUnsuitable for one that Go would not take."""
-    escaped = (_ESCAPE_OR_SLASH.sub(lambda found: r"\/" if found[0] == "/" else found[0], regex) for regex in regexes)
+    escaped = (_ESCAPE_OR_SLASH.sub(lambda match: r"\/" if match[0] == "/" else match[0], regex) for regex in regexes)
     rules = [f"/(?i){regex}/.sql" if regex else "*.sql" for regex in escaped]
     return compiled(f"{name}, ignore-sql", rules, case_sensitive=True)
 

@@ -84,10 +84,10 @@ class Hashing:
 def _version(release: str) -> tuple[int, int, int]:
     if not release:
         return (99, 0, 0)
-    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", release)
-    if found is None:
+    match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", release)
+    if match is None:
         raise ConfigError(f"{release!r} is no release of TiCDC", hint="give it as `cdc version` tells it: v8.5.4")
-    return (int(found[1]), int(found[2]), int(found[3]))
+    return (int(match[1]), int(match[2]), int(match[3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,39 +183,39 @@ def _matcher(rules: tuple[str, ...], case_sensitive: bool) -> TableRules:
 def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensitive: bool, told: list[str]) -> Rule:
     setting = f"sink.dispatchers number {number}"
     try:
-        found = msgspec.convert(mapping, _Dispatcher)
+        dispatcher = msgspec.convert(mapping, _Dispatcher)
     except msgspec.ValidationError as error:
         names = "matcher, partition, index, columns, topic"
         raise ConfigError(f"{setting} cannot be used: {error}", hint=f"write it as TiCDC's config has it, with {names}") from error
-    if found.dispatcher and found.partition:
+    if dispatcher.dispatcher and dispatcher.partition:
         raise ConfigError(
             f"dispatcher and partition cannot be configured both, as they are in {setting}",
-            hint=f"keep partition = {found.partition!r}, and take dispatcher out",
+            hint=f"keep partition = {dispatcher.partition!r}, and take dispatcher out",
         )
-    if found.target_schema or found.target_table:
+    if dispatcher.target_schema or dispatcher.target_table:
         raise ConfigError(
             f"{setting} has target-schema or target-table: rows are written under their own table's name only", hint="take them out"
         )
-    topic = found.topic or ""
+    topic = dispatcher.topic or ""
     if wrong := not_an_expression(topic, setting):
         raise ConfigError(wrong, hint=EXPRESSION_HINT)
-    matcher = tuple(found.matcher or ())
+    matcher = tuple(dispatcher.matcher or ())
     try:
         _matcher(matcher, case_sensitive)
     except RefusedRequest as error:
         raise ConfigError(f"{setting}, matcher: {error.message}", hint=error.hint) from error
-    return Rule(matcher, topic, _partition_rule(setting, found, hashing, told))
+    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, told))
 
 
-def _partition_rule(setting: str, found: _Dispatcher, hashing: Hashing, told: list[str]) -> PartitionRule:
-    written = found.partition or found.dispatcher or ""
+def _partition_rule(setting: str, value: _Dispatcher, hashing: Hashing, told: list[str]) -> PartitionRule:
+    written = value.partition or value.dispatcher or ""
     kind = _KINDS.get(written.lower())
     if kind is None:
         told.append(f"{setting}: {written!r} is no dispatcher that TiCDC has, and it takes it for default: rows go by table")
-    index, columns = (found.index or "") if kind == "index-value" else "", tuple(found.columns or ()) if kind == "columns" else ()
-    if found.index and not index:
-        told.append(f"{setting}: index {found.index!r} is of index-value only, and nothing here")
-    if found.columns and not columns:
+    index, columns = (value.index or "") if kind == "index-value" else "", tuple(value.columns or ()) if kind == "columns" else ()
+    if value.index and not index:
+        told.append(f"{setting}: index {value.index!r} is of index-value only, and nothing here")
+    if value.columns and not columns:
         told.append(f"{setting}: columns are of the columns dispatcher only, and nothing here")
     if (index or columns) and not hashing.named:
         raise ConfigError(

@@ -65,15 +65,15 @@ class _Rule:
     found: EventFilter
 
     def exprs(self, event: RowEvent) -> list[ValueExpr]:
-        found = self.found
+        result = self.found
         match event:
             case RowEvent.INSERT:
-                every = [("ignore-insert-value-expr", found.ignore_insert_value_expr, False)]
+                every = [("ignore-insert-value-expr", result.ignore_insert_value_expr, False)]
             case RowEvent.UPDATE:
-                every = [("ignore-update-old-value-expr", found.ignore_update_old_value_expr, True)]
-                every.append(("ignore-update-new-value-expr", found.ignore_update_new_value_expr, False))
+                every = [("ignore-update-old-value-expr", result.ignore_update_old_value_expr, True)]
+                every.append(("ignore-update-new-value-expr", result.ignore_update_new_value_expr, False))
             case RowEvent.DELETE:
-                every = [("ignore-delete-value-expr", found.ignore_delete_value_expr, True)]
+                every = [("ignore-delete-value-expr", result.ignore_delete_value_expr, True)]
             case _:
                 assert_never(event)
         return [ValueExpr(f"{self.name}, {setting}", text, old) for setting, text, old in every if text]
@@ -91,18 +91,18 @@ class FilterRules:
         """Raises FeedUnsuitable for a rule, an event type or a regex that is not understood."""
         sensitive = changefeed.filter.case_sensitive
         rules = []
-        for number, found in enumerate(changefeed.filter.event_filters, 1):
+        for number, result in enumerate(changefeed.filter.event_filters, 1):
             name = f"filter.event-filters number {number}"
-            unknown = sorted(set(found.ignore_event) - KNOWN_EVENTS)
+            unknown = sorted(set(result.ignore_event) - KNOWN_EVENTS)
             if unknown:
                 hint = f"take it out of ignore-event; known are {', '.join(sorted(KNOWN_EVENTS))}"
                 raise FeedUnsuitable(f"{name} ignores {unknown[0]!r}, which is no type of event that TiCDC has", hint=hint)
-            types = compiled(f"{name}, matcher", found.matcher, case_sensitive=sensitive or not changefeed.new_architecture)
-            values = compiled(f"{name}, matcher", found.matcher, case_sensitive=True)
-            ignored = frozenset(ALIASES.get(event, event) for event in found.ignore_event)
-            rule = _Rule(name, types, values, ignored, found)
+            types = compiled(f"{name}, matcher", result.matcher, case_sensitive=sensitive or not changefeed.new_architecture)
+            values = compiled(f"{name}, matcher", result.matcher, case_sensitive=True)
+            ignored = frozenset(ALIASES.get(event, event) for event in result.ignore_event)
+            rule = _Rule(name, types, values, ignored, result)
             if ignored:
-                sql_rules(name, found.ignore_sql)  # with a regex that is none TiCDC goes on as if ignore-event were not there either
+                sql_rules(name, result.ignore_sql)  # with a regex that is none TiCDC goes on as if ignore-event were not there either
             rules.append(rule)
         return cls(compiled("filter.rules", changefeed.filter.rules or ("*.*",), case_sensitive=sensitive), tuple(rules))
 
@@ -130,9 +130,9 @@ class FilterRules:
 
     def hidden_ddls(self, table: TableName) -> list[str]:
         """What says that DDLs of `table`, or of its schema, are left out: event types and ignore-sql's regexes."""
-        found = _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
+        ddls = _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
         whole = any("drop database" in rule.ignored and schema_matches(rule.types, table.schema) for rule in self.rules)
-        return [*found, "drop database"] if whole and "drop database" not in found else found
+        return [*ddls, "drop database"] if whole and "drop database" not in ddls else ddls
 
 
 def _of_ddls(rules: Sequence[_Rule]) -> list[str]:

@@ -37,9 +37,9 @@ class FilterExpression:
     @classmethod
     def of(cls, text: str, schema: TableSchema) -> FilterExpression:
         """Raises NotAnExpression."""
-        found = list(tokens(text))
+        results = list(tokens(text))
         deep = 0
-        for token in found:
+        for token in results:
             if comment := token.comment_before():
                 at = token.at - len(token.gap) + token.gap.index(comment) + 1
                 raise NotAnExpression(f"has {comment!r} at character {at}, which an expression may not use")
@@ -53,18 +53,18 @@ class FilterExpression:
             deep += {"(": 1, ")": -1}.get(token.text, 0)
             if deep < 0:
                 raise NotAnExpression(f"closes a parenthesis at character {token.at + 1} that it did not open")
-        if deep or len(found) == 1:
+        if deep or len(results) == 1:
             raise NotAnExpression("leaves a parenthesis open" if deep else "is empty")
-        return cls(schema, found)
+        return cls(schema, results)
 
     def columns(self) -> dict[int, Column]:
         """The tokens that name a column of the table. Raises NotAnExpression for one that is qualified by anything but its table."""
         by_name = {column.name.lower(): column for column in self.schema.columns}
-        found = {}
+        columns = {}
         for at in range(len(self.tokens)):
             if self._is_name(at) and (column := by_name.get(self.tokens[at].name.lower())):
-                found[at] = column
-        return found
+                columns[at] = column
+        return columns
 
     def rewritten(self, place: Callable[[Column], str], table: str) -> str:
         """The text, each column at its `place`, and `table` where the table qualifies what is none of its columns."""

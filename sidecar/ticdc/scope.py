@@ -25,13 +25,13 @@ class LiveScope:
 
     def follow(self, changefeed: Changefeed, schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchema]:
         """The tables of `schemas` that the changefeed has, the watermark table among them. Raises FeedUnsuitable."""
-        found = dump_scope(changefeed, schemas, server_tz=self._server_tz)
+        scope = dump_scope(changefeed, schemas, server_tz=self._server_tz)
         rules = FilterRules.of(changefeed)
         skipped = bool(changefeed.filter.ignore_txn_start_ts)
         self._explanations = {
             table: explanations(rules, table, key=schema.key, skipped_transactions=skipped) for table, schema in schemas.items()
         }
-        self._through, self._rules, self.warnings = dict(found.tables), rules, found.warnings
+        self._through, self._rules, self.warnings = dict(scope.tables), rules, scope.warnings
         return {table: schema for table, schema in schemas.items() if table == MARK_TABLE or rules.has(table)}
 
     def has(self, table: TableName) -> bool:
@@ -40,8 +40,8 @@ class LiveScope:
 
     def through(self, table: TableName) -> tuple[bool, str]:
         """Whether existing rows of `table` may be dumped, and the predicate of those that may, or why not."""
-        found = self._through.get(table)
-        match found:
+        result = self._through.get(table)
+        match result:
             case Through(predicate):
                 return True, predicate or ""
             case LeftOut(reason):

@@ -52,17 +52,17 @@ def problems_of_key_values(changefeed: Changefeed) -> list[Problem]:
     return [*_of_the_life(changefeed), *_of_the_filter(changefeed, with_topics=False)]
 
 
-def check_suitable(found: Changefeed, schemas: _Schemas | None) -> None:
+def check_suitable(changefeed: Changefeed, schemas: _Schemas | None) -> None:
     """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong. `schemas` None: its rows come
     as raw key-values.
 
     Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will go on where it stopped.
     """
-    running = replace(found, state="normal", error=None)
+    running = replace(changefeed, state="normal", error=None)
     against = problems_of_key_values(running) if schemas is None else problems(running, schemas)
     if against:
         raise FeedUnsuitable(
-            f"changefeed {found.name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),
+            f"changefeed {changefeed.name} cannot be dumped: " + "; ".join(f"{problem.setting}: {problem.what}" for problem in against),
             hint="; ".join(problem.hint for problem in against),
         )
 
@@ -196,10 +196,10 @@ def _of_selectors(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[P
         if tables is None and not matcher.matches(MARK_TABLE) and columns != ("*",):
             yield Problem(setting, "rows in the feed lack columns that the dump's rows have", hint)
     for name in (MARK_TABLE, *(name for name in tables or {} if name != MARK_TABLE)):
-        found = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
-        if found is None or found[2] == ("*",):
+        result = next(((setting, kept, columns) for setting, matcher, kept, columns in selectors if matcher.matches(name)), None)
+        if result is None or result[2] == ("*",):
             continue
-        setting, kept, _ = found
+        setting, kept, _ = result
         schema = (tables or {}).get(name)
         lost = [one.name for one in schema.columns if not kept.matches(TableName("column", one.name))] if schema else ["columns"]
         if lost:

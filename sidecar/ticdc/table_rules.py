@@ -66,14 +66,14 @@ class TableRules:
         """`program_bytes_max` 0: RE2's own. Raises RefusedRequest for a rule that is not one: with the rule, the column and what was
         expected there."""
         how = _How(not case_sensitive, program_bytes_max)
-        compiled = [found for rule in rules if (found := _compiled(rule, how)) is not None]
+        compiled = [result for rule in rules if (result := _compiled(rule, how)) is not None]
         plain = {rule.name: at for at, rule in enumerate(compiled) if rule.name is not None}
         patterns = tuple(at for at, rule in enumerate(compiled) if rule.name is None)
         return cls(tuple(compiled), case_sensitive, plain, patterns)
 
     def matches(self, table: TableName) -> bool:
-        found = self.compared(table)
-        return found is not None and self.lets_in(found)
+        result = self.compared(table)
+        return result is not None and self.lets_in(result)
 
     def lets_in(self, compared: TableName) -> bool:
         """`compared`: as `compared` gives it."""
@@ -165,18 +165,18 @@ def matching(rules: Iterable[str], tables: Iterable[TableName], *, case_sensitiv
 def schemas_named(rules: Iterable[str]) -> dict[str, list[str]]:
     """Which schemas the rules let in, as they are written, each with its rules; the empty name: a rule that may match several. Raises
     RefusedRequest for a rule that is not one."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for rule in TableRules.of(rules, case_sensitive=True).rules:
         if rule.lets_in:
-            found.setdefault(str(rule.schema) if isinstance(rule.schema, _Exactly) else "", []).append(rule.text)
-    return found
+            result.setdefault(str(rule.schema) if isinstance(rule.schema, _Exactly) else "", []).append(rule.text)
+    return result
 
 
 def split_rules(text: str) -> list[str]:
     r"""The rules of a text, without empty ones. Commas and line ends split, but no comma in a comment, quotes, a regex, [..] or after \."""
     regex_quoted_set = r'/(?:\\.|[^/\\\n])+/|"(?:""|[^"\n])+"|`(?:``|[^`\n])+`|\[(?:\\.|[^\\\]\n])+\]'
-    found = re.findall(rf"[ \t]*#[^\n]*|(?:{regex_quoted_set}|\\.|[^,\n])+", text)
-    return [rule for piece in found if (rule := piece.strip(" \t\r"))]
+    results = re.findall(rf"[ \t]*#[^\n]*|(?:{regex_quoted_set}|\\.|[^,\n])+", text)
+    return [rule for piece in results if (rule := piece.strip(" \t\r"))]
 
 
 class _Exactly(str):
@@ -258,9 +258,9 @@ class _Cursor:
         return taken
 
     def match(self, pattern: str) -> re.Match[str] | None:
-        found = re.compile(pattern, re.DOTALL).match(self.rule, self.at, self.end)
-        self.at = found.end() if found else self.at
-        return found
+        match = re.compile(pattern, re.DOTALL).match(self.rule, self.at, self.end)
+        self.at = match.end() if match else self.at
+        return match
 
     def char(self) -> str:
         self.at += 1
@@ -280,10 +280,10 @@ def _pattern(cursor: _Cursor, how: _How) -> Pattern:
         return _regex(cursor, how)
     if cursor.sees('"') or cursor.sees("`"):
         quote = cursor.rule[cursor.at]
-        found = cursor.match(f"{quote}((?:{quote}{quote}|[^{quote}])+){quote}")
-        if found is None:
+        match = cursor.match(f"{quote}((?:{quote}{quote}|[^{quote}])+){quote}")
+        if match is None:
             raise cursor.refused(f"expected a name between two {quote}; a {quote} in it is doubled")
-        name = found[1].replace(quote * 2, quote)
+        name = match[1].replace(quote * 2, quote)
         return _Exactly(lowered(name) if how.fold else name)
     return _wildcard(cursor, how)
 
@@ -319,10 +319,10 @@ def _any(_: str) -> bool:
 
 def _wild_set(cursor: _Cursor) -> str:
     """As a regex has it; a `^` that comes first is a character."""
-    found = cursor.match(r"\[(!?+)((?:\\[^0-9A-Za-z]|[^\\\]])+)\]")
-    if found is None:
+    match = cursor.match(r"\[(!?+)((?:\\[^0-9A-Za-z]|[^\\\]])+)\]")
+    if match is None:
         raise cursor.refused("expected [characters] or [!characters], with \\ before \\ and ] and before no letter or digit")
-    negated, characters = found.groups()
+    negated, characters = match.groups()
     return ("[^" if negated else "[") + ("\\" if characters[0] == "^" else "") + characters + "]"
 
 
@@ -337,12 +337,12 @@ def _wild_letter(cursor: _Cursor) -> str:
 
 def _regex(cursor: _Cursor, how: _How) -> Pattern:
     start = cursor.at
-    found = cursor.match(r"/((?:\\.|[^/\\])+)/")
-    if found is None:
+    match = cursor.match(r"/((?:\\.|[^/\\])+)/")
+    if match is None:
         raise cursor.refused("expected a regex between two /; a / in it is written \\/")
-    if foreign := next(filter(_NOT_GO.fullmatch, _PIECES.findall(found[1])), None):
+    if foreign := next(filter(_NOT_GO.fullmatch, _PIECES.findall(match[1])), None):
         raise cursor.refused(f"no Go regex: {foreign} is RE2's only", at=start, hint=_REGEX_HINT)
-    return _found(cursor, found[1], how, start, _REGEX_HINT)
+    return _found(cursor, match[1], how, start, _REGEX_HINT)
 
 
 def _found(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -> Pattern:

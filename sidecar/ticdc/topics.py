@@ -65,14 +65,14 @@ def spellings(changefeed: Changefeed, table: TableName) -> tuple[TableName, ...]
 
 def _dispatchers(changefeed: Changefeed) -> list[tuple[TableRules, str]]:
     """Each dispatcher's compiled matcher and topic."""
-    found = []
+    dispatchers = []
     for number, dispatcher in enumerate(changefeed.dispatchers, 1):
         setting = f"sink.dispatchers number {number}"
         rules = compiled(f"{setting}, matcher", dispatcher.matcher, case_sensitive=changefeed.filter.case_sensitive)
         if wrong := not_an_expression(dispatcher.topic, setting):
             raise FeedUnsuitable(wrong, hint=EXPRESSION_HINT)
-        found.append((rules, dispatcher.topic))
-    return found
+        dispatchers.append((rules, dispatcher.topic))
+    return dispatchers
 
 
 def _topic(dispatchers: list[tuple[TableRules, str]], default_topic: str, table: TableName) -> str:

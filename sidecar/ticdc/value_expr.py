@@ -79,23 +79,23 @@ class _Parser:
         self._depth = 0
 
     def whole(self) -> Test:
-        found = self._or()
+        result = self._or()
         if self._tokens[self._next].kind != "end":
             raise self._refused("its end, AND or OR")
-        return found
+        return result
 
     # ---- tokens ---------------------------------------------------------------------------------------------------------
 
     def _read(self, text: str) -> list[SqlToken]:
         """Without what a sql-mode or a server's version gives its meaning."""
-        found = list(tokens(text))
-        for token in found:
+        results = list(tokens(text))
+        for token in results:
             by_mode = token.kind == "string" and (token.text.startswith('"') or "\\" in token.text)
             other = token.kind in ("variable", "invalid") or (token.kind == "number" and not _NUMBER.fullmatch(token.text))
             if by_mode or other or token.comment_before():
                 at = token.at - len(token.gap.lstrip())
                 raise self._failed(f"has {text[at:].strip()[:10]!r} at character {at + 1}, which is no part of a value expression")
-        return found
+        return results
 
     def _take(self, *texts: str) -> str | None:
         """The next token if it is one of these words or signs."""
@@ -143,13 +143,13 @@ class _Parser:
     def _not(self) -> Test:
         negated = self._take("NOT") is not None
         if self._take("("):
-            found = self._or()
+            result = self._or()
             self._expect(")")
         elif negated:
             raise self._refused("( behind NOT")  # without, a sql-mode decides what NOT is of
         else:
             return self._test()
-        return _negated(found) if negated else found
+        return _negated(result) if negated else result
 
     def _test(self) -> Test:
         if (literal := self._literal()) is not None:
@@ -162,17 +162,17 @@ class _Parser:
             return self._null(column, is_null=is_null)
         negated = self._take("NOT") is not None
         if self._take("IN"):
-            found = self._in(column)
+            result = self._in(column)
         elif self._take("BETWEEN"):
             low = self._compare(">=", column, self._some_literal())
             self._expect("AND")
             bounds = [low, self._compare("<=", column, self._some_literal())]
-            found = lambda row: _all(bounds, row)  # noqa: E731  # a test like the others
+            result = lambda row: _all(bounds, row)  # noqa: E731  # a test like the others
         elif negated:
             raise self._refused("IN or BETWEEN")
         else:
             return self._compare(self._sign(), column, self._some_literal())
-        return _negated(found) if negated else found
+        return _negated(result) if negated else result
 
     def _in(self, column: str) -> Test:
         self._expect("(")
@@ -183,16 +183,16 @@ class _Parser:
         return lambda row: _any(each, row)
 
     def _sign(self) -> str:
-        found = self._take(*_COMPARE)
-        if found is None:
+        sign = self._take(*_COMPARE)
+        if sign is None:
             raise self._refused("a comparison (=, <>, <, <=, >, >=)")
-        return found
+        return sign
 
     def _some_literal(self) -> _Literal:
-        found = self._literal()
-        if found is None:
+        literal = self._literal()
+        if literal is None:
             raise self._refused("a literal")
-        return found
+        return literal
 
     def _literal(self) -> _Literal | None:
         if truth := self._take("TRUE", "FALSE"):
@@ -291,18 +291,18 @@ def _unknown(_: Row) -> bool | None:
 
 
 def _any(tests: Sequence[Test], row: Row) -> bool | None:
-    found = [test(row) for test in tests]
-    return True if True in found else None if None in found else False
+    results = [test(row) for test in tests]
+    return True if True in results else None if None in results else False
 
 
 def _all(tests: Sequence[Test], row: Row) -> bool | None:
-    found = [test(row) for test in tests]
-    return False if False in found else None if None in found else True
+    results = [test(row) for test in tests]
+    return False if False in results else None if None in results else True
 
 
 def _negated(test: Test) -> Test:
     def negated(row: Row) -> bool | None:
-        found = test(row)
-        return None if found is None else not found
+        result = test(row)
+        return None if result is None else not result
 
     return negated

@@ -192,10 +192,10 @@ def _with_scale(texts: pa.Array, column: Column) -> pa.Array:
 def _scaled(index: int, text: str | None, loose: re.Pattern[str], column: Column) -> str | None:
     if text is None:
         return None
-    found = loose.fullmatch(text)
-    if found is None:
+    match = loose.fullmatch(text)
+    if match is None:
         raise UnfitValue(index, text, f"is not a {column.kind}")
-    whole, digits = found[1], found[2] or ""
+    whole, digits = match[1], match[2] or ""
     if digits[column.scale :].strip("0"):
         raise UnfitValue(index, text, f"has more than {column.scale} digits after the point")
     return f"{whole}.{digits[: column.scale].ljust(column.scale, '0')}" if column.scale else whole

@@ -16,22 +16,22 @@ def alter_table(reader: TokenReader) -> Statement:
     """From the table's name on."""
     table, unqualified = reader.table(), reader.unqualified
     head = reader.made()
-    found = _Alter(reader, table)
-    found.changes()
-    items = tuple(found.items)
+    alter = _Alter(reader, table)
+    alter.changes()
+    items = tuple(alter.items)
     statement = Statement(
         StatementKind.ALTER_TABLE,
         reader.text,
         (" ALTER TABLE", *head),
         items,
-        moves=tuple(found.renames),
-        changes=tuple(found.columns),
-        partitions=found.partitions,
-        unqualified=tuple((unqualified, bare) for bare in found.unqualified),
+        moves=tuple(alter.renames),
+        changes=tuple(alter.columns),
+        partitions=alter.partitions,
+        unqualified=tuple((unqualified, bare) for bare in alter.unqualified),
     )
-    if found.exchanged is None:
+    if alter.exchanged is None:
         return statement
-    partition, other = found.exchanged
+    partition, other = alter.exchanged
     return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), unqualified=(), partition=partition)
 
 

@@ -84,18 +84,18 @@ def _types(schema: TableSchema) -> Mapping[str, ColumnType]:
 def _names_before(before: TableSchema, after: TableSchema, statements: Iterable[Statement]) -> dict[str, str]:
     """By the name after; an added column is not in it."""
     old = {lowered(name): name for name in before.column_names()}
-    found = _by_id(before, after)
+    names = _by_id(before, after)
     moved = moved_columns(statements)
     gone = {former for name, former in moved.items() if former != name}
     for name in after.column_names():
-        if name in found:
+        if name in names:
             continue
         former = old.get(moved.get(lowered(name), ""))
         if former is None and lowered(name) not in gone:
             former = old.get(lowered(name))
-        if former is not None and former not in found.values():
-            found[name] = former
-    return found
+        if former is not None and former not in names.values():
+            names[name] = former
+    return names
 
 
 def _by_id(before: TableSchema, after: TableSchema) -> dict[str, str]:
@@ -112,13 +112,13 @@ def _ids(schema: TableSchema) -> dict[str, int]:
 
 def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
     """Names before by names after, folded. Of several changes of one column the way through all of them."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for statement in statements:
-        made = {lowered(name): found.get(lowered(former), lowered(former)) for former, name in statement.columns}
+        made = {lowered(name): result.get(lowered(former), lowered(former)) for former, name in statement.columns}
         for former, _ in statement.columns:
-            found.pop(lowered(former), None)
-        found |= made
-    return found
+            result.pop(lowered(former), None)
+        result |= made
+    return result
 
 
 def added_column(column: Column, after: TableSchema) -> ColumnEffect:

@@ -101,18 +101,18 @@ def effects(head: Head) -> list[TableEffect]:
     if not head.ddls and head.next_schemas is head.schemas:
         return []
     ddls = [ddl for ddl in logged_ddls(head, head.ddls) if ddl.record.schema != MARK_TABLE.schema]
-    found: list[tuple[int, TableEffect]] = []
+    results: list[tuple[int, TableEffect]] = []
     unexplained = {number for number, ddl in enumerate(ddls) if ddl.problem}
     for pair in _pairs(head, ddls):
         about = [number for number, ddl in enumerate(ddls) if _is_about(ddl, pair)]
         unexplained -= set(about)
         if about or pair.old != pair.new:
-            found.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
+            results.append((about[0] if about else len(ddls), _effect(head, pair, ddls, [ddls[number] for number in about])))
     for number in unexplained:
         record = ddls[number].record
         effect = TableEffect(TableFate.UNKNOWN, TableName(record.schema, record.table), record=record, problem=ddls[number].problem)
-        found.append((number, effect))
-    return [effect for _, effect in sorted(found, key=lambda one: one[0])]
+        results.append((number, effect))
+    return [effect for _, effect in sorted(results, key=lambda one: one[0])]
 
 
 # ---- which table it is ------------------------------------------------------------------------------------------------
@@ -139,18 +139,18 @@ def _names_after(before: Schemas, next_schemas: Schemas, moves: Mapping[TableNam
     """Of the tables that are there after the DDLs."""
     by_id = {schema.table_id: name for name, schema in next_schemas.items() if schema.table_id}
     folded = {name.folded(): name for name in next_schemas}
-    found: dict[TableName, TableName] = {}
+    tables: dict[TableName, TableName] = {}
     for name, schema in before.items():
         if schema.table_id in by_id:
-            found[name] = by_id[schema.table_id]
+            tables[name] = by_id[schema.table_id]
         elif name in moves:
-            found[name] = folded.get(moves[name].folded(), moves[name])
-    taken = set(found.values())
-    for name in sorted(before.keys() - found.keys()):
+            tables[name] = folded.get(moves[name].folded(), moves[name])
+    taken = set(tables.values())
+    for name in sorted(before.keys() - tables.keys()):
         same = name if name in next_schemas else folded.get(name.folded())
         if same is not None and same not in taken:
-            found[name] = same
-    return found
+            tables[name] = same
+    return tables
 
 
 def _moves(head: Head, ddls: Sequence[LoggedDdl]) -> dict[TableName, TableName]:
@@ -158,11 +158,11 @@ def _moves(head: Head, ddls: Sequence[LoggedDdl]) -> dict[TableName, TableName]:
     renames = [
         ddl.statement for ddl in ddls if ddl.statement.moves and ddl.statement.kind in (StatementKind.RENAME, StatementKind.ALTER_TABLE)
     ]
-    found: dict[TableName, TableName] = {}
+    tables: dict[TableName, TableName] = {}
     for source, target in together(renames, head).moves if renames else ():
-        first = next((name for name, now in found.items() if now == source), source)
-        found[first] = target
-    return found
+        first = next((name for name, now in tables.items() if now == source), source)
+        tables[first] = target
+    return tables
 
 
 def _is_about(ddl: LoggedDdl, pair: _Pair) -> bool:

@@ -161,9 +161,9 @@ def eras(schema: TableSchema, ddls: Iterable[DdlRecord], *, keeps_partitions: bo
     return walk.begun(CommitTs(0))
 
 
-def era_of(found: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
+def era_of(value: Sequence[Era], name: TableName, commit_ts: int) -> Era | None:
     """None: the row is of no table, or of another one."""
-    return next((one for one in found if one.meets(commit_ts, commit_ts) and one.name.folded() == name.folded()), None)
+    return next((one for one in value if one.meets(commit_ts, commit_ts) and one.name.folded() == name.folded()), None)
 
 
 def _refused(table: TableName, why: str) -> SinkError:
@@ -317,5 +317,5 @@ def _last_change(statement: Statement, name: str) -> ColumnChange | None:
     """That made the column which has this name after the statement. A name that it drops and adds is added."""
     own = [one for one in statement.changes if lowered(one.after) == lowered(name) and one.word is not ColumnWord.DROP]
     making = [one for one in own if one.word is not ColumnWord.DEFAULT]
-    found = making or own
-    return found[-1] if found else None
+    changes = making or own
+    return changes[-1] if changes else None

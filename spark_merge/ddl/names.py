@@ -27,15 +27,15 @@ def of_the_log(statement: Statement, record: DdlRecord, head: Head) -> Statement
     def spelled(name: TableName) -> TableName:
         return tables.get(name.folded(), TableName(schemas.get(lowered(name.schema), name.schema), name.table))
 
-    found = _across_schemas(statement, head)
-    found = renamed(found, spelled, lambda schema: schemas.get(lowered(schema), schema))
-    match found.kind:
+    across_schemas = _across_schemas(statement, head)
+    across_schemas = renamed(across_schemas, spelled, lambda schema: schemas.get(lowered(schema), schema))
+    match across_schemas.kind:
         case StatementKind.DROP_TABLE | StatementKind.DROP_VIEW:
-            return _own_drop(found, record)
+            return _own_drop(across_schemas, record)
         case StatementKind.RENAME:
-            return _replicated_moves(found, head.schemas)
+            return _replicated_moves(across_schemas, head.schemas)
         case _:
-            return found
+            return across_schemas
 
 
 def at_target(statement: Statement, routes: Routes) -> Statement:
@@ -159,10 +159,10 @@ def _by_ids(statement: Statement, moved: list[Move]) -> tuple[Move, ...]:
 
     moves = list(statement.moves)
     for number in sorted(range(len(moves)), key=lambda number: sum(statement.unqualified[number])):
-        found = [pair for pair in moved if all(map(fits, moves[number], statement.unqualified[number], pair))]
-        if len(found) == 1:
-            moves[number] = found[0]
-            moved.remove(found[0])
+        results = [pair for pair in moved if all(map(fits, moves[number], statement.unqualified[number], pair))]
+        if len(results) == 1:
+            moves[number] = results[0]
+            moved.remove(results[0])
     return tuple(moves)
 
 

@@ -43,12 +43,12 @@ def parsed(text: str, schema: str) -> Statement:
         return Statement(StatementKind.NOTHING, text)
     if reader.sees(_OPENS_A_VIEW):
         return Statement(StatementKind.CREATE_VIEW, text)
-    found = _statement(reader, schema)
+    statement = _statement(reader, schema)
     while reader.skip(";"):
         pass
     if not reader.at_end():
         reader.refuse("its end")
-    return found
+    return statement
 
 
 def _statement(reader: TokenReader, schema: str) -> Statement:
@@ -191,8 +191,8 @@ def _rename(reader: TokenReader) -> Statement:
         unqualified.append((bare, reader.unqualified))
         items.append(reader.made())
         if not reader.skip(","):
-            found = Statement(StatementKind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
-            return replace(found, unqualified=tuple(unqualified))
+            statement = Statement(StatementKind.RENAME, reader.text, (" RENAME TABLE",), tuple(items), moves=tuple(moves))
+            return replace(statement, unqualified=tuple(unqualified))
 
 
 def _create_index(reader: TokenReader) -> Statement:

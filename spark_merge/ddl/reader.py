@@ -68,16 +68,16 @@ class TokenReader:
         return self.next.kind == "end" or self.sees(";")
 
     def refuse(self, expected: str) -> NoReturn:
-        found = self.next.text or "its end"
-        raise UnsupportedDdl(f"the DDL {self.text!r} is not understood at {found!r}: {expected} was expected", hint=REPORT)
+        text = self.next.text or "its end"
+        raise UnsupportedDdl(f"the DDL {self.text!r} is not understood at {text!r}: {expected} was expected", hint=REPORT)
 
     # ---- what is passed over ---------------------------------------------------------------------------------------------
 
     def skip(self, words: Words) -> bool:
-        found = self.sees(words)
-        if found:
+        skip = self.sees(words)
+        if skip:
             self._at += len(words.split())
-        return found
+        return skip
 
     def skip_any(self, words: Iterable[Words]) -> bool:
         return any(self.skip(one) for one in words)
@@ -89,11 +89,11 @@ class TokenReader:
     # ---- what is copied --------------------------------------------------------------------------------------------------
 
     def take(self, words: Words) -> bool:
-        found = self.sees(words)
-        if found:
+        result = self.sees(words)
+        if result:
             for _ in words.split():
                 self._copy()
-        return found
+        return result
 
     def take_any(self, words: Iterable[Words]) -> bool:
         return any(self.take(one) for one in words)
@@ -110,16 +110,16 @@ class TokenReader:
 
     def made(self) -> Pieces:
         """The pieces since the last call."""
-        found, self._made = tuple(self._made), []
-        return found
+        made, self._made = tuple(self._made), []
+        return made
 
     def name(self) -> str:
         """A column may name its table, and that its schema: the last one is its own."""
-        found = self._name()
+        name = self._name()
         while self.skip("."):
-            found = self._name()
-        self._made.append(" " + quoted(found))
-        return found
+            name = self._name()
+        self._made.append(" " + quoted(name))
+        return name
 
     def names(self) -> None:
         self.name()
@@ -129,17 +129,17 @@ class TokenReader:
     def table(self) -> TableName:
         first = self._name()
         whole = self.skip(".")
-        found = TableName(first, self._name()) if whole else TableName(self._schema, first)
+        table = TableName(first, self._name()) if whole else TableName(self._schema, first)
         self.unqualified = not whole
-        if not found.schema:
+        if not table.schema:
             self.refuse(f"the schema of {first}")
-        self._made.append(found)
-        return found
+        self._made.append(table)
+        return table
 
     def schema(self) -> str:
-        found = self._name()
-        self._made.append(SchemaPiece(found))
-        return found
+        name = self._name()
+        self._made.append(SchemaPiece(name))
+        return name
 
     def plain_word(self) -> str:
         """A word or a name or a string, of a charset, a collation, an option: its text, which is not copied."""

@@ -29,8 +29,8 @@ class Routes:
     schemas: Mapping[str, str] = field(default_factory=dict)
 
     def target(self, name: TableName) -> TableName:
-        found = self.tables.get(name.folded())
-        return found or TableName(self.schemas.get(lowered(name.schema), name.schema), name.table)
+        table = self.tables.get(name.folded())
+        return table or TableName(self.schemas.get(lowered(name.schema), name.schema), name.table)
 
     def schema(self, name: str) -> str:
         """Where the tables of a schema are that have no rule of their own."""
@@ -69,14 +69,14 @@ def distinct(name: TableName) -> str:
 def routes_of(text: str) -> Routes:
     """Raises ConfigError for what is no route, and for a table or schema with two."""
     try:
-        found = ddl_tokens(text)[:-1]
+        tokens = ddl_tokens(text)[:-1]
     except UnsupportedDdl as error:
         raise ConfigError(f"routes {text!r} cannot be read", hint=_HINT) from error
     tables: dict[TableName, TableName] = {}
     schemas: dict[str, str] = {}
     at = 0
-    while at < len(found):
-        source, target, at = _route(text, found, at)
+    while at < len(tokens):
+        source, target, at = _route(text, tokens, at)
         if source.folded() in tables or (source.table == "*" and lowered(source.schema) in schemas):
             raise ConfigError(f"routes {text!r} name {source} twice", hint=_HINT)
         if source.table == "*":
@@ -86,10 +86,10 @@ def routes_of(text: str) -> Routes:
     return Routes(tables, schemas)
 
 
-def _route(text: str, found: list[SqlToken], at: int) -> tuple[TableName, TableName, int]:
-    names, places = found[at : at + 8], (0, 2, 5, 7)
+def _route(text: str, tokens: list[SqlToken], at: int) -> tuple[TableName, TableName, int]:
+    names, places = tokens[at : at + 8], (0, 2, 5, 7)
     signs = "".join(token.text for number, token in enumerate(names) if number not in places)
-    ends = found[at + 8].text if at + 8 < len(found) else ","
+    ends = tokens[at + 8].text if at + 8 < len(tokens) else ","
     if len(names) < 8 or signs != ".=>." or ends != "," or any(names[place].kind == "sign" for place in (0, 5)):
         raise ConfigError(f"routes {text!r}: a route is schema.table=>schema.table", hint=_HINT)
     parts = [names[place].name for place in places]

@@ -16,8 +16,8 @@ REPORT = "carry it out at the target by hand and name its commit_ts in the sink'
 
 def ddl_tokens(text: str) -> list[SqlToken]:
     """An `end` is the last. Raises UnsupportedDdl for what is no token."""
-    found = list(tokens(text, features=FEATURES))
-    for token in found:
+    results = list(tokens(text, features=FEATURES))
+    for token in results:
         if token.kind == "invalid":
             raise UnsupportedDdl(f"the DDL {text!r} holds {text[token.at : token.at + 20]!r}, which no statement does", hint=REPORT)
-    return found
+    return results

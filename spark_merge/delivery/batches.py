@@ -192,11 +192,11 @@ class Delivery:
         if standing.begun is None:
             limits = self._tasks.limits(self._settings.limits)
             there = self._received(after, limits.segments_max)
-            found = cut(there, limits)
+            manifests = cut(there, limits)
             if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
-                found = _ahead_of_windows(found) or found
-            self.more = len(found) < len(there) or len(there) == limits.segments_max
-            return found
+                manifests = _ahead_of_windows(manifests) or manifests
+            self.more = len(manifests) < len(there) or len(there) == limits.segments_max
+            return manifests
         return self._received(after, standing.begun - after)
 
     def _received(self, after: Seq, limit: int) -> list[Manifest]:

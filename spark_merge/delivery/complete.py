@@ -47,29 +47,29 @@ def followed(tables: SinkTables, segment: Manifest, schemas: Callable[[str], Tab
     done = {one.table: one.at for one in completed_tables(segment) if one.whole and one.since_seq >= tables.began_seq}
     if segment.next_schemas is not None:
         before, after = schemas(segment.schemas), schemas(segment.next_schemas)
-        found = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
-        complete = _over_ddls(complete, segment, found)
-        done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, found)}
+        results = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in segment.ddls})
+        complete = _over_ddls(complete, segment, results)
+        done = {table: at for table, at in done.items() if table in _read_and_kept(segment, before, results)}
     if done.keys() - complete.keys():
         complete = {**done, **complete}
     return replace(tables, seq=segment.seq, upto_ts=segment.upto_ts, complete=complete)
 
 
-def _read_and_kept(segment: Manifest, before: Tables, found: Steps) -> set[TableName]:
+def _read_and_kept(segment: Manifest, before: Tables, value: Steps) -> set[TableName]:
     """The tables of which the segment has chunks and whose rows its DDLs keep, by the names after these. Records of dumps have them;
     up to 0.4 the record of a dump that finished in the segment had those before, and such a name counts for its own table only."""
     read = {chunk.table for window in segment.windows for chunk in window.chunks}
-    names = {table: table for table in before} | {step.before: None for step in found if step.before is not None}
-    names |= {step.before: step.after for step in found if step.before is not None and step.fate is SchemaFate.KEPT}
+    names = {table: table for table in before} | {step.before: None for step in value if step.before is not None}
+    names |= {step.before: step.after for step in value if step.before is not None and step.fate is SchemaFate.KEPT}
     return {now for table in read if (now := names.get(table)) is not None}
 
 
-def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, found: Steps) -> dict[TableName, CommitTs]:
+def _over_ddls(complete: Mapping[TableName, CommitTs], segment: Manifest, value: Steps) -> dict[TableName, CommitTs]:
     """A name that a table has from now on says nothing of the table that had it before."""
     emptied = set(_emptied(segment.ddls))
-    touched = {name for step in found for name in (step.before, step.after)}
+    touched = {name for step in value for name in (step.before, step.after)}
     then = {table: since_ts for table, since_ts in complete.items() if table not in touched}
-    for step in found:
+    for step in value:
         if step.after is None:
             continue
         if step.fate is SchemaFate.KEPT and step.before is not None:

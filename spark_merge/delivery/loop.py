@@ -189,18 +189,18 @@ class SinkLoop:
         self._gather_s = delivery.gather_s
         self._batch_began_s = began_s = time.monotonic()
         try:
-            found = delivery.deliver()
+            deliver = delivery.deliver()
         finally:
             self._batch_s, self._batch_began_s = time.monotonic() - began_s, None
-        if found:
+        if deliver:
             self.took_s.append(self._batch_s)
-        return found
+        return deliver
 
     def _note(self, segments: list[Delivered], delivery: Delivery, seconds: float) -> None:
         tables: dict[TableName, Rows] = {}
         for segment in segments:
-            for table, found in segment.tables.items():
-                tables[table] = tables.get(table, Rows()).plus(found)
+            for table, result in segment.tables.items():
+                tables[table] = tables.get(table, Rows()).plus(result)
         rows = reduce(Rows.plus, tables.values(), Rows())
         done = BatchDone(
             last=segments[-1].seq,
@@ -210,7 +210,7 @@ class SinkLoop:
             seconds=seconds,
             accept_s=delivery.accept_s,
             accepted_ms=int(time.time() * 1000),
-            dropped=tuple(DroppedRows(*table, found.dropped) for table, found in sorted(tables.items()) if found.dropped),
+            dropped=tuple(DroppedRows(*table, result.dropped) for table, result in sorted(tables.items()) if result.dropped),
         )
         self._batches.append(done)
         self.guessed += delivery.guessed
@@ -220,5 +220,5 @@ class SinkLoop:
         """Where the log still has it."""
         if seq is None:
             return CommitTs(0)
-        found = new_manifests(self._settings.log, after=Seq(seq - 1), limit=1)
-        return found[0].upto_ts if found and found[0].seq == seq else CommitTs(0)
+        manifests = new_manifests(self._settings.log, after=Seq(seq - 1), limit=1)
+        return manifests[0].upto_ts if manifests and manifests[0].seq == seq else CommitTs(0)

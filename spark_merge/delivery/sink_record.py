@@ -55,14 +55,14 @@ class SinkRecord:
 
     def resume(self, accepted: Accepted, owner: Owner) -> None:
         """The sink has segments."""
-        found = self._read()
-        if found is None or not self._is_of_this_log(found):
+        tables = self._read()
+        if tables is None or not self._is_of_this_log(tables):
             next_seq = Seq(accepted.seq + 1)
             unknown = SinkTables(*self._sink, next_seq, began_ts=None, seq=accepted.seq, upto_ts=accepted.upto_ts)
             self._write(unknown, owner)
         else:
-            self.tables, self.written_seq = found, found.seq
-            self.passed(self._still_there(range(found.seq + 1, accepted.seq + 1)), owner)
+            self.tables, self.written_seq = tables, tables.seq
+            self.passed(self._still_there(range(tables.seq + 1, accepted.seq + 1)), owner)
 
     def begin(self, first: Manifest, owner: Owner) -> None:
         """Segment `first` is the first one that the sink receives."""
@@ -88,24 +88,24 @@ class SinkRecord:
         self.written_seq = tables.seq
 
     def _read(self) -> SinkTables | None:
-        found = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
-        return found if found is not None and found.output == self._sink.output else None
+        tables = read_sink_tables(self._log, [self._sink.name]).get(self._sink.name)
+        return tables if tables is not None and tables.output == self._sink.output else None
 
     def _check_owner(self, owner: Owner) -> None:
         """A worker that was frozen after it had accepted a batch leaves the file of its successor alone."""
-        found = self._read()
-        if found is not None and (found.epoch, found.incarnation) > owner:
+        rest = self._read()
+        if rest is not None and (rest.epoch, rest.incarnation) > owner:
             raise OwnershipLost(
-                f"sink {self._sink.name} is of worker {found.incarnation} of epoch {found.epoch}, and this is worker {owner.incarnation} of"
+                f"sink {self._sink.name} is of worker {rest.incarnation} of epoch {rest.epoch}, and this is worker {owner.incarnation} of"
                 f" epoch {owner.epoch}",
                 hint="nothing: the later worker continues",
             )
 
-    def _is_of_this_log(self, found: SinkTables) -> bool:
+    def _is_of_this_log(self, tables: SinkTables) -> bool:
         """Not where the log was restored from a backup that is older than the file."""
         try:
-            if found.seq >= found.began_seq:
-                check_has(self._log, Accepted(found.seq, found.upto_ts))
+            if tables.seq >= tables.began_seq:
+                check_has(self._log, Accepted(tables.seq, tables.upto_ts))
         except SinkError:
             return False
         return True
@@ -114,5 +114,5 @@ class SinkRecord:
         """Retention may remove them meanwhile: those were reported, and so the file has what they change."""
         names = [manifest_name(Seq(seq)) for seq in seqs]
         with storage_errors(self._log):
-            found = storage.read_files(self._log, names)
-        return [read_manifest(self._log, name, found[name]) for name in names if name in found]
+            files = storage.read_files(self._log, names)
+        return [read_manifest(self._log, name, files[name]) for name in names if name in files]

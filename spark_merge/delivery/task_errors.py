@@ -38,15 +38,15 @@ def error_text(error: Exception) -> str:
     """With an error of ours in it, for `error_of_task`; of another one what it is."""
     if not isinstance(error, TicdcDumpError):
         return f"{type(error).__name__}: {error}"
-    found = [type(error).__name__, error.message, error.hint]
-    return f"ticdc-dump-error[{base64.b64encode(json.dumps(found).encode()).decode()}]"
+    results = [type(error).__name__, error.message, error.hint]
+    return f"ticdc-dump-error[{base64.b64encode(json.dumps(results).encode()).decode()}]"
 
 
 def error_of_task(error: BaseException) -> TicdcDumpError | None:
     """The error of ours that a task died of, as the same class; None if it died of something else."""
-    found = _TOLD.search(str(error))
-    if found is None:
+    match = _TOLD.search(str(error))
+    if match is None:
         return None
-    name, message, hint = json.loads(base64.b64decode(found.group(1)))
+    name, message, hint = json.loads(base64.b64decode(match.group(1)))
     kind: type[TicdcDumpError] = getattr(errors, name)
     return kind(message, hint=hint)

@@ -29,13 +29,13 @@ class DecodedRows:
     def get(self, place: Hashable, decode: Callable[[], pa.Table]) -> pa.Table:
         """What `decode` gives for the place, now or earlier. What it raises all who are waiting for it get; nothing is kept of it."""
         with self._lock:
-            found = self._found.get(place)
-            if found is not None:
+            result = self._found.get(place)
+            if result is not None:
                 self._found.move_to_end(place)
             else:
                 mine = self._found[place] = Future[pa.Table]()
-        if found is not None:
-            return found.result()
+        if result is not None:
+            return result.result()
         try:
             rows = decode()
         except BaseException as error:

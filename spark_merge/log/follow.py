@@ -36,11 +36,11 @@ def check_has(log: Folder, accepted: Accepted) -> None:
             ends = f"ends at {run.stop - 1}" if run else "is empty"
             raise SinkError(f"the output has accepted segment {accepted.seq}, and the log {log} {ends}", hint=_WAY_OUT)
         return
-    found = Accepted.of(read_manifest(log, name, data))
-    if accepted.upto_ts not in (None, found.upto_ts) or (accepted.manifest and accepted.manifest != found.manifest):
+    result = Accepted.of(read_manifest(log, name, data))
+    if accepted.upto_ts not in (None, result.upto_ts) or (accepted.manifest and accepted.manifest != result.manifest):
         raise SinkError(
             f"the output has accepted segment {accepted.seq} up to {accepted.upto_ts}, and the log {log} has another one of that number,"
-            f" up to {found.upto_ts}: the log is a new one, or was restored from a backup and written on",
+            f" up to {result.upto_ts}: the log is a new one, or was restored from a backup and written on",
             hint=_WAY_OUT,
         )
 

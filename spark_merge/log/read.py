@@ -42,42 +42,42 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     Raises LogBroken for a gap or an unreadable manifest, and SinkError for a position before what retention has kept: then the log is
     whole, and one sink cannot continue.
     """
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     asked = 1
     with _reading(log, "manifests"):
         first = Seq(kept(log).start) if after is None else Seq(after + 1)
-        while len(found) < limit:
-            batch = _run(log, Seq(first + len(found)), min(asked, limit - len(found)))
-            found += batch
+        while len(manifests) < limit:
+            batch = _run(log, Seq(first + len(manifests)), min(asked, limit - len(manifests)))
+            manifests += batch
             if len(batch) < asked:
                 break
             asked = min(asked * 4, MANIFESTS_AT_ONCE_MAX)
-        if not found and limit > 0:
+        if not manifests and limit > 0:
             _check_nothing_is_lost(log, first, after)
-    return found
+    return manifests
 
 
 def beginning(log: Folder) -> Seq:
     """The first segment for a sink that has none. Where retention has removed segments, it is the first one behind which no window reaches
     back to before it: the changes of such a window are not all in the log. The answer stays the same until segments are removed again,
     which waits for that sink. Raises LogBroken, and SinkError while such a window is open."""
-    first = found = Seq(kept(log).start)
+    first = seq = Seq(kept(log).start)
     if not first:
         return first
     open_from: Seq | None = None
     after = Seq(first - 1)
     while manifests := new_manifests(log, after=after, limit=MANIFESTS_AT_ONCE_MAX):
         for manifest in manifests:
-            if any(window.first_seq < found for window in manifest.windows):
-                found = Seq(manifest.seq + 1)
+            if any(window.first_seq < seq for window in manifest.windows):
+                seq = Seq(manifest.seq + 1)
         after, open_from = manifests[-1].seq, manifests[-1].open_from
-    if open_from is not None and open_from < found:
+    if open_from is not None and open_from < seq:
         raise SinkError(
             f"a sink that is new to segment log {log} cannot begin yet: a window of a dump may be open since segment {open_from}, and the"
             f" segments before {first} were removed",
             hint="nothing: the sink begins as soon as such windows have closed; dumppause closes them all",
         )
-    return found
+    return seq
 
 
 def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
@@ -164,12 +164,12 @@ class LoggedSchemas(Mapping[TableName, TableSchema]):
 
 def _schemas_read(log: Folder, name: str) -> Mapping[TableName, TableSchema]:
     place = (str(log), name)
-    if (found := _SCHEMAS_KEPT.get(place)) is None:
-        found = read_schemas(log, name)
+    if (schemas := _SCHEMAS_KEPT.get(place)) is None:
+        schemas = read_schemas(log, name)
         if len(_SCHEMAS_KEPT) >= SCHEMAS_KEPT_MAX:
             _SCHEMAS_KEPT.clear()
-        _SCHEMAS_KEPT[place] = found
-    return found
+        _SCHEMAS_KEPT[place] = schemas
+    return schemas
 
 
 SCHEMAS_KEPT_MAX = 32
@@ -195,13 +195,13 @@ def _reading(log: Folder, name: str) -> Iterator[None]:
 def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
     """The manifests from `first` up to the first one that is missing."""
     names = [manifest_name(Seq(seq)) for seq in range(first, first + count)]
-    found = storage.read_files(log, names)
+    files = storage.read_files(log, names)
     run: list[Manifest] = []
     for name in names:
-        if name not in found:
+        if name not in files:
             break
-        run.append(read_manifest(log, name, found[name]))
-    if len(run) < len(found):  # a later one is there: this one came while they were read, or it is lost
+        run.append(read_manifest(log, name, files[name]))
+    if len(run) < len(files):  # a later one is there: this one came while they were read, or it is lost
         missing = names[len(run)]
         if not storage.read_files(log, [missing]):
             raise missing_files(log, [missing])

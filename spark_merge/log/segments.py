@@ -96,10 +96,10 @@ class Segments:
         self._large: set[tuple[SegmentPart, TableName | None]] = set()
 
     def head(self, seq: Seq) -> Head:
-        found = self._source.heads.get(seq)
-        if found is None:
+        head = self._source.heads.get(seq)
+        if head is None:
             raise LogBroken(f"segment {seq} is needed by a window and was not given", hint="report this: it is a defect of ticdc-dump")
-        return found
+        return head
 
     def part(self, seq: Seq, within: range | None = None, between: Between | None = None) -> SegmentPart:
         """Of all rows of the segment if `within` is not given."""
@@ -118,9 +118,9 @@ class Segments:
         if len(part.within) <= min(STREAMED_ROWS, ROWS_MAX):
             with suppress(_TooLarge):
                 rows = _together(self._groups(part))
-                found = _count(iter([rows]))
-                self._pack = _Pack(part, frozenset(found), rows)
-                return found
+                count = _count(iter([rows]))
+                self._pack = _Pack(part, frozenset(count), rows)
+                return count
         return _count(self._groups(part, columns=("commit_ts", "schema", "table")))
 
     def changes(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
@@ -128,21 +128,21 @@ class Segments:
         tables = self.tables(part)
         count = tables.total() if table is None else tables[table]
         streamed = count > ROWS_MAX or (count > STREAMED_ROWS and 2 * count > len(part.within))
-        found = None if streamed or not count else self._whole(part, table)
-        if found is None:
+        result = None if streamed or not count else self._whole(part, table)
+        if result is None:
             yield from in_order(lambda: self._streamed(part, table)) if count else ()
-        elif found.num_rows:  # else all were left out
-            yield _sorted(found)
+        elif result.num_rows:  # else all were left out
+            yield _sorted(result)
 
     def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
         """All changes of the table, in any order."""
         part = self.part(seq)
         count = self.tables(part)[table]
-        found = None if count > ROWS_MAX or not count else self._whole(part, table)
-        if found is None:
+        result = None if count > ROWS_MAX or not count else self._whole(part, table)
+        if result is None:
             yield from self._streamed(part, table) if count else ()
         else:
-            yield found
+            yield result
 
     def _whole(self, part: SegmentPart, table: TableName | None) -> pa.Table | None:
         """Of the table, or of all; None where they are too large to be held."""
@@ -214,8 +214,8 @@ class Segments:
         if rows.num_rows == 0:
             return self._schema.empty_table()
         with_seq = rows.append_column("seq", pa.repeat(pa.scalar(part.seq, pa.int64()), rows.num_rows))
-        found = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self.zone)
-        return _with_messages(found, rows) if self._raw else found
+        result = decode(with_seq, codec=head.manifest.codec, schemas=head.schemas, server_tz=self.zone)
+        return _with_messages(result, rows) if self._raw else result
 
 
 def _together(groups: Iterator[pa.Table]) -> pa.Table:
@@ -238,13 +238,13 @@ def _committed(rows: pa.Table, between: Between | None) -> pa.Table:
 
 
 def _count(parts: Iterator[pa.Table]) -> Counter[TableName]:
-    found: Counter[TableName] = Counter()
+    counter: Counter[TableName] = Counter()
     for rows in parts:
         counts = pc.value_counts(_names(rows))
         names, numbers = counts.field("values").to_pylist(), counts.field("counts").to_pylist()
-        found.update({TableName(*name.split("\0")): number for name, number in zip(names, numbers, strict=True)})
-    found.pop(MARK_TABLE, None)
-    return found
+        counter.update({TableName(*name.split("\0")): number for name, number in zip(names, numbers, strict=True)})
+    counter.pop(MARK_TABLE, None)
+    return counter
 
 
 def _names(rows: pa.Table) -> pa.ChunkedArray:

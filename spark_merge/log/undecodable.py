@@ -51,24 +51,24 @@ def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Deco
         return [(before[ordinal], False) for ordinal in sorted(set(ordinals))]
     manifest = _manifest(log, seq)
     _check_nobody_has_it(log, seq)
-    found = list(_found(log, manifest, how, within=ordinals))
-    for ordinal in sorted(set(ordinals or ()) - {skip.ordinal for skip in found}):
+    results = list(_found(log, manifest, how, within=ordinals))
+    for ordinal in sorted(set(ordinals or ()) - {skip.ordinal for skip in results}):
         why = "can be decoded here" if ordinal < manifest.rows else f"is not there: the segment has {manifest.rows} rows"
         raise RefusedRequest(
             f"ordinal {ordinal} of segment {seq} {why}, and so it is not left out",
             hint=f"see `ticdc-dump skip --config FILE --seq {seq}` for those that cannot, by the settings of the sidecar that wrote it",
         )
-    skips = [replace(skip, by=by, skipped_ms=now_ms) for skip in found]
+    skips = [replace(skip, by=by, skipped_ms=now_ms) for skip in results]
     return [(skip, skip_row(log, skip)) for skip in skips]
 
 
 def _manifest(log: Folder, seq: Seq) -> Manifest:
     name = manifest_name(seq)
     with storage_errors(log):
-        found = storage.read_files(log, [name])
-    if not found:
+        files = storage.read_files(log, [name])
+    if not files:
         raise RefusedRequest(f"segment {seq} is not in the log {log}", hint="take the number from the error that names the row")
-    return read_manifest(log, name, found[name])
+    return read_manifest(log, name, files[name])
 
 
 def _check_nobody_has_it(log: Folder, seq: Seq) -> None:
@@ -119,17 +119,17 @@ def _unreadable(rows: pa.Table, manifest: Manifest, schemas: Mapping[TableName, 
 
 
 def _skip(row: pa.Table, reason: str) -> Skip:
-    (found,) = row.to_pylist()
+    (result,) = row.to_pylist()
     return Skip(
-        seq=Seq(found["seq"]),
-        ordinal=found["ordinal"],
-        commit_ts=CommitTs(found["commit_ts"]),
-        op=found["op"],
-        table=TableName(found["schema"], found["table"]),
-        codec=found["codec"],
-        lane=Lane(found["lane"]),
-        position=found["position"],
-        key=found["key"],
-        value=found["value"],
+        seq=Seq(result["seq"]),
+        ordinal=result["ordinal"],
+        commit_ts=CommitTs(result["commit_ts"]),
+        op=result["op"],
+        table=TableName(result["schema"], result["table"]),
+        codec=result["codec"],
+        lane=Lane(result["lane"]),
+        position=result["position"],
+        key=result["key"],
+        value=result["value"],
         reason=reason,
     )

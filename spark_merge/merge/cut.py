@@ -60,11 +60,11 @@ def cut(manifests: Sequence[Manifest], limits: BatchLimits) -> list[Manifest]:
 
 def tables_with_rows(heads: Iterable[Head]) -> list[TableSchema]:
     """Of the tables that have rows in these segments, which are all of one schemas file; by name."""
-    found: dict[TableName, TableSchema] = {}
+    schemas: dict[TableName, TableSchema] = {}
     for head in heads:
         names = {chunk.table for chunk in head.due_chunks()} | (head.schemas if head.table_rows is None else head.table_rows).keys()
-        found |= {name: head.schemas[name] for name in names & head.schemas.keys()}
-    return [schema for _, schema in sorted(found.items()) if has_rows(schema)]
+        schemas |= {name: head.schemas[name] for name in names & head.schemas.keys()}
+    return [schema for _, schema in sorted(schemas.items()) if has_rows(schema)]
 
 
 def units(heads: Sequence[Head], *, chunk_parts: int, live_part_rows: int = 0) -> list[Unit]:
@@ -76,18 +76,18 @@ def units(heads: Sequence[Head], *, chunk_parts: int, live_part_rows: int = 0) -
     first, ordinal), never from their place: a cut may go through a transaction, and what moves a key has its delete and its insert in
     one part, but a swap of keys has them crosswise in two.
     """
-    found: list[Unit] = []
+    results: list[Unit] = []
     for head in heads:
         due, live = head.due_chunks(), head.table_rows != {}
         if not chunk_parts:
-            found += [Unit(head.seq, live, tuple(due))] if live or due else []
+            results += [Unit(head.seq, live, tuple(due))] if live or due else []
             continue
-        found += _live_parts(head.manifest, chunk_parts, live_part_rows) if live else []
+        results += _live_parts(head.manifest, chunk_parts, live_part_rows) if live else []
         parts: defaultdict[tuple[TableName, int], list[DueChunk]] = defaultdict(list)
         for chunk in due:
             parts[chunk.table, 1 + chunk.number % chunk_parts].append(chunk)
-        found += [Unit(head.seq, live=False, chunks=tuple(chunks), part=part) for (_, part), chunks in sorted(parts.items())]
-    return found
+        results += [Unit(head.seq, live=False, chunks=tuple(chunks), part=part) for (_, part), chunks in sorted(parts.items())]
+    return results
 
 
 def _live_parts(manifest: Manifest, chunk_parts: int, rows_max: int) -> Iterator[Unit]:
@@ -107,12 +107,12 @@ def stages(heads: Sequence[Head], *, chunk_parts: int, raw: bool = False, few_ro
     rows: they cost less than stages of their own. A function of the segments and these numbers alone, task ids too, so that a batch that
     is done again has the same tasks.
     """
-    found: list[tuple[Task, ...]] = []
+    tasks: list[tuple[Task, ...]] = []
     live: list[Unit] = []
 
     def close() -> None:
         if live:
-            found.append((Task(f"live-{live[0].seq}-{live[0].part}", tuple(live), "segment", raw),))
+            tasks.append((Task(f"live-{live[0].seq}-{live[0].part}", tuple(live), "segment", raw),))
             live.clear()
 
     for head in heads:
@@ -129,12 +129,12 @@ def stages(heads: Sequence[Head], *, chunk_parts: int, raw: bool = False, few_ro
                 live.append(Unit(head.seq, live=True, part=part, between=(after_ts, high_ts)))
                 part += 1
             close()
-            found.append(tuple(_chunk_tasks(head.seq, chunks, part, chunk_parts)))
+            tasks.append(tuple(_chunk_tasks(head.seq, chunks, part, chunk_parts)))
             after_ts, part = high_ts, part + chunk_parts
         between = None if part == 0 else (after_ts, head.upto_ts)
         live.append(Unit(head.seq, live=True, part=part, between=between))
     close()
-    return tuple(found)
+    return tuple(tasks)
 
 
 def _chunk_tasks(seq: Seq, chunks: Sequence[DueChunk], part: int, chunk_parts: int) -> Iterator[Task]:
@@ -142,21 +142,21 @@ def _chunk_tasks(seq: Seq, chunks: Sequence[DueChunk], part: int, chunk_parts: i
         yield Task(f"dump-{seq}-{part + number}", (Unit(seq, live=False, chunks=tuple(chunks[number::chunk_parts]), part=part + number),))
 
 
-def spread(found: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:
+def spread(value: Sequence[Unit], heads: Sequence[Head], *, cores: int) -> list[tuple[Unit, ...]]:
     """The units side by side in groups of like cost, enough of them for all cores.
 
     What a group decodes it decodes once: the live rows of its units, and the tables that its windows reach back to, for their keys. Where a
     new group would decode again what the one before it has, it begins only when that one has chunks that cost as much.
     """
     by_seq = {head.seq: head for head in heads}
-    decoded = [_decoded(unit, by_seq) for unit in found]
-    chunk_rows = [sum(chunk.rows for chunk in unit.chunks) for unit in found]
+    decoded = [_decoded(unit, by_seq) for unit in value]
+    chunk_rows = [sum(chunk.rows for chunk in unit.chunks) for unit in value]
     total = sum(chunk_rows) + sum({place: cost for places in decoded for place, cost in places.items()}.values())
     target = max(total / (TASKS_A_CORE * cores), TASK_COST_MIN)
     groups: list[list[Unit]] = []
     filled = filled_chunks = 0
     known: _Decoded = {}
-    for unit, places, rows in zip(found, decoded, chunk_rows, strict=True):
+    for unit, places, rows in zip(value, decoded, chunk_rows, strict=True):
         again = sum(cost for place, cost in places.items() if place in known)
         cost = rows + sum(places.values()) - again
         if not groups or (filled + cost / 2 > target and again <= filled_chunks):
@@ -175,16 +175,16 @@ _Decoded: TypeAlias = dict[tuple[Seq, TableName | range | None], int]
 def _decoded(unit: Unit, heads: Mapping[Seq, Head]) -> _Decoded:
     """For a unit by itself. A segment before the batch is taken to be as the one where the window closes."""
     head = heads[unit.seq]
-    found: _Decoded = {}
+    result: _Decoded = {}
     if unit.live and unit.within is None and head.table_rows is not None:
-        found |= {(unit.seq, table): LIVE_ROW_COST * rows for table, rows in head.table_rows.items()}
+        result |= {(unit.seq, table): LIVE_ROW_COST * rows for table, rows in head.table_rows.items()}
     elif unit.live:
-        found[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
+        result[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
     for chunk in unit.chunks:
         for seq in map(Seq, range(chunk.first_seq, chunk.seq + 1)):
             told = heads.get(seq, head)
             if told.table_rows is None:
-                found[seq, None] = LIVE_ROW_COST * told.manifest.rows
+                result[seq, None] = LIVE_ROW_COST * told.manifest.rows
             elif chunk.table in told.table_rows:
-                found[seq, chunk.table] = LIVE_ROW_COST * told.table_rows[chunk.table]
-    return found
+                result[seq, chunk.table] = LIVE_ROW_COST * told.table_rows[chunk.table]
+    return result

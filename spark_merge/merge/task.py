@@ -62,11 +62,11 @@ def _tracked(portions: Iterator[Portion], at: list[str]) -> Iterator[Portion]:
 
 def needed(task: Task) -> set[Seq]:
     """The segments that it reads: those of its units, and those that its windows reach back to."""
-    found = {unit.seq for unit in task.units}
+    seqs = {unit.seq for unit in task.units}
     for unit in task.units:
         for chunk in unit.chunks:
-            found.update(Seq(seq) for seq in range(chunk.first_seq, chunk.seq))
-    return found
+            seqs.update(Seq(seq) for seq in range(chunk.first_seq, chunk.seq))
+    return seqs
 
 
 def portions(task: Task, source: SegmentSource, cache: DecodedRows | None = None) -> Iterator[Portion]:
@@ -144,9 +144,9 @@ def open_chunk(log: Folder, schema: TableSchema, due: DueChunk, keys: pa.Array) 
     with storage_errors(f"chunk {due.path} of {due.table} in {log}"):
         try:
             for part in survivors(log, schema, due.path, keys):
-                for found, deletes in ((part.absent, True), (part.rows, False)):
-                    if found.rows.num_rows or found.dropped:
-                        yield ChunkPiece(due, found, deletes)
+                for result, deletes in ((part.absent, True), (part.rows, False)):
+                    if result.rows.num_rows or result.dropped:
+                        yield ChunkPiece(due, result, deletes)
         except (storage.Absent, storage.Refused, pa.ArrowException, UnicodeDecodeError) as error:
             raise LogBroken(
                 f"chunk {due.path} of {due.table} cannot be read from {log}: {error!r}",

@@ -368,8 +368,8 @@ class Delivered:
 
 def delivered(batch: Batch, outcomes: Sequence[Outcome]) -> list[Delivered]:
     """The outcomes by segment, in order of seq."""
-    found: dict[Seq, dict[TableName, Rows]] = {head.seq: {} for head in batch.heads}
+    result: dict[Seq, dict[TableName, Rows]] = {head.seq: {} for head in batch.heads}
     for outcome in outcomes:
         for (seq, table), rows in outcome.counts.items():
-            found[seq][table] = found[seq].get(table, Rows()).plus(rows)
-    return [Delivered(seq, tables) for seq, tables in found.items()]
+            result[seq][table] = result[seq].get(table, Rows()).plus(rows)
+    return [Delivered(seq, tables) for seq, tables in result.items()]

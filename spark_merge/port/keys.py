@@ -49,6 +49,6 @@ def are_last(codes: Any, *, ranks: Any, commit_ts: Any) -> Any:
     order = np.lexsort((ranks, commit_ts))  # stable
     last = np.zeros(codes.max() + 1 if len(codes) else 0, np.int64)
     last[codes[order]] = order  # of a code that comes again the last place stays
-    found = np.zeros(len(codes), bool)
-    found[last] = True
-    return found
+    result = np.zeros(len(codes), bool)
+    result[last] = True
+    return result

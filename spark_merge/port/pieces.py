@@ -49,5 +49,5 @@ def _rows(piece: Piece) -> int:
 def _part(piece: Piece, start: int, rows: int) -> Piece:
     if not isinstance(piece, ChunkPiece):
         return piece.slice(start, rows)
-    found, ordinals, dropped = piece.survivors
-    return replace(piece, survivors=Survivors(found.slice(start, rows), ordinals.slice(start, rows), 0 if start else dropped))
+    result, ordinals, dropped = piece.survivors
+    return replace(piece, survivors=Survivors(result.slice(start, rows), ordinals.slice(start, rows), 0 if start else dropped))

@@ -83,9 +83,9 @@ class Readable(Protocol):
 
 def rows_of(part: ReadPart) -> Iterator[RowsRead]:
     """All of the part; each piece is progress. Whatever reads a sink's rows reads them here, so no sink has to think of it."""
-    for found in part():
+    for rows in part():
         progressed()
-        yield found
+        yield rows
 
 
 def newest(reading: Reading, schema: TableSchema) -> pa.Table:
@@ -93,15 +93,15 @@ def newest(reading: Reading, schema: TableSchema) -> pa.Table:
     return newest_of([piece for part in reading.parts for piece in rows_of(part)], schema)
 
 
-def newest_of(found: Sequence[RowsRead], schema: TableSchema) -> pa.Table:
+def newest_of(value: Sequence[RowsRead], schema: TableSchema) -> pa.Table:
     """As `newest`, of what all parts have given."""
     columns = list(schema.column_names())
-    if not found:
+    if not value:
         return pa.table({name: pa.array([], pa.string()) for name in columns})
-    rows = pa.concat_tables([piece.rows.select(columns) for piece in found])
-    if found[0].versions is None or not rows.num_rows:
+    rows = pa.concat_tables([piece.rows.select(columns) for piece in value])
+    if value[0].versions is None or not rows.num_rows:
         return rows
-    versions = [piece.versions for piece in found if piece.versions is not None]
+    versions = [piece.versions for piece in value if piece.versions is not None]
     commit_ts, rank, deleted = (
         np.concatenate([column.to_numpy(zero_copy_only=False) for column in each]) for each in zip(*versions, strict=True)
     )

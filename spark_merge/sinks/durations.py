@@ -9,10 +9,10 @@ _TIME = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8}(?:\.\d{1,6})?)s)?
 
 def seconds_of(text: str) -> float | None:
     """None for a text that is no time."""
-    found = _TIME.fullmatch(text)
-    if not text or found is None:
+    match = _TIME.fullmatch(text)
+    if not text or match is None:
         return None
-    return sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True))
+    return sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True))
 
 
 def text_of(seconds: float) -> str:

@@ -13,10 +13,10 @@ ANOTHER_FOLDER = "deliver a new log to a new folder, and dump again; or set log.
 """What an operator does who meets another log's output in a folder."""
 
 
-def check_log(place: object, found: str, mine: str, *, hint: str) -> None:
+def check_log(place: object, value: str, mine: str, *, hint: str) -> None:
     """Raises SinkError where `place` has the output of another log than `mine`; `hint`: how a place of its own is named."""
-    if not continues(found, mine):
-        raise SinkError(f"{place} holds the output of log {found}, this is log {mine}", hint=hint)
+    if not continues(value, mine):
+        raise SinkError(f"{place} holds the output of log {value}, this is log {mine}", hint=hint)
 
 
 def check_next(place: object, after: Seq | None, first: Seq) -> None:

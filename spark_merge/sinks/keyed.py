@@ -67,9 +67,9 @@ class KnownTables(Generic[T]):
         oldest = time.monotonic() - TABLES_KNOWN_S
         return [schema for schema in schemas if self._known.get(schema, (None, oldest))[1] <= oldest]
 
-    def learn(self, found: Mapping[TableSchema, T]) -> None:
+    def learn(self, value: Mapping[TableSchema, T]) -> None:
         now = time.monotonic()
-        self._known |= {schema: (one, now) for schema, one in found.items()}
+        self._known |= {schema: (one, now) for schema, one in value.items()}
 
     def get(self, schema: TableSchema) -> T | None:
         return self._known[schema][0] if schema in self._known else None

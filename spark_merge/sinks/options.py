@@ -95,8 +95,8 @@ def read(declared: type[B], values: Mapping[str, str], **given: Any) -> B:
     for one in fields(cast(Any, declared)):
         if _BLOCK in one.metadata:
             given[one.name] = read(one.metadata[_BLOCK], values)
-        elif (found := one.metadata.get(_OPTION)) and found.name in values:
-            given[one.name] = found.read(values[found.name])
+        elif (result := one.metadata.get(_OPTION)) and result.name in values:
+            given[one.name] = result.read(values[result.name])
     return declared(**given)
 
 
@@ -112,14 +112,14 @@ def options_in(declared: type[Any]) -> Iterator[Option[Any]]:
 def texts_of(given: object) -> dict[str, str]:
     """The options of such a dataclass, by their names, as a URI has them."""
     declared = {one.name: one.metadata[_OPTION] for one in fields(cast(Any, given)) if _OPTION in one.metadata}
-    return {found.name: found.kind.text(getattr(given, name)) for name, found in declared.items()}
+    return {result.name: result.kind.text(getattr(given, name)) for name, result in declared.items()}
 
 
 def names_of(*declarations: Declarations) -> frozenset[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     for declared in declarations:
-        found.update((one.name for one in options_in(declared)) if isinstance(declared, type) else declared)
-    return frozenset(found)
+        results.update((one.name for one in options_in(declared)) if isinstance(declared, type) else declared)
+    return frozenset(results)
 
 
 # ---- kinds of values -------------------------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def unset_or(kind: ValueKind[T], example: T) -> ValueKind[T | None]:
 
 
 def _commit_tss(text: str) -> frozenset[CommitTs] | None:
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    return frozenset(CommitTs(int(part)) for part in found) if all(map(_is_whole, found)) else None
+    results = [part.strip() for part in text.split(",") if part.strip()]
+    return frozenset(CommitTs(int(part)) for part in results) if all(map(_is_whole, results)) else None
 
 
 def _routes(text: str) -> Routes:

@@ -24,14 +24,14 @@ def password_of(server: object, *, kind: str, file: str, variable: str) -> str:
     """`kind`: under which it is kept, by the server's text; `file` may be empty. Raises SinkError in a process that has it no way."""
     if file:
         return _text_of(file)
-    found = kept(kind, str(server))
-    found = os.environ.get(variable) if found is None else found
-    if found is None:
+    password = kept(kind, str(server))
+    password = os.environ.get(variable) if password is None else password
+    if password is None:
         raise SinkError(
             f"{server}: its password is not known to this process: what a URI says is not sent to a cluster's tasks",
             hint=f"put it into a file on every host and name that by password-file=, or set {variable} in the executors' environment",
         )
-    return found
+    return password
 
 
 def _text_of(path: str) -> str:

@@ -31,13 +31,13 @@ class JsonRecord(Generic[T]):
     def from_json(self, data: bytes, *, name: str) -> T:
         """Raises SinkError, which names the file, for broken JSON, a missing field or another version."""
         try:
-            found = json.loads(data)
-            if type(version := found["version"]) is not int or version not in self.versions:
+            result = json.loads(data)
+            if type(version := result["version"]) is not int or version not in self.versions:
                 raise SinkError(
                     f"{name} has format version {version}, this ticdc-dump knows {', '.join(map(str, self.versions))}",
                     hint="run the version that wrote it, or deliver to a new folder",
                 )
-            return self.of(found)
+            return self.of(result)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
             raise SinkError(f"{name} is not readable: {error!r}", hint=self.hint) from error
 
@@ -48,8 +48,8 @@ class JsonRecord(Generic[T]):
     def read_all(self, folder: Folder, paths: Iterable[str]) -> dict[str, T]:
         """By path, in this order; those that do not exist are left out."""
         with storage_errors(folder):
-            found = storage.read_files(folder, list(paths))
-        return {path: self.from_json(data, name=f"{folder}/{path}") for path, data in found.items()}
+            files = storage.read_files(folder, list(paths))
+        return {path: self.from_json(data, name=f"{folder}/{path}") for path, data in files.items()}
 
     def write(self, folder: Folder, path: str, value: T) -> None:
         """In place of what is there."""

@@ -98,11 +98,11 @@ def outputs_of(uris: Sequence[str]) -> dict[str, str]:
     outputs = list(map(output_of, uris))
     if len(set(outputs)) < len(uris):
         raise ConfigError(f"sinks names one output twice: {', '.join(outputs)}", hint="name each output once")
-    found = dict(zip(map(name_of, uris), outputs, strict=True))
-    if len(found) < len(uris):
+    result = dict(zip(map(name_of, uris), outputs, strict=True))
+    if len(result) < len(uris):
         names = ", ".join(map(name_of, uris))
         raise ConfigError(f"two sinks have one name: {names}", hint="give each sink another name=, or none: its URI is its name then")
-    return found
+    return result
 
 
 def open_sink(uri: str, *, log_id: str) -> Sink:
@@ -111,22 +111,22 @@ def open_sink(uri: str, *, log_id: str) -> Sink:
     Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no parameter's value: it may
     be a secret).
     """
-    kind, found = _read(uri, log_id)
-    return kind.open(found)
+    kind, sink_uri = _read(uri, log_id)
+    return kind.open(sink_uri)
 
 
 def holds_rows(uri: str, *, log_id: str) -> bool:
     """Whether its target says that it has rows which no log of ours brought: a consumer that the sidecar replaces has fed it. False where
     it cannot tell. Raises SinkError as `open_sink`, and for a target that cannot be looked at."""
-    kind, found = _read(uri, log_id)
-    return kind.holds_rows is not None and kind.holds_rows(found)
+    kind, sink_uri = _read(uri, log_id)
+    return kind.holds_rows is not None and kind.holds_rows(sink_uri)
 
 
 def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tuple[str, str]]:
     """What keeps its target from having rows of these tables, each with the way out; nothing for a sink that cannot tell. Raises as
     `holds_rows`."""
-    kind, found = _read(uri, log_id)
-    return [] if kind.misfits is None else list(kind.misfits(found, schemas))
+    kind, sink_uri = _read(uri, log_id)
+    return [] if kind.misfits is None else list(kind.misfits(sink_uri, schemas))
 
 
 def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
@@ -160,8 +160,8 @@ def _parts(uri: str) -> SplitResult:
 
 def why_not_readable(uri: str, *, log_id: str) -> str:
     """Why the rows of its output cannot be read back, whatever is in it; empty for a sink with a reader. Raises as `open_sink`."""
-    kind, found = _read(uri, log_id)
-    return "" if isinstance(kind.open(found), Readable) else kind.unreadable
+    kind, sink_uri = _read(uri, log_id)
+    return "" if isinstance(kind.open(sink_uri), Readable) else kind.unreadable
 
 
 def target_of(uri: str, *, log_id: str) -> Callable[[TableName], str] | None:
@@ -170,13 +170,13 @@ def target_of(uri: str, *, log_id: str) -> Callable[[TableName], str] | None:
 
     Of a kind that says nothing else, it is where the parameter `routes` leads, as the sink itself reads it. No file is read: it may be
     another machine's."""
-    kind, found = _read(uri, log_id)
-    found = replace(found, parameters={name: value for name, value in found.parameters.items() if name != "password-file"})
+    kind, sink_uri = _read(uri, log_id)
+    sink_uri = replace(sink_uri, parameters={name: value for name, value in sink_uri.parameters.items() if name != "password-file"})
     if kind.target is not None:
-        return kind.target(found)
+        return kind.target(sink_uri)
     if "routes" not in kind.parameters:
         return None
-    routes = routes_of(found.parameters.get("routes", ""))
+    routes = routes_of(sink_uri.parameters.get("routes", ""))
     return lambda name: str(routes.target(name).folded())
 
 
@@ -205,8 +205,8 @@ def output_of(uri: str) -> str:
 
 def leaves(uri: str) -> str:
     """How what is ours beside its output is removed; empty where there is nothing. Raises SinkError as `open_sink`."""
-    kind, found = _read(uri, "")
-    return "" if kind.leaves is None else kind.leaves(found)
+    kind, sink_uri = _read(uri, "")
+    return "" if kind.leaves is None else kind.leaves(sink_uri)
 
 
 def _optional(scheme: str) -> SinkKind | None:
@@ -226,8 +226,8 @@ def _optional(scheme: str) -> SinkKind | None:
 
 def _installed(scheme: str) -> SinkKind:
     """A third party's."""
-    found = entry_points(group=ENTRY_POINTS)
-    for entry in found:
+    result = entry_points(group=ENTRY_POINTS)
+    for entry in result:
         if entry.name == scheme:
             kind = entry.load()
             if not isinstance(kind, SinkKind):

@@ -26,9 +26,9 @@ def rows_read(era: Era, rows: Mapping[str, pa.Array], versions: Versions, *, typ
     """Rows of `era`, as `Era.present`. Raises SinkError for a row without its key, too."""
     schema = era.schema
     columns = era.present(rows, len(versions.commit_ts), types=types)
-    found = pa.table(columns, names=list(schema.column_names()))
-    check_keys(schema, found)
-    return RowsRead(found, versions)
+    table = pa.table(columns, names=list(schema.column_names()))
+    check_keys(schema, table)
+    return RowsRead(table, versions)
 
 
 def check_keys(schema: TableSchema, rows: pa.Table) -> None:

@@ -34,8 +34,8 @@ class Merged:
     def followed(self, head: Head, routes: Routes, place: Callable[[TableName], object]) -> list[TableEffect]:
         """Of the segment's DDLs. `place`: of a table of the log at the target. Raises SinkError for what cannot be followed, whether the
         table has rows or not."""
-        found = checked_effects(head)
-        for effect in found:
+        results = checked_effects(head)
+        for effect in results:
             if effect.problem is not None:
                 raise self.refused(head, effect.problem.message) from effect.problem
             if effect.rows_leave:
@@ -46,14 +46,14 @@ class Merged:
                     f"the DDL {effect.record and effect.record.query!r} cannot be carried out on {self.tables}: {self.stays}",
                     hint=f"add the route {effect.name}=>{routes.target(effect.before.name)} to routes=, so that its rows stay there",
                 )
-        return found
+        return results
 
 
 def checked_effects(head: Head, decided: Collection[CommitTs] = ()) -> list[TableEffect]:
     """What the segment's DDLs did. `decided`: the DDLs that the operator has decided, by commit_ts. Raises SinkError for a table that
     arrives with rows of which the log has no change event."""
-    found, ts = effects(head), head.upto_ts
-    arrived = ", ".join(str(effect.name) for effect in found if effect.fate is TableFate.ARRIVED)
+    results, ts = effects(head), head.upto_ts
+    arrived = ", ".join(str(effect.name) for effect in results if effect.fate is TableFate.ARRIVED)
     if arrived and ts not in decided:
         statement = repr(_text(head)) if head.ddls else "whose statement is not in the log"
         raise SinkError(
@@ -61,7 +61,7 @@ def checked_effects(head: Head, decided: Collection[CommitTs] = ()) -> list[Tabl
             hint=f"add ddl-done={ts} to the sink's URI: the sink continues without these rows. Then dump {arrived}. A SQL target needs the"
             " table first: create it, or carry out the DDL, by hand",
         )
-    return found
+    return results
 
 
 def _text(head: Head) -> str:

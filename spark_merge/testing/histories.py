@@ -133,9 +133,9 @@ def _add_window(rng: Random, history: RandomHistory, table: TableName, number: i
     chunks, keys = [], set[Image]()
     for part in range(rng.randrange(1, 3)):
         path = chunk_name(table.table, epoch=1, number=2 * number + part)
-        found = {row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS))) if row[:2] not in keys}
-        rows = list(found.values())
-        keys |= found.keys()
+        result = {row[:2]: row for row in (image(rng) for _ in range(rng.randrange(KEYS))) if row[:2] not in keys}
+        rows = list(result.values())
+        keys |= result.keys()
         history.chunk_rows[path] = rows
         absent = {key: None for key in (image(rng)[:2] for _ in range(rng.choice([0, 0, 2]))) if key not in keys}
         keys |= absent.keys()
@@ -175,17 +175,17 @@ def written(folder: Folder, history: RandomHistory, *, made: str = "once", moved
 
 
 def expected(history: RandomHistory, manifests: list[Manifest], table: TableName) -> list[tuple[object, ...]]:
-    found = [row for row in history.merged(manifests) if row.table == table]
-    return [(row.seq, row.commit_ts, row.op, row.key, row.before, row.after, row.dump_id) for row in found]
+    output_rows = [row for row in history.merged(manifests) if row.table == table]
+    return [(row.seq, row.commit_ts, row.op, row.key, row.before, row.after, row.dump_id) for row in output_rows]
 
 
-def _image_of(found: dict[str, str | None] | None) -> Image | None:
-    return None if found is None else tuple(found.values())
+def _image_of(value: dict[str, str | None] | None) -> Image | None:
+    return None if value is None else tuple(value.values())
 
 
 def check(history: RandomHistory, manifests: list[Manifest], out: Folder) -> None:
     """The output has exactly the rows of the slow rule, in its order. Raises AssertionError."""
-    found: dict[TableName, list[tuple[object, ...]]] = {}
+    result: dict[TableName, list[tuple[object, ...]]] = {}
     for row in read_output(out):
         key, before, after = (_image_of(row[name]) for name in ("key", "before", "after"))
         if row["origin"] == "dump" and row["op"] == "delete":
@@ -193,11 +193,11 @@ def check(history: RandomHistory, manifests: list[Manifest], out: Folder) -> Non
             assert before == (*key, None), "of the row no more is known than its key"
             before = None
         name = TableName(row["schema"], row["table"])
-        found.setdefault(name, []).append((row["seq"], int(row["commit_ts"]), row["op"], key, before, after, row["dump_id"]))
+        result.setdefault(name, []).append((row["seq"], int(row["commit_ts"]), row["op"], key, before, after, row["dump_id"]))
     tables = {row.table for row in history.rows}
     assert len(tables) > TABLES / 2
-    for table in tables | found.keys():
-        assert found.get(table, []) == expected(history, manifests, table), table
+    for table in tables | result.keys():
+        assert result.get(table, []) == expected(history, manifests, table), table
 
 
 def poison(history: RandomHistory, seq: int, ordinal: int) -> None:

@@ -60,5 +60,5 @@ class Place:
 
 def accepted(sink: Sink) -> Seq | None:
     """The last segment that it has."""
-    found = sink.look()
-    return None if found is None else found.seq
+    result = sink.look()
+    return None if result is None else result.seq

@@ -61,9 +61,9 @@ def mortal(monkeypatch: pytest.MonkeyPatch, owner: object, *names: str) -> Worke
     def around(call: Callable[..., object]) -> Callable[..., object]:
         def step(*args: object, **named: object) -> object:
             life.step()
-            found = call(*args, **named)
+            result = call(*args, **named)
             life.step()
-            return found
+            return result
 
         return step
 
@@ -169,20 +169,20 @@ class Mortal:
 
     def _between(self, call: Any) -> Any:
         self._life.step()
-        found = call()
+        result = call()
         self._life.step()
-        return found
+        return result
 
     def look(self) -> Accepted | None:
         return self._sink.look()
 
     def open(self, *, epoch: int | None) -> Standing:
-        found: Standing = self._between(lambda: self._sink.open(epoch=epoch))
-        return found
+        standing: Standing = self._between(lambda: self._sink.open(epoch=epoch))
+        return standing
 
     def plan(self, heads: Any, *, cores: int) -> Batch:
-        found: Batch = self._between(lambda: self._sink.plan(heads, cores=cores))
-        return found
+        batch: Batch = self._between(lambda: self._sink.plan(heads, cores=cores))
+        return batch
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         self._between(lambda: self._sink.accept(batch, outcomes))
@@ -240,10 +240,10 @@ class Story:
     def check_end_under_changing_names(self) -> None:
         """Each segment is received under one of the names; of a versioned target also under several, as an earlier attempt wrote rows."""
         choices = [(name,) for name in self.names] + ([self.names] if self.place.versioned else [])
-        found = self.place.rows()
+        result = self.place.rows()
         for table in self.tables:
             of_segments = [[self._expected_as(manifest, names, table) for names in choices] for manifest in self.manifests]
-            rows = found.get(table, [])
+            rows = result.get(table, [])
             if self.place.versioned or self.place.newest:
                 expected = (list(chain.from_iterable(chosen)) for chosen in product(*of_segments))
                 assert any(self._same_newest(rows, one) for one in expected), table
@@ -279,10 +279,10 @@ class Story:
         return {table: [*map(repr, rows)] if ordered else sorted(map(repr, rows)) for table, rows in self.place.rows().items()}
 
     def check_end(self) -> None:
-        found = self.place.rows()
-        assert found.keys() <= self.tables
+        result = self.place.rows()
+        assert result.keys() <= self.tables
         for table in self.tables:
-            rows, expected = found.get(table, []), self.expected(table)
+            rows, expected = result.get(table, []), self.expected(table)
             if self.place.versioned:
                 assert {row[3]: row[4] for row in rows} == {row[3]: row[4] for row in expected}, table
             elif self.place.newest:
@@ -306,16 +306,16 @@ class Story:
                 last = max((row[0] for row in rows), default=-1)
                 assert sorted(map(repr, rows)) == sorted(repr(row) for row in expected if row[0] <= last), table
 
-    def _check_rows_go_forward(self, table: TableName, found: Newest, expected: list[Shown]) -> None:
+    def _check_rows_go_forward(self, table: TableName, value: Newest, expected: list[Shown]) -> None:
         """Each by itself: those of different keys are written side by side, and a worker may die between them."""
         states: dict[tuple[str | None, ...], list[tuple[str | None, ...] | None]] = {}
         for _, _, _, key, after in expected:
             states.setdefault(key, [None]).append(after)
-        assert found.keys() <= states.keys(), table
+        assert value.keys() <= states.keys(), table
         for key, before in states.items():
             least = self.shown.get((table, key), 0)
-            at = next((at for at in range(least, len(before)) if before[at] == found.get(key)), None)
-            assert at is not None, f"row {key} of {table} goes back to {found.get(key)}, or never was so"
+            at = next((at for at in range(least, len(before)) if before[at] == value.get(key)), None)
+            assert at is not None, f"row {key} of {table} goes back to {value.get(key)}, or never was so"
             self.shown[table, key] = at
 
     def check_read_back(self, *, end: bool = False) -> None:
@@ -330,9 +330,9 @@ class Story:
                 upto = -1 if reading.accepted is None else reading.accepted.seq
                 assert not end or upto == histories.SEGMENTS - 1
                 expected = newest([row for row in self.expected(table) if row[0] <= upto])
-                found = {row[:2]: row for row in zip(*(column.to_pylist() for column in newest_rows(reading, schema)), strict=True)}
-                assert not reading.exact or found == expected, (table, parts)
-                assert not end or found == expected, (table, parts)
+                result = {row[:2]: row for row in zip(*(column.to_pylist() for column in newest_rows(reading, schema)), strict=True)}
+                assert not reading.exact or result == expected, (table, parts)
+                assert not end or result == expected, (table, parts)
         sink.close()
 
     def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[TaskWork]]:

@@ -129,9 +129,9 @@ def _add_pass(rng: Random, history: RandomHistory, table: _Table, dump_id: str, 
         high = rng.choice([ts for ts in range(begin + 1, end + 2) if ts not in table.marks])
         low = rng.randrange(begin, high)
         table.marks.add(high)
-        found, wanted = table.at(rng.randrange(low, high + 1)), keys[part::CHUNKS]
-        rows = [found[key] for key in wanted if key in found]
-        absent: list[Key] = [] if asked == "all rows" else [tuple(map(str, key)) for key in wanted if key not in found]
+        result, wanted = table.at(rng.randrange(low, high + 1)), keys[part::CHUNKS]
+        rows = [result[key] for key in wanted if key in result]
+        absent: list[Key] = [] if asked == "all rows" else [tuple(map(str, key)) for key in wanted if key not in result]
         path = chunk_name(table.name.table, epoch=1, number=next(table.chunks))
         history.chunk_rows[path], history.absent[path] = rows, absent
         size, since = len(rows) + len(absent), Seq(begin // SEGMENT_TS)

@@ -38,6 +38,6 @@ def ranges_of_slice(source: ComparedSource, schema: TableSchema, part: Slice) ->
 def chosen_ranges(source: ComparedSource, schema: TableSchema, rows: int, *, sample: float, seed: str) -> Sequence[KeySpan]:
     """All of them, or as many at random as make the sample."""
     count = max(rows // PART_ROWS, round(SAMPLE_PARTS / sample) if sample < 1 else 1)
-    found = source.cut(schema, parts=min(count, PARTS_MAX))
-    wanted = len(found) if sample >= 1 else max(1, round(len(found) * sample))
-    return Random(seed).sample(found, wanted) if wanted < len(found) else found
+    spans = source.cut(schema, parts=min(count, PARTS_MAX))
+    wanted = len(spans) if sample >= 1 else max(1, round(len(spans) * sample))
+    return Random(seed).sample(spans, wanted) if wanted < len(spans) else spans

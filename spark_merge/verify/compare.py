@@ -99,7 +99,7 @@ def sum_of(rows: pa.Table) -> Sum:
 
 
 def total(sums: Sequence[Sum]) -> Sum:
-    found = Sum()
+    result = Sum()
     for one in sums:
-        found = found.plus(one)
-    return found
+        result = result.plus(one)
+    return result

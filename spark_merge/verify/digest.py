@@ -44,9 +44,9 @@ FILE_ROWS = 500_000
 _HIGH_SEED, _LOW_SEED, _BUCKET_SEED = 0x7469, 0x6463, 0x6475
 
 
-def digests(schema: TableSchema, found: RowsRead) -> pa.Table:
+def digests(schema: TableSchema, value: RowsRead) -> pa.Table:
     """One a row. `found.rows` has the schema's columns. Raises SinkError for a row without a key."""
-    rows = found.rows.select(list(schema.column_names()))
+    rows = value.rows.select(list(schema.column_names()))
     key = key_text([rows.column(name) for name in schema.key]) if rows.num_rows else pa.chunked_array([[]], pa.string())
     if key.null_count:
         names = ", ".join(schema.key)
@@ -56,14 +56,14 @@ def digests(schema: TableSchema, found: RowsRead) -> pa.Table:
         )
     high, low = _hashes(schema, rows)
     count = rows.num_rows
-    if found.versions is None:
+    if value.versions is None:
         commit_ts, rank, deleted = (
             pa.array(np.zeros(count, np.int64)),
             pa.array(np.zeros(count, np.int32)),
             pa.array(np.zeros(count, np.bool_)),
         )
     else:
-        commit_ts, rank, deleted = found.versions
+        commit_ts, rank, deleted = value.versions
         gone = deleted.to_numpy(zero_copy_only=False)
         high, low = np.where(gone, 0, high), np.where(gone, 0, low)
     return pa.table([key, pa.array(high, pa.uint64()), pa.array(low, pa.uint64()), commit_ts, rank, deleted], schema=DIGESTS)
@@ -76,12 +76,12 @@ def buckets_of(keys: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[Any, 
     return (series.hash(seed=_BUCKET_SEED) % count).to_numpy().astype(np.int64)
 
 
-def write_digests(folder: Folder, path: str, schema: TableSchema, found: Iterator[RowsRead], *, buckets: int) -> list[tuple[str, int]]:
+def write_digests(folder: Folder, path: str, schema: TableSchema, value: Iterator[RowsRead], *, buckets: int) -> list[tuple[str, int]]:
     """Files `{path}-{number}.arrow`, each with its rows. Writing again replaces them."""
     written: list[tuple[str, int]] = []
     held: list[pa.Table] = []
     rows = 0
-    for piece in found:
+    for piece in value:
         held.append(digests(schema, piece))
         rows += held[-1].num_rows
         if rows >= FILE_ROWS:
@@ -94,11 +94,11 @@ def write_digests(folder: Folder, path: str, schema: TableSchema, found: Iterato
 
 def read_bucket(folder: Folder, names: Sequence[str], bucket: int) -> pa.Table:
     """The digests of one bucket out of these files."""
-    found = []
+    result = []
     for name in names:
         with storage.open_to_read(folder, name) as file, pa.ipc.open_file(file) as reader:
-            found.append(reader.get_batch(bucket))
-    return pa.Table.from_batches(found, DIGESTS)
+            result.append(reader.get_batch(bucket))
+    return pa.Table.from_batches(result, DIGESTS)
 
 
 def _write(folder: Folder, name: str, rows: pa.Table, buckets: int) -> tuple[str, int]:

@@ -29,7 +29,7 @@ def key_of(text: str) -> tuple[str, ...]:
 
 def source_rows(schema: TableSchema, part: ReadPart) -> dict[str, Row]:
     """By `merge.key_text`."""
-    return by_key(schema, [found.rows for found in rows_of(part)])
+    return by_key(schema, [row.rows for row in rows_of(part)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,23 @@ class RowsOfKeys:
 
     def __call__(self) -> list[RowsRead]:
         wanted = pa.array(self.wanted, pa.string())
-        found = []
+        result = []
         for read in rows_of(self.part):
             if read.rows.num_rows:
                 at = pc.is_in(key_text([read.rows.column(name) for name in self.key]), value_set=wanted).combine_chunks()
                 versions = None if read.versions is None else Versions(*(column.filter(at) for column in read.versions))
-                found.append(RowsRead(read.rows.filter(at), versions))
-        return found
+                result.append(RowsRead(read.rows.filter(at), versions))
+        return result
 
 
 def by_key(schema: TableSchema, tables: Sequence[pa.Table]) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    key: dict[str, Row] = {}
     for rows in tables:
         if rows.num_rows:
             keys = key_text([rows.column(name) for name in schema.key]).to_pylist()
             images = zip(*(rows.column(name).to_pylist() for name in schema.column_names()), strict=True)
-            found.update(zip(keys, images, strict=True))
-    return found
+            key.update(zip(keys, images, strict=True))
+    return key
 
 
 def keys_read_twice(schema: TableSchema, rows: pa.Table) -> set[str]:

@@ -72,12 +72,12 @@ class LogKeys:
         """The segments after this one that are in the log now; None: all. Raises what reading and decoding the log raises."""
         end, began_s = self._last(seq), time.monotonic()
         while seq is None or seq < end:
-            found = self._next(seq)
+            segments = self._next(seq)
             self._gate(time.monotonic() - began_s)
-            yield from (one for one in found if one.seq <= end)
-            if not found:
+            yield from (one for one in segments if one.seq <= end)
+            if not segments:
                 return
-            seq, began_s = found[-1].seq, time.monotonic()
+            seq, began_s = segments[-1].seq, time.monotonic()
 
     def _last(self, seq: Seq | None) -> Seq:
         """The log's last segment, as of now or later: it is looked for from `seq` on, in steps that double and then halve."""
@@ -98,15 +98,15 @@ class LogKeys:
             if seq is not None and (kept := self._kept.get(Seq(seq + 1))) is not None:
                 return [kept]
             manifests = new_manifests(self.settings.log, after=seq, limit=MANIFESTS_AT_ONCE)
-            found = list(self._passed(_at_once(manifests)))
-            for one in found:
+            segments = list(self._passed(_at_once(manifests)))
+            for one in segments:
                 if one.seq not in self._kept:
                     self._kept[one.seq] = one
                     self._count += len(one)
             while self._count > KEYS_KEPT_MAX and len(self._kept) > 1:
                 _, gone = self._kept.popitem(last=False)
                 self._count -= len(gone)
-            return found
+            return segments
 
     def _passed(self, manifests: Sequence[Manifest]) -> Iterator[PassedSegment]:
         load, log = partial(LoggedSchemas, self.settings.log), self.settings.log
@@ -120,13 +120,13 @@ class LogKeys:
         for seq, head in heads.items():
             keys, commit_ts = dict[TableName, pa.Array](), dict[TableName, pa.Array]()
             for table in self._tables & segments.tables(segments.part(seq)).keys() & head.schemas.keys():
-                rows = pa.concat_tables([found.select(["key", "commit_ts"]) for found in segments.decoded(seq, table)])
+                rows = pa.concat_tables([item.select(["key", "commit_ts"]) for item in segments.decoded(seq, table)])
                 keys[table], commit_ts[table] = rows["key"].combine_chunks(), rows["commit_ts"].combine_chunks()
             dumped = dict[TableName, pa.Array]()
             for due in head.due_chunks():
                 if due.table in self._tables:
-                    found = self._of_chunk(head.schemas[due.table], due.path)
-                    dumped[due.table] = pa.concat_arrays([dumped.get(due.table, _NO_KEYS), found])
+                    chunk = self._of_chunk(head.schemas[due.table], due.path)
+                    dumped[due.table] = pa.concat_arrays([dumped.get(due.table, _NO_KEYS), chunk])
             yield PassedSegment(seq, head.upto_ts, schemas[seq], keys, commit_ts, dumped)
 
     def _of_chunk(self, schema: TableSchema, path: str) -> pa.Array:
@@ -195,5 +195,5 @@ class Moving:
             self.seq, self.upto_ts = passed.seq, passed.upto_ts
         return self.upto_ts
 
-    def _is_another(self, found: TableSchema | None) -> bool:
-        return found is None or found.undefined() != self._schema.undefined()
+    def _is_another(self, schema: TableSchema | None) -> bool:
+        return schema is None or schema.undefined() != self._schema.undefined()

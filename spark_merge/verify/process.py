@@ -187,15 +187,15 @@ class VerifyProcess:
 
     def _due(self) -> list[str]:
         """Those that are asked for and not over."""
-        found = []
+        result = []
         for operation_id in request_ids(self._log):
             if operation_id not in self._over:
                 report = read_report(self._log, operation_id)
                 if report is not None and report.state in OVER:
                     self._over.add(operation_id)
                 else:
-                    found.append(operation_id)
-        return found
+                    result.append(operation_id)
+        return result
 
     def _stop(self, child: _Child, now_s: float) -> None:
         running = child.running

@@ -75,13 +75,13 @@ def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
         if not {_name(path), _keys_name(path)} <= there:
             return None
         try:
-            found = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
+            progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
         except (msgspec.DecodeError, RecursionError):
             return None  # it is written again
-        if found.digests != DIGESTS or not {*found.sink_files, *found.source_files} <= there:
+        if progress.digests != DIGESTS or not {*progress.sink_files, *progress.source_files} <= there:
             return None
         with storage.open_to_read(folder, _keys_name(path)) as file, pa.ipc.open_file(file) as reader:
-            return found, reader.read_all()["key"].combine_chunks()
+            return progress, reader.read_all()["key"].combine_chunks()
 
 
 def forget(folder: Folder, path: str) -> None:

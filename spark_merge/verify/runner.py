@@ -175,10 +175,10 @@ class _Verification:
 
     def _check(self, number: int, sink: str, table: AskedTable) -> None:
         self._gate(0)
-        found = self._checked(number, sink, table)
+        report = self._checked(number, sink, table)
         with self._lock:
             self._needed.pop(number, None)
-        self._progress(number, found)
+        self._progress(number, report)
 
     def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
         settings = self._settings
@@ -203,9 +203,9 @@ class _Verification:
                     return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
                 unjudged = [one for one in self._request.unjudged if (one.sink, one.name) == (sink, table.name)]
                 check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice, unjudged)
-                found = check.run()
+                result = check.run()
                 self._write_differences(number, check)
-                return found
+                return result
         except (Ending, SparkLost, LogUnreachable):
             continues = True
             raise

@@ -70,8 +70,8 @@ class SourcePart:
     form: RowForm | None = None
 
     def __call__(self) -> Iterator[RowsRead]:
-        for found in rows_of(KeyedPart(self.source, self.statements)):
-            yield found if self.form is None else RowsRead(self.form(found.rows))
+        for row in rows_of(KeyedPart(self.source, self.statements)):
+            yield row if self.form is None else RowsRead(self.form(row.rows))
 
     def at(self, ts: CommitTs | None) -> SourcePart:
         return self if ts is None else replace(self, source=replace(self.source, first=(f"SET @@tidb_snapshot = '{ts}'",)))
@@ -92,8 +92,8 @@ class SqlSource:
 
     def rows(self, schema: TableSchema) -> int:
         with closing(self._session()) as session:
-            found = carried_out(session, lambda: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
-            return found or carried_out(session, lambda: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
+            number = carried_out(session, lambda: row_count(session, schema.name), doing=f"reading the statistics of {schema.name}")
+            return number or carried_out(session, lambda: _counted(session, schema.name), doing=f"counting the rows of {schema.name}")
 
     def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:
         with closing(self._session()) as session:
@@ -112,8 +112,8 @@ class SqlSource:
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(self._session()) as session:
-            name, found = self._found(session, schema)
-            texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
+            name, table = self._found(session, schema)
+            texts = SqlTexts(schema, target_table(schema, name, table, session.flavour))
             source = SqlRows(self.server, name, schema.columns, ROLE)
             return SourcePart(source, tuple(source.of_keys(texts, keys, where=where)), form)
 
@@ -121,15 +121,15 @@ class SqlSource:
         return MysqlSession(self.server, ROLE)
 
     def _found(self, session: MysqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
-        found = carried_out(session, lambda: read_table(session, schema.name), doing=f"reading what {schema.name} has")
-        if found is None:
+        table = carried_out(session, lambda: read_table(session, schema.name), doing=f"reading what {schema.name} has")
+        if table is None:
             raise SourceChanged(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")
-        there = {lowered(column.name) for column in found.columns}
+        there = {lowered(column.name) for column in table.columns}
         if missing := [column for column in schema.column_names() if lowered(column) not in there]:
             raise SourceChanged(
                 f"{schema.name} at the source has no column {missing[0]}", hint="a DDL has changed it: verify again once the sinks have it"
             )
-        return schema.name, found
+        return schema.name, table
 
 
 def _counted(session: MysqlSession, name: TableName) -> int:

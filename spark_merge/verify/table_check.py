@@ -159,8 +159,8 @@ class TableCheck:
             files = self._digested(schema, f"source-{start}", wave, progress.buckets)
             progress.high_ts = max(progress.high_ts, context.present_ts() if at_ts is None else at_ts)
             if progress.by_keys:
-                found = lookups(self.sink, schema, context.folder, files)
-                progress.sink_files += self._digested(schema, f"sink-{start}", found, progress.buckets)
+                result = lookups(self.sink, schema, context.folder, files)
+                progress.sink_files += self._digested(schema, f"sink-{start}", result, progress.buckets)
                 self.report.parts_done = 1 + 2 * (start + len(wave))
             progress.source_files += files
             progress.done += len(wave)
@@ -202,10 +202,10 @@ class TableCheck:
 
     def _resumed(self) -> tuple[TableSchema, Moving, CheckProgress] | None:
         """Where another worker has ended. None: from the beginning."""
-        found = load(self.context.folder, self.path)
-        if found is None:
+        result = load(self.context.folder, self.path)
+        if result is None:
             return None
-        progress, keys = found
+        progress, keys = result
         accepted = self._accepted()
         schema = self._schema_after(accepted)
         moving = Moving(self.context.log, schema, after=Seq(progress.seq), low_ts=CommitTs(progress.low_ts), keys=keys)
@@ -230,12 +230,12 @@ class TableCheck:
             assert moving.seq is not None
             self.context.needs(moving.seq)
 
-    def _conclude(self, schema: TableSchema, found: Sequence[BucketDifference], moving: Moving) -> None:
-        self.report.rows = total([one.source for one in found]).rows
+    def _conclude(self, schema: TableSchema, differences: Sequence[BucketDifference], moving: Moving) -> None:
+        self.report.rows = total([one.source for one in differences]).rows
         self.report.partial |= bool(self._keeping_up.narrowed)
         pending, unlooked_moved = dict[str, int](), 0
         for kind in ("missing", "different", "duplicate") if self.report.partial else ("missing", "extra", "different", "duplicate"):
-            keys = pa.concat_arrays([getattr(one, kind) for one in found] or [pa.array([], pa.string())])
+            keys = pa.concat_arrays([getattr(one, kind) for one in differences] or [pa.array([], pa.string())])
             moved = pc.is_in(keys, value_set=moving.keys)
             self._rereads |= kind == "duplicate" and bool(len(keys))
             if not self.tally.judges(kind):
@@ -277,8 +277,8 @@ class TableCheck:
         wanted = None if self._rereads and not self._by_keys else asked  # a sink may find one row of a key, and have another
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
-        found = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
-        theirs = newest_of([read for part in found for read in part], schema)
+        rows = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
+        theirs = newest_of([read for part in rows for read in part], schema)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
@@ -309,22 +309,22 @@ class TableCheck:
 
     def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: _Looked) -> None:
         for key in keys:
-            found = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
-            if found is None or (self.report.partial and key not in looked.ours):
+            result = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
+            if result is None or (self.report.partial and key not in looked.ours):
                 del pending[key]
             elif key not in looked.moved:
                 pending[key] += 1
                 if pending[key] >= 2:
                     del pending[key]
-                    self.tally.count(self.report, found)
+                    self.tally.count(self.report, result)
 
     # ---- positions ---------------------------------------------------------------------------------------------------
 
     def _accepted(self) -> Accepted:
-        found = self.sink.look()
-        if found is None:
+        result = self.sink.look()
+        if result is None:
             raise SinkError(f"sink {self.name} has accepted nothing yet", hint="wait until it has: see dumpquery")
-        return found
+        return result
 
     def _schema_after(self, accepted: Accepted) -> TableSchema:
         """The table in the sink. Raises Altered where the log has none."""
@@ -332,10 +332,10 @@ class TableCheck:
         if not before:
             raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
         name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
-        found = LoggedSchemas(self.context.log.settings.log, name).get(self.table.name)
-        if found is None or not found.key:
+        schema = LoggedSchemas(self.context.log.settings.log, name).get(self.table.name)
+        if schema is None or not schema.key:
             raise Altered
-        return found
+        return schema
 
     def _await(self, moving: Moving, ts: CommitTs) -> None:
         """Until the log has everything up to `ts`. Raises Altered."""
@@ -377,9 +377,9 @@ class TableCheck:
         while wave := list(islice(left, context.runner.cores)):
             path = f"{self.path}/{name}"
             works = [DigestWork(context.folder, f"{path}-{done + n}", schema, part, buckets) for n, part in enumerate(wave)]
-            found = [one for each in self._run(works) for one in each]
-            files += [file for file, _ in found]
-            self.report.rows += sum(rows for _, rows in found) if name.startswith("source") else 0
+            results = [one for each in self._run(works) for one in each]
+            files += [file for file, _ in results]
+            self.report.rows += sum(rows for _, rows in results) if name.startswith("source") else 0
             done += len(wave)
             self.report.parts_done += len(wave)
             context.progress(self.report)
@@ -389,6 +389,6 @@ class TableCheck:
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
         """Small tables in this process: a Spark job takes longer."""
         began_s = time.monotonic()
-        found = self.context.runner.run(works, rows=self._table_rows) if works else []
+        results = self.context.runner.run(works, rows=self._table_rows) if works else []
         self.context.gate(time.monotonic() - began_s)
-        return found
+        return results

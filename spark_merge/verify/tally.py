@@ -42,16 +42,16 @@ class Tally:
         report.unlooked += len(keys)
         setattr(report, kind, getattr(report, kind) + len(keys))
 
-    def count(self, report: TableReport, found: RowDifference) -> None:
-        if not self.judges(found.kind):
-            self.expect(found.kind, 1)
+    def count(self, report: TableReport, difference: RowDifference) -> None:
+        if not self.judges(difference.kind):
+            self.expect(difference.kind, 1)
             return
-        setattr(report, found.kind, getattr(report, found.kind) + 1)
-        for cell in found.cells:
+        setattr(report, difference.kind, getattr(report, difference.kind) + 1)
+        for cell in difference.cells:
             report.columns[cell.column] = report.columns.get(cell.column, 0) + 1
-        self.differences.append(found)
+        self.differences.append(difference)
         if len(report.examples) < EXAMPLES_MAX:
-            report.examples.append(found.shortened())
+            report.examples.append(difference.shortened())
 
     def conclude(self, report: TableReport, narrowed: str = "") -> None:
         """A table of which no kind of difference is judged is not equal, whatever was read, nor one that was not read whole although all of

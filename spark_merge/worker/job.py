@@ -81,7 +81,7 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
     if SUBMITTED not in os.environ:
         builder = builder.master(master).config("spark.driver.memory", memory)
     try:
-        found: SparkSession = (
+        or_create: SparkSession = (
             builder.config("spark.python.daemon.module", "spark_merge.worker.daemon")
             .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG4J}")
             .config("spark.scheduler.mode", "FAIR")  # each sink has a pool: one with many tasks holds no other up
@@ -91,7 +91,7 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
         )
     except (PySparkException, Py4JJavaError) as error:
         raise _refused(master, error) from error
-    return found
+    return or_create
 
 
 def _refused(master: str, error: Exception) -> ConfigError:
@@ -237,8 +237,8 @@ class SparkTasks:
     def _job(self, task: Callable[[T], R], over: Sequence[T]) -> list[R]:
         """A task for each of `over`."""
         assert self._spark is not None
-        found: list[R] = self._spark.sparkContext.parallelize(over, len(over)).map(task).collect()
-        return found
+        job: list[R] = self._spark.sparkContext.parallelize(over, len(over)).map(task).collect()
+        return job
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

@@ -195,10 +195,10 @@ class Worker:
         with storage_errors(self.settings.job.log):
             data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
         try:
-            found = None if data is None else report_from_json(data)
+            report = None if data is None else report_from_json(data)
         except ValueError:
             return None  # it is a projection: this worker's own replaces it
-        return found if found is not None and found.log in ("", own_of(self.settings.log_id)) else None
+        return report if report is not None and report.log in ("", own_of(self.settings.log_id)) else None
 
     def _report(self, job: SparkJob | None, state: str, *, error: str = "") -> None:
         """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it. Of a worker that did not come so

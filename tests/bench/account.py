@@ -90,14 +90,14 @@ def canal_updates(images: pa.Table) -> list[bytes]:
     sql_types = {name: java for name, (_, java) in _SQL_TYPES.items()}
     mysql_types = {name: mysql for name, (mysql, _) in _SQL_TYPES.items()}
     head = {"id": 0, "database": ACCOUNT.schema, "table": ACCOUNT.table, "pkNames": ["id"], "isDdl": False, "type": "UPDATE"}
-    found = []
+    result = []
     for row in images.to_pylist():
         row["state"] = str(STATES.index(row["state"]) + 1)
         whole, _, fraction = row["amount"].partition(".")
         data = row | {"amount": f"{int(whole) + 1}.{fraction}"}
         times = {"es": _FIRST_US // 1000, "ts": _FIRST_US // 1000, "sql": "", "sqlType": sql_types, "mysqlType": mysql_types}
-        found.append(json.dumps(head | times | {"old": [row], "data": [data]}, separators=(",", ":")).encode()[:-1])
-    return found
+        result.append(json.dumps(head | times | {"old": [row], "data": [data]}, separators=(",", ":")).encode()[:-1])
+    return result
 
 
 def message(update: bytes, commit_ts: int) -> bytes:

@@ -38,11 +38,11 @@ class Bench:
     def spark(self) -> SparkSession:
         """A session on two cores that has delivered a small batch twice."""
         with timed_tree(self.session_cost):
-            found = session(master="local[2]")
+            spark = session(master="local[2]")
         small = dumped(self.new_folder("small"), windows=2, window_chunks=1, chunk_rows=5_000)
-        self.cold_cost = deliver(found, small, self.new_folder("cold"), "parquet")
-        deliver(found, small, self.new_folder("warm"), "parquet")
-        return found
+        self.cold_cost = deliver(spark, small, self.new_folder("cold"), "parquet")
+        deliver(spark, small, self.new_folder("warm"), "parquet")
+        return spark
 
     def close(self) -> None:
         if "spark" in self.__dict__:

@@ -28,19 +28,19 @@ _Rows = list[tuple[TableSchema, list[bytes]]]
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Rows a second of one core."""
-    found, codec = binlog_recording("binlog"), BinlogCodec(unmarked)
-    payloads = [payload for path in sorted((found.folder / "pumps").glob("*.bin.gz")) for payload in frames(path)]
+    recording, codec = binlog_recording("binlog"), BinlogCodec(unmarked)
+    payloads = [payload for path in sorted((recording.folder / "pumps").glob("*.bin.gz")) for payload in frames(path)]
     messages = [Message(Lane("pump/a"), 0, None, payload) for payload in payloads if not Binlog.FromString(payload).ddl_job_id]
     changes = _changes(codec, messages)
     cost = best(lambda: _read(codec, messages))
     yield rate("binlogs to rows", len(changes), cost, aim="none", limit="protobuf and one object a row, one thread")
     changes.sort(key=lambda change: change[:2])
-    tables = {table_id: kv_table_of(schemas[0]) for table_id, schemas in found.schemas.items()}
+    tables = {table_id: kv_table_of(schemas[0]) for table_id, schemas in recording.schemas.items()}
     cost = best(lambda: _fold(changes, tables))
     yield rate("rows of transactions folded", len(changes), cost, aim="none", limit="Python, one thread")
     by_table: defaultdict[TableSchema, list[bytes]] = defaultdict(list)
-    for change in found.changes:
-        if (schema := found.schema(change.table, change.commit_ts)) is not None:
+    for change in recording.changes:
+        if (schema := recording.schema(change.table, change.commit_ts)) is not None:
             by_table[schema].append(change.value)
     rows = list(by_table.items())
     once = sum(len(values) for _, values in rows)

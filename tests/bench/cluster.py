@@ -61,11 +61,11 @@ class PacedFeed:
         return None
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
-        found = self._due()
-        if not found:
+        messages = self._due()
+        if not messages:
             time.sleep(min(timeout_s, 1 / CHANGES_A_SECOND))
-            found = self._due()
-        return found
+            messages = self._due()
+        return messages
 
     def now_ts(self) -> CommitTs:
         self._ts = max(self._ts + 1, time.time_ns() // 1_000_000 << _TSO_LOGICAL_BITS)
@@ -76,16 +76,16 @@ class PacedFeed:
 
     def _due(self) -> list[Message]:
         elapsed_s = time.monotonic() - self._began_s
-        found = [self._message(LANES[0], *injected) for injected in self._injected]
+        messages = [self._message(LANES[0], *injected) for injected in self._injected]
         self._injected.clear()
         while self._made < elapsed_s * CHANGES_A_SECOND:
             update = self._random.choice(self._updates)
-            found.append(self._message(LANES[self._made % len(LANES)], b"", message(update, self.now_ts())))
+            messages.append(self._message(LANES[self._made % len(LANES)], b"", message(update, self.now_ts())))
             self._made += 1
         if self._resolved < int(elapsed_s / RESOLVED_EVERY_S):
             self._resolved = int(elapsed_s / RESOLVED_EVERY_S)
-            found += [self._message(lane, *encode_resolved(self.now_ts(), 0)) for lane in LANES]
-        return found
+            messages += [self._message(lane, *encode_resolved(self.now_ts(), 0)) for lane in LANES]
+        return messages
 
     def _message(self, lane: Lane, key: bytes | None, value: bytes) -> Message:
         self._positions[lane] += 1

@@ -56,10 +56,10 @@ def write_dump(writer: LogWriter, *, windows: int, window_chunks: int, chunk_row
         chunks, updates = [], []
         for _ in range(window_chunks):
             first_id = chunk_number * chunk_rows + 1
-            found = rows(first_id, chunk_rows)
-            updates += canal_updates(found.take(list(range(0, chunk_rows, TOUCHED_EVERY))))
+            result = rows(first_id, chunk_rows)
+            updates += canal_updates(result.take(list(range(0, chunk_rows, TOUCHED_EVERY))))
             path = chunk_name(DUMP_ID, epoch=1, number=chunk_number)
-            size = write_chunk(writer.folder, path, found).bytes
+            size = write_chunk(writer.folder, path, result).bytes
             chunks.append(ChunkFile(ACCOUNT, path, chunk_rows, size, (str(first_id - 1),), (str(first_id + chunk_rows - 1),)))
             chunk_number += 1
         low_ts, high_ts = ts, ts + (len(updates) + 2) * TS_STEP
@@ -77,9 +77,9 @@ def deliver(spark: SparkSession, source: Dumped, out: Path, file_format: str) ->
     with timed_tree(cost):
         job.start()
         job.finish()
-    found = [sum(counts) for counts in zip(*job.counts.values(), strict=True)]
+    results = [sum(counts) for counts in zip(*job.counts.values(), strict=True)]
     touched = source.windows * source.window_chunks * -(-source.chunk_rows // TOUCHED_EVERY)
-    assert found == [touched, source.rows - touched, touched], f"from log, from dump, dropped: {found}"
+    assert results == [touched, source.rows - touched, touched], f"from log, from dump, dropped: {results}"
     return cost
 
 

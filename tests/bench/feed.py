@@ -94,15 +94,15 @@ def batches(shape: Shape) -> Iterator[Batch]:
 
 
 def _messages(protocol: str, held: dict[Lane, list[tuple[bytes, bytes]]], resolved_ts: int) -> dict[Lane, list[tuple[bytes | None, bytes]]]:
-    found: dict[Lane, list[tuple[bytes | None, bytes]]] = {}
+    messages: dict[Lane, list[tuple[bytes | None, bytes]]] = {}
     for lane, rows in held.items():
         if protocol == "canal-json":
-            found[lane] = [*((b"", value) for _, value in rows), canal_resolved(resolved_ts, 0)]
+            messages[lane] = [*((b"", value) for _, value in rows), canal_resolved(resolved_ts, 0)]
             continue
         parts = [rows[at : at + OPEN_BATCH_ROWS] for at in range(0, len(rows), OPEN_BATCH_ROWS)]
         framed = [(_OPEN_VERSION + _frames(key for key, _ in part), _frames(value for _, value in part)) for part in parts]
-        found[lane] = [*framed, open_resolved(resolved_ts, 0)]
-    return found
+        messages[lane] = [*framed, open_resolved(resolved_ts, 0)]
+    return messages
 
 
 def _interleaved(lanes: dict[Lane, list[tuple[bytes | None, bytes]]]) -> Iterator[tuple[Lane, tuple[bytes | None, bytes]]]:
@@ -122,20 +122,20 @@ def _templates(protocol: str) -> list[tuple[bytes, bytes]]:
     """Key and value JSON of recorded rows, with places for commit_ts, id and table."""
     recording = Recording(DEMO)
     config, codec = recording.feed_config(protocol), codec_of(protocol)
-    found = []
+    results = []
     for lane, records in recording.messages(config).items():
         for position, (_, key, value) in enumerate(records):
             changes = [e for e in codec.envelopes(Message(lane, position, key, value)) if isinstance(e, Change)]
-            found += [_template(change) for change in changes if (change.schema, change.table) == CUSTOMER]
-    return [(key, value) for key, value in found if TEMPLATE_BYTES[0] <= len(value) <= TEMPLATE_BYTES[1]]
+            results += [_template(change) for change in changes if (change.schema, change.table) == CUSTOMER]
+    return [(key, value) for key, value in results if TEMPLATE_BYTES[0] <= len(value) <= TEMPLATE_BYTES[1]]
 
 
 def _template(change: Change) -> tuple[bytes, bytes]:
     row_id = _id_of(change)
     places = ((str(change.commit_ts).encode(), _TS), (row_id, _ID), (b'"customer"', b'"' + _TABLE + b'"'))
     key, value = change.key, change.value
-    for found, place in places:
-        key, value = key.replace(found, place), value.replace(found, place)
+    for data, place in places:
+        key, value = key.replace(data, place), value.replace(data, place)
     return key, value
 
 

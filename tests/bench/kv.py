@@ -38,9 +38,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _tables() -> list[_Rows]:
-    found = kv_recording("shop")
+    recording = kv_recording("shop")
     tables: dict[int, _Rows] = {}
-    for entry in found.entries:
+    for entry in recording.entries:
         _, keys, values = tables.setdefault(entry.table.id, (entry.table, [], []))
         for value in filter(None, (entry.value, entry.old)):
             keys.append(entry.key)

@@ -97,6 +97,6 @@ def _readers(uri: str, folder: Path, source: Dumped, first: Cost) -> Iterator[Fi
 def _read(spark: IcebergSpark, rows: int) -> Cost:
     cost = Cost()
     with timed(cost):
-        found: dict[str, Any] = spark.rows(f"SELECT count(*) AS rows, sum(amount) AS amount, max(note) AS note FROM {named(SCHEMA)}")[0]
-    assert found["rows"] == rows, found
+        result: dict[str, Any] = spark.rows(f"SELECT count(*) AS rows, sum(amount) AS amount, max(note) AS note FROM {named(SCHEMA)}")[0]
+    assert result["rows"] == rows, result
     return cost

@@ -44,20 +44,20 @@ SELECT_S = 0.1
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """p50 and p99 of the segments, both ways."""
-    found = {}
+    result = {}
     for name, dump, slow in (("no dump", False, False), ("dump", True, False), ("dump beside a slow sink", True, True)):
         out = bench.new_folder("out")
         sinks: dict[str, Sink] = {"parquet": open_sink(f"file://{out}?format=parquet", log_id="bench")}
         if slow:
             sinks["slow"] = SlowSink(open_folder(str(out / "slow")), log_id="bench", file_format="parquet")
-        line = found[name] = live(bench, sinks, dump=dump, extra_s=SLOW_RUN_S if slow else 0)
+        line = result[name] = live(bench, sinks, dump=dump, extra_s=SLOW_RUN_S if slow else 0)
         ages_s = line.ages_s["parquet"]
         core = line.cost.cpu_s / line.cost.wall_s
         limit = f"{len(ages_s)} segments, {core:.1f} cores busy" + (f", {line.dump_rows_a_s:,.0f} dump rows/s" if dump else "")
         yield Figure(f"resolved to delivered, {name}: p50", percentile(ages_s, 0.5), "s", aim="", limit=limit)
         p99 = percentile(ages_s, 0.99)
         aim = "≤ 2, ≤ 1.3 × without" if dump else ""
-        against = percentile(found["no dump"].ages_s["parquet"], 0.99)
+        against = percentile(result["no dump"].ages_s["parquet"], 0.99)
         reference = f"no dump {against:.2f} s" if dump else ""
         yield Figure(
             f"resolved to delivered, {name}: p99", p99, "s", aim, "a micro-batch and the one before it",
@@ -136,7 +136,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
     loop.finish()
     _note(loop, accepted)
     after_ns = began_ns + bench.sized(WARM_UP_S + extra_s) * 10**9
-    ages_s = {name: _ages_s(folder / "log", found, after_ns=after_ns) for name, found in accepted.items()}
+    ages_s = {name: _ages_s(folder / "log", result, after_ns=after_ns) for name, result in accepted.items()}
     return Line(ages_s, delivered / cost.wall_s, cost, bounds)
 
 
@@ -150,9 +150,9 @@ def _ages_s(log: Path, accepted: dict[int, int], *, after_ns: int) -> list[float
     """A segment was accepted with the first batch that reaches it. One without rows or windows is one too."""
     written = {int(manifest.stem): manifest.stat().st_mtime_ns for manifest in log.glob("[0-9]*.json")}
     lasts = sorted(accepted)
-    found = []
+    ages_s = []
     for seq, at_ns in written.items():
         at = bisect_left(lasts, seq)
         if at_ns >= after_ns and at < len(lasts):
-            found.append((accepted[lasts[at]] * 1_000_000 - at_ns) / 1e9)
-    return found
+            ages_s.append((accepted[lasts[at]] * 1_000_000 - at_ns) / 1e9)
+    return ages_s

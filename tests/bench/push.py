@@ -55,11 +55,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _batches(count: int) -> tuple[list[pb.SenderMessage], int]:
     """Messages 3, 4, … of a stream that said Hello and opened SPAN, and how many entries are in them."""
-    found = kv_recording("shop").entries
+    entries = kv_recording("shop").entries
     batches: list[pb.SenderMessage] = []
     batch, size = pb.Entries(span=1), 0
     for number in range(count):
-        entry = found[number % len(found)]
+        entry = entries[number % len(entries)]
         sent = pb.Entry(
             op=pb.OP_PUT if entry.value else pb.OP_DELETE,
             key=SPAN.start + entry.key[KEPT_PART:],

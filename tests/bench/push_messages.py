@@ -42,8 +42,8 @@ _Send = Callable[[list[_Sent]], None]
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """Messages a second, and the time from `send` to `poll`."""
-    found = Recording(recording("shop"))
-    recorded = [(one.key, one.value) for lane in found.messages(found.feed_config("open-protocol")).values() for one in lane]
+    result = Recording(recording("shop"))
+    recorded = [(one.key, one.value) for lane in result.messages(result.feed_config("open-protocol")).values() for one in lane]
     count = bench.sized(MESSAGES)
     sent = [recorded[number % len(recorded)] for number in range(count)]
     folder = bench.new_folder("kafka")
@@ -179,8 +179,8 @@ def _paced(feed: Feed, send: _Send, recorded: list[_Sent]) -> list[float]:
     thread.start()
     waits: list[float] = []
     while len(waits) < count:
-        found = feed.poll(timeout_s=1.0)
+        messages = feed.poll(timeout_s=1.0)
         now_s = time.perf_counter()
-        waits += [now_s - sent_s[len(waits) + place] for place in range(len(found))]
+        waits += [now_s - sent_s[len(waits) + place] for place in range(len(messages))]
     thread.join()
     return waits

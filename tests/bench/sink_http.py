@@ -44,12 +44,12 @@ _numbers = itertools.count()
 
 
 def _bodies(receiver: HttpReceiver, name: str) -> list[bytes]:
-    found, held, size = list[bytes](), list[bytes](), 0
+    results, held, size = list[bytes](), list[bytes](), 0
     for (line,) in receiver.query("SELECT line FROM record WHERE output = ? ORDER BY n", (f"/{name}",)):
         data = line.encode() + b"\n"
         if held and size + len(data) > BODY_BYTES:
-            found.append(b"".join(held))
+            results.append(b"".join(held))
             held, size = [], 0
         held.append(data)
         size += len(data)
-    return [*found, b"".join(held)]
+    return [*results, b"".join(held)]

@@ -36,9 +36,9 @@ def _uri(node: OpenSearchNode, name: str) -> str:
 def _bulk(node: OpenSearchNode, name: str) -> Cost:
     alias = f"{name.replace(' ', '-')}.{ACCOUNT.schema}.{ACCOUNT.table}"
     again, cost = f"again-{time.monotonic_ns()}", Cost()
-    (found,) = json.loads(node.text("GET", f"/{alias}")).values()
+    (result,) = json.loads(node.text("GET", f"/{alias}")).values()
     settings = {"number_of_replicas": 0, "number_of_shards": 1}
-    node.ask("PUT", f"/{again}", {"mappings": found["mappings"], "settings": {"index": settings}})
+    node.ask("PUT", f"/{again}", {"mappings": result["mappings"], "settings": {"index": settings}})
     rows = [{"_op_type": "index", "_index": again, "_id": row["id"], "_source": row} for row in documents(node, alias)]
     with contextlib.closing(OpenSearch([{"host": "127.0.0.1", "port": node.port}], timeout=60)) as client, timed(cost):
         done, _ = helpers.bulk(client, rows, chunk_size=BULK_ROWS)

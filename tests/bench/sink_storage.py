@@ -20,10 +20,10 @@ def storage(folder: Path) -> Target:
 
 
 def _copied(folder: Path, output: Path) -> Cost:
-    found = [path.read_bytes() for path in sorted(output.rglob("CDC*.csv"))]
+    results = [path.read_bytes() for path in sorted(output.rglob("CDC*.csv"))]
     cost = Cost()
     with timed(cost), (folder / "copy").open("wb") as file:
-        file.writelines(found)
+        file.writelines(results)
         file.flush()
         os.fsync(file.fileno())
     return cost

@@ -115,11 +115,11 @@ def _kafka(broker: KafkaBroker) -> Target:
 
 def _produced(broker: KafkaBroker, name: str) -> Cost:
     """All that the topic has, keys and values, to the same partitions of another one."""
-    found = _all_of(broker, name)
+    results = _all_of(broker, name)
     broker.create_topic(again := f"{name}-again-{time.monotonic_ns()}", PARTITIONS, TOPIC_CONFIG)
     producer, cost = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 5}), Cost()
     with timed(cost):
-        for partition, key, value in found:
+        for partition, key, value in results:
             while True:
                 try:
                     producer.produce(again, value, key, partition or 0)
@@ -135,15 +135,15 @@ def _all_of(broker: KafkaBroker, name: str) -> list[tuple[int | None, bytes | No
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "bench", "enable.partition.eof": True})
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(name, number, 0) for number in range(PARTITIONS)])
-        found, ended, give_up_s = [], 0, time.monotonic() + DEADLINE_S
+        result, ended, give_up_s = [], 0, time.monotonic() + DEADLINE_S
         while ended < PARTITIONS:
             assert time.monotonic() < give_up_s, f"{name} was not read to its end within {DEADLINE_S:.0f} s"
             for message in consumer.consume(10_000, 0.5):
                 if message.error() is not None:
                     ended += 1
                 else:
-                    found.append((message.partition(), message.key(), message.value()))
-    return found
+                    result.append((message.partition(), message.key(), message.value()))
+    return result
 
 
 def _subscribers(folder: Path) -> Target:

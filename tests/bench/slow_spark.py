@@ -63,16 +63,16 @@ def measure_variant(bench: Bench, variant: Variant) -> Figure:
         ) as rig,
         busy_loops(variant.loops),
     ):
-        found = measure(rig, Ours(rig, bound_s=variant.bound_s, slow_job_s=variant.job_s), sizes)
+        result = measure(rig, Ours(rig, bound_s=variant.bound_s, slow_job_s=variant.job_s), sizes)
     return Figure(
         f"default dump of {sizes.rows:,} rows, resolved marks every {variant.mark_every_s:g} s, {variant.name}",
-        found["beside_rows_per_s"],
+        result["beside_rows_per_s"],
         "rows/s",
         AIM,
         "the machine's cores",
-        cpu_us=found["cpu_us_a_row"],
-        reference=f"live p50 {found['dump_p50_s']:.2f}, p99 {found['dump_p99_s']:.2f} s; without a dump {found['live_p50_s']:.2f},"
-        f" {found['live_p99_s']:.2f} s; nobody writing {found['alone_rows_per_s']:,.0f} rows/s",
+        cpu_us=result["cpu_us_a_row"],
+        reference=f"live p50 {result['dump_p50_s']:.2f}, p99 {result['dump_p99_s']:.2f} s; without a dump {result['live_p50_s']:.2f},"
+        f" {result['live_p99_s']:.2f} s; nobody writing {result['alone_rows_per_s']:,.0f} rows/s",
     )
 
 

@@ -41,10 +41,10 @@ def measure(spool: Path, log: Folder, *, rows: int, last: Seq) -> Iterator[Figur
 
 def copied(folder: Path, spool: Path) -> Cost:
     """The spool's own bytes into one file, on disk."""
-    found = [path.read_bytes() for path in sorted(spool.rglob("*")) if path.is_file()]
+    results = [path.read_bytes() for path in sorted(spool.rglob("*")) if path.is_file()]
     cost = Cost()
     with timed(cost), (folder / "copy").open("wb") as file:
-        file.writelines(found)
+        file.writelines(results)
         file.flush()
         os.fsync(file.fileno())
     return cost
@@ -53,8 +53,8 @@ def copied(folder: Path, spool: Path) -> Cost:
 def _counted(read: partial[Iterator[Delivery]], rows: int) -> Cost:
     cost = Cost()
     with timed(cost):
-        found = sum(len(batch.ops) for delivery in read() for batch in delivery.rows)
-    assert found == rows, f"{found} of {rows} rows came"
+        number = sum(len(batch.ops) for delivery in read() for batch in delivery.rows)
+    assert number == rows, f"{number} of {rows} rows came"
     return cost
 
 

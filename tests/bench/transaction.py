@@ -29,11 +29,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
     rows = bench.sized(ROWS)
     for protocol in PROTOCOLS:
         command = [sys.executable, "-m", "tests.bench.transaction", protocol, str(rows), str(bench.new_folder("transaction"))]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         name = f"{protocol}: a transaction of {rows:,} rows"
-        spilled = f"{found['spilled_rows']:,} rows spilled"
-        yield Figure(name, found["peak_bytes"] / 2**20, "MiB peak", aim="< 1,024", limit=f"identities of one commit_ts; {spilled}")
-        yield rate(name, rows, Cost(found["wall_s"], found["cpu_s"]), aim="", limit="identity of each row, spill, log")
+        spilled = f"{result['spilled_rows']:,} rows spilled"
+        yield Figure(name, result["peak_bytes"] / 2**20, "MiB peak", aim="< 1,024", limit=f"identities of one commit_ts; {spilled}")
+        yield rate(name, rows, Cost(result["wall_s"], result["cpu_s"]), aim="", limit="identity of each row, spill, log")
 
 
 def _run(protocol: str, rows: int, folder: Path) -> dict[str, float]:

@@ -100,13 +100,13 @@ def _checksums(db: MariaDb, rows: int) -> Cost:
     cost = Cost()
     starts = range(0, rows, CHECKSUM_ROWS)
     with ThreadPoolExecutor(CHECKSUM_THREADS) as pool, timed_tree(cost):
-        found = [list(pool.map(partial(_checksum, db, TableName(schema, ACCOUNT.table)), starts)) for schema in (ACCOUNT.schema, COPY)]
-    assert found[0] == found[1]
+        results = [list(pool.map(partial(_checksum, db, TableName(schema, ACCOUNT.table)), starts)) for schema in (ACCOUNT.schema, COPY)]
+    assert results[0] == results[1]
     return cost
 
 
 def _checksum(db: MariaDb, table: TableName, start: int) -> tuple[object, ...]:
     columns = ", ".join(f"IFNULL({quoted(column.name)}, 'NULL')" for column in SCHEMA.columns)
     where = f"id >= {start} AND id < {start + CHECKSUM_ROWS}"
-    [found] = db.execute(f"SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS(',', {columns}))) FROM {quoted_table(table)} WHERE {where}")
-    return tuple(found)
+    [results] = db.execute(f"SELECT COUNT(*), BIT_XOR(CRC32(CONCAT_WS(',', {columns}))) FROM {quoted_table(table)} WHERE {where}")
+    return tuple(results)

@@ -91,8 +91,8 @@ def _merging(bench: Bench, rows: int) -> Cost:
     source = dumped(
         bench.new_folder("log"), windows=10, window_chunks=max(rows // 10 // CHUNK_ROWS, 1), chunk_rows=min(CHUNK_ROWS, rows // 10)
     )
-    found = deliver(bench.spark, source, bench.new_folder("parquet"), "parquet")
-    return Cost(found.wall_s * rows / source.rows, found.cpu_s * rows / source.rows)
+    cost = deliver(bench.spark, source, bench.new_folder("parquet"), "parquet")
+    return Cost(cost.wall_s * rows / source.rows, cost.cpu_s * rows / source.rows)
 
 
 def _whole(bench: Bench, db: MariaDb, rows: int) -> Cost:

@@ -40,8 +40,8 @@ class Moving:
 
     def changed(self, status: SidecarStatus) -> SidecarStatus:
         self.count += 1
-        found = self._changes(status)
-        return replace(found, changes=found.changes + self.count, rows_per_s=float(self.count), segments=self.count)
+        changes = self._changes(status)
+        return replace(changes, changes=changes.changes + self.count, rows_per_s=float(self.count), segments=self.count)
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def moving(owner: Owner) -> Moving:
 
 @pytest.fixture
 def window(browser: Browser, console: ServedConsole) -> Iterator[Window]:
-    with Window(browser, console.address) as found:
-        yield found.login()
+    with Window(browser, console.address) as result:
+        yield result.login()
 
 
 COUNTED = """id => {
@@ -290,8 +290,8 @@ def test_a_page_that_is_open_for_long_holds_no_more_than_at_first(window: Window
     def held() -> tuple[float, float]:
         tools.send("HeapProfiler.collectGarbage")
         tools.send("HeapProfiler.collectGarbage")
-        found = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
-        return found["JSHeapUsedSize"], found["Nodes"]
+        result = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
+        return result["JSHeapUsedSize"], result["Nodes"]
 
     tools.send("Performance.enable")
     await_updates(window, 30)

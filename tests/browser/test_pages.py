@@ -35,8 +35,8 @@ REPORT = {
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
     """With long names, many pages of each list, an error, and a check that has been run."""
-    found = Shop(mark=lambda text: f"{text}_{LONG}", tables=300, lanes=120, operations=120, last_error="source: no route to host")
-    with found.owner() as owner, found.console(owner, tmp_path_factory.mktemp("shop")) as console:
+    result = Shop(mark=lambda text: f"{text}_{LONG}", tables=300, lanes=120, operations=120, last_error="source: no route to host")
+    with result.owner() as owner, result.console(owner, tmp_path_factory.mktemp("shop")) as console:
         console.views.checks = SettingsChecks(Path("x"), command=(sys.executable, "-c", f"print({json.dumps(REPORT)!r})"))
         console.views.checks.begin()
         eventually(lambda: not console.views.checks.running)
@@ -53,8 +53,8 @@ def test_pages_fit_and_axe_has_no_objection(browser: Browser, shop: ServedConsol
             window.open(path)
             if (over := window.overflow()) > 0:
                 wide[path] = over
-            if found := window.violations():
-                wrong[path] = found
+            if violations := window.violations():
+                wrong[path] = violations
         assert wide == {}
         assert wrong == {}
         assert [text for text in window.messages if "status of 4" not in text] == []

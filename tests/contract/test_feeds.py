@@ -64,14 +64,14 @@ class Source:
 
     @cached_property
     def lanes(self) -> dict[Lane, list[Written]]:
-        found = {}
+        lanes = {}
         for lane, messages in self.recording.messages(self.config).items():
             times_ms = accumulate((message.time_ms for message in messages), max)
-            found[lane] = [
+            lanes[lane] = [
                 Written(time_ms, lane, position, message.key, message.value, self._rows(lane, position, message.key, message.value))
                 for position, (time_ms, message) in enumerate(zip(times_ms, messages, strict=True))
             ]
-        return found
+        return lanes
 
     def _rows(self, lane: Lane, position: int, key: bytes | None, value: bytes | None) -> tuple[CommitTs, ...]:
         envelopes = self.codec.envelopes(Message(lane, position, key, value))
@@ -142,9 +142,9 @@ class RealKafka:
         feed.close()
         reader = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": feed.group})
         partitions = [TopicPartition(self.topic, number) for number in range(len(self.source.lanes))]
-        found = {Lane(f"kafka/{at.topic}/{at.partition}"): at.offset for at in reader.committed(partitions, timeout=30) if at.offset >= 0}
+        result = {Lane(f"kafka/{at.topic}/{at.partition}"): at.offset for at in reader.committed(partitions, timeout=30) if at.offset >= 0}
         reader.close()
-        return found
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -165,13 +165,13 @@ def rig(request: pytest.FixtureRequest, source: Source) -> Iterator[Rig]:
 
 def read(feed: Feed, until: Mapping[Lane, int]) -> dict[Lane, list[Message]]:
     """Read on until every lane has delivered its message before `until`; what comes behind it is left out."""
-    found: dict[Lane, list[Message]] = {lane: [] for lane in until}
+    result: dict[Lane, list[Message]] = {lane: [] for lane in until}
     for _ in range(POLLS_MAX):
-        if all(messages and messages[-1].position >= until[lane] - 1 for lane, messages in found.items()):
-            return {lane: [m for m in messages if m.position < until[lane]] for lane, messages in found.items()}
+        if all(messages and messages[-1].position >= until[lane] - 1 for lane, messages in result.items()):
+            return {lane: [m for m in messages if m.position < until[lane]] for lane, messages in result.items()}
         for message in feed.poll(timeout_s=0.5):
-            found[message.lane].append(message)
-    raise AssertionError(f"does not end: { ({lane: len(messages) for lane, messages in found.items()}) }")
+            result[message.lane].append(message)
+    raise AssertionError(f"does not end: { ({lane: len(messages) for lane, messages in result.items()}) }")
 
 
 def ends(source: Source) -> dict[Lane, int]:
@@ -181,10 +181,10 @@ def ends(source: Source) -> dict[Lane, int]:
 def test_a_new_log_reads_every_message_in_order_inside_each_lane(rig: Rig, source: Source) -> None:
     feed = rig.open()
     feed.seek({})
-    found = read(feed, ends(source))
+    messages = read(feed, ends(source))
     assert feed.lanes() == source.lanes.keys()
     for lane, written in source.lanes.items():
-        assert [(m.lane, m.position, m.key, m.value) for m in found[lane]] == [(lane, w.position, w.key, w.value) for w in written]
+        assert [(m.lane, m.position, m.key, m.value) for m in messages[lane]] == [(lane, w.position, w.key, w.value) for w in written]
 
 
 def test_seeking_to_a_position_delivers_it_next(rig: Rig, source: Source) -> None:
@@ -208,9 +208,9 @@ def test_a_lane_that_is_not_named_starts_at_its_beginning(rig: Rig, source: Sour
     feed = rig.open()
     named, *others = ends(source)
     feed.seek({named: 5})
-    found = read(feed, ends(source))
-    assert found[named][0].position == 5
-    assert [found[lane][0].position for lane in others] == [0] * len(others)
+    messages = read(feed, ends(source))
+    assert messages[named][0].position == 5
+    assert [messages[lane][0].position for lane in others] == [0] * len(others)
 
 
 def test_lanes_are_the_same_ones_as_long_as_nobody_makes_them_anew(rig: Rig, source: Source) -> None:

@@ -54,7 +54,7 @@ def test_every_row_is_found_by_a_filter_on_each_of_its_values(tmp_path: Path, ou
     for schema in KEYED:
         for row in rows_of(schema, "second"):
             reading = reading_of(uri, schema, log_id=LOG, parts=1, keys=[[str(row[0])]])
-            assert [found for found in texts_of(reading, schema) if found[0] == row[0]] == [row], schema.name
+            assert [text for text in texts_of(reading, schema) if text[0] == row[0]] == [row], schema.name
     sink.close()
 
 
@@ -72,8 +72,8 @@ def _not_found(uri: str, schema: TableSchema, value: str, ops: Sequence[str]) ->
             for one in {repr(one): one for one in values}.values():
                 for op in ops:
                     expected = sum(1 for other in values if _OPS[op](other, one))
-                    if (found := search(column.name, op, one)) != expected:
-                        yield reader, str(schema.name), column.name, op, one, found, expected
+                    if (number := search(column.name, op, one)) != expected:
+                        yield reader, str(schema.name), column.name, op, one, number, expected
 
 
 _OPS: dict[str, Callable[[Any, Any], bool]] = {
@@ -134,7 +134,7 @@ def _of_iceberg(uri: str, schema: TableSchema) -> Iterator[tuple[str, list[dict[
 
     def search(column: str, op: str, value: Any) -> int:
         may_have = _InclusiveMetricsEvaluator(table.schema(), _ICEBERG_OPS[op](column, value)).eval
-        return sum(found(column, op, value) for file, (_, _, found) in zip(files, known, strict=True) if may_have(file))
+        return sum(result(column, op, value) for file, (_, _, result) in zip(files, known, strict=True) if may_have(file))
 
     yield "Iceberg's statistics", [row for _, rows, _ in known for row in rows], search
 

@@ -103,10 +103,10 @@ def test_what_was_recorded_is_there_as_it_was_newest_first(reopened: Open) -> No
     for number in (7, 3, 9):
         history.record(entry(number))
     for again in (False, True):
-        found = reopened().history if again else history
-        assert ids(found) == [9, 3, 7], "in their order, whatever their ids and times are"
-        assert found.find(entry(3).id) == entry(3)
-        assert list(found.entries()) == [entry(9), entry(3), entry(7)]
+        result = reopened().history if again else history
+        assert ids(result) == [9, 3, 7], "in their order, whatever their ids and times are"
+        assert result.find(entry(3).id) == entry(3)
+        assert list(result.entries()) == [entry(9), entry(3), entry(7)]
 
 
 def test_an_entry_that_is_recorded_again_is_replaced_where_it_is(reopened: Open) -> None:
@@ -166,8 +166,8 @@ def test_ten_thousand_tables_and_two_entries_fit_into_the_transactions(process: 
 
 
 def revision(store: EtcdProgress) -> int:
-    (found,) = store.client.get_prefix(f"{ROOT}/progress", keys_only=True)[:1]
-    return found.modified
+    (result,) = store.client.get_prefix(f"{ROOT}/progress", keys_only=True)[:1]
+    return result.modified
 
 
 def test_an_owner_that_was_replaced_records_nothing(etcd: Etcd, process: OwnerProcess) -> None:

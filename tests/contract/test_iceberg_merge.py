@@ -164,9 +164,9 @@ PARTS = [
 
 def compact_one(story: Story, rng: Random) -> None:
     catalog = catalog_of(story.place.uri)
-    found = [table for _, table in tables_of(catalog) if table.current_snapshot() is not None]
-    if found:
-        compact(rng.choice(found))
+    results = [table for _, table in tables_of(catalog) if table.current_snapshot() is not None]
+    if results:
+        compact(rng.choice(results))
     catalog.close()
 
 
@@ -240,8 +240,8 @@ def test_a_namespace_has_one_mode(story: Story) -> None:
 
 def _after(step: Callable[[], object], call: Callable[..., object]) -> Callable[..., object]:
     def then(*args: Any, **named: Any) -> object:
-        found = call(*args, **named)
+        result = call(*args, **named)
         step()
-        return found
+        return result
 
     return then

@@ -41,8 +41,8 @@ if LANE.whole:
 
     @pytest.fixture(scope="module")
     def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
-        with IcebergRest(tmp_path_factory.mktemp("rest")) as found:
-            yield found
+        with IcebergRest(tmp_path_factory.mktemp("rest")) as iceberg_rest:
+            yield iceberg_rest
 
     @pytest.fixture
     def catalog(server: IcebergRest) -> IcebergRest:

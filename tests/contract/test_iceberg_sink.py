@@ -222,8 +222,8 @@ def test_a_warehouse_on_s3_has_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _after(step: Callable[[], object], call: Callable[..., object]) -> Callable[..., object]:
     def then(*args: Any, **named: Any) -> object:
-        found = call(*args, **named)
+        result = call(*args, **named)
         step()
-        return found
+        return result
 
     return then

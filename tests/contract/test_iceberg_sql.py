@@ -27,9 +27,9 @@ if LANE.whole:
 
     @pytest.fixture(scope="module")
     def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
-        with MariaDb(tmp_path_factory.mktemp("catalog")) as found:
-            found.execute("CREATE DATABASE catalog")
-            yield found
+        with MariaDb(tmp_path_factory.mktemp("catalog")) as maria_db:
+            maria_db.execute("CREATE DATABASE catalog")
+            yield maria_db
 
     @pytest.fixture
     def catalog(server: MariaDb) -> MariaDb:

@@ -40,12 +40,12 @@ def opened(folder: Folder) -> Inbox:
 
 def all_of(inbox: Inbox) -> list[bytes]:
     """What was sent, in order."""
-    found, at = [], inbox.first
+    results, at = [], inbox.first
     while at < inbox.next:
         part = inbox.read(at)
-        found += [entry for entry in part.entries if entry]
+        results += [entry for entry in part.entries if entry]
         at = part.end
-    return found
+    return results
 
 
 def files(folder: Folder) -> list[int]:

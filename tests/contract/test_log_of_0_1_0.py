@@ -82,7 +82,7 @@ def test_its_json_lines_are_what_the_rule_gives(log: Folder, tmp_path: Path) -> 
 
 def test_its_parquet_is_what_the_rule_gives(log: Folder, tmp_path: Path) -> None:
     out = former("parquet", tmp_path)
-    found = [
+    results = [
         _told(segment.seq, file.table, row)
         for segment in read_segments(out)
         for file in segment.files
@@ -101,7 +101,7 @@ def test_its_parquet_is_what_the_rule_gives(log: Folder, tmp_path: Path) -> None
         for row in output_by_the_rule(log)
         if row["seq"] < DELIVERED
     ]
-    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert sorted(results, key=str) == sorted(wanted, key=str)
 
 
 def _told(seq: int, table: TableName, row: dict[str, Any]) -> tuple[Any, ...]:

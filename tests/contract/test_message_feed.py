@@ -48,25 +48,25 @@ def _feed(folder: Path) -> MessageFeed:
 
 def all_of(feed: MessageFeed) -> list[Message]:
     """From where it is to the inbox's end."""
-    found: list[Message] = []
+    messages: list[Message] = []
 
     def ended() -> bool:
-        found.extend(feed.poll(timeout_s=0.05))
+        messages.extend(feed.poll(timeout_s=0.05))
         return feed._at >= feed.ends()[LANE]
 
     eventually(ended, "it does not end")
-    return found
+    return messages
 
 
 def test_a_new_log_reads_every_message_in_the_order_of_its_partition(opened: Open, source: Source) -> None:
     feed = opened()
     feed.seek({})
-    found = [(message.key, message.value) for message in all_of(feed)]
+    results = [(message.key, message.value) for message in all_of(feed)]
     assert feed.lanes() == {LANE}
     for written in source.lanes.values():
-        rest = iter(found)
+        rest = iter(results)
         assert all((one.key, one.value) in rest for one in written)
-    assert len(found) == sum(map(len, source.lanes.values()))
+    assert len(results) == sum(map(len, source.lanes.values()))
 
 
 def test_resolved_never_passes_a_row_that_is_still_to_come(opened: Open, source: Source) -> None:
@@ -122,8 +122,8 @@ def test_what_is_acknowledged_never_goes_back(tmp_path: Path) -> None:
     with closing(_feed(tmp_path)) as feed, sending(source.recording, source.config.name, f"127.0.0.1:{feed.port}") as sent:
         sent.check()
         feed.seek({})
-        found = all_of(feed)
-        at = found[len(found) * 3 // 4].position
+        messages = all_of(feed)
+        at = messages[len(messages) * 3 // 4].position
         feed.acknowledge({LANE: at})
         eventually(lambda: feed._inbox.first > 0, "nothing is removed")
         feed.acknowledge({LANE: 1})

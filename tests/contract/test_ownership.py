@@ -64,9 +64,9 @@ class EtcdContest:
         return made
 
     def expire(self) -> None:
-        found = self.candidates[0].client.get(f"{self.root}/owner")
-        assert found is not None
-        self.etcd.etcdctl("lease", "revoke", f"{found.lease:x}")
+        entry = self.candidates[0].client.get(f"{self.root}/owner")
+        assert entry is not None
+        self.etcd.etcdctl("lease", "revoke", f"{entry.lease:x}")
 
     def close(self) -> None:
         for candidate in self.candidates:

@@ -101,8 +101,8 @@ def test_a_save_in_the_same_process_replaces_the_one_before(reopened: Open) -> N
     assert reopened().load() == (progress,)
 
 
-@pytest.mark.parametrize("found", [b"", b"{", b"[1]", b"null", b'[{"dump_id": "d1"}]', b"\xff"])
-def test_a_file_that_is_no_progress_says_that_it_may_be_deleted(tmp_path: Path, found: bytes) -> None:
-    (tmp_path / "progress.json").write_bytes(found)
+@pytest.mark.parametrize("value", [b"", b"{", b"[1]", b"null", b'[{"dump_id": "d1"}]', b"\xff"])
+def test_a_file_that_is_no_progress_says_that_it_may_be_deleted(tmp_path: Path, value: bytes) -> None:
+    (tmp_path / "progress.json").write_bytes(value)
     with pytest.raises(LogBroken, match="delete the file"):
         FileProgress(open_folder(str(tmp_path))).load()

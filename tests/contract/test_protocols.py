@@ -57,9 +57,9 @@ def envelopes(codec: Codec, messages: Iterable[RowMessage]) -> list[Envelope]:
 
 
 def rows_of(codec: Codec, messages: Iterable[RowMessage]) -> list[Change]:
-    found = envelopes(codec, messages)
-    rows = [one for one in found if isinstance(one, Change)]
-    assert rows == found
+    results = envelopes(codec, messages)
+    rows = [one for one in results if isinstance(one, Change)]
+    assert rows == results
     return rows
 
 
@@ -204,10 +204,10 @@ def test_two_arrivals_of_a_change_are_one_and_other_changes_are_others(protocol:
     codec = codec_of(protocol)
     rows = changes(SMALL, (None, ["1", "a"]), (None, ["1", "b"]), (["1", "a"], ["1", "b"]), (["1", "b"], None))
     read = rows_of(codec, 2 * encoder_of(protocol, architecture).rows(SMALL, rows, None))
-    found = [codec.identity(one) for one in read]
-    assert found[:4] == found[4:]
-    assert len(set(found)) == 4
-    assert {len(one) for one in found if isinstance(one, bytes)} == {IDENTITY_BYTES}
+    results = [codec.identity(one) for one in read]
+    assert results[:4] == results[4:]
+    assert len(set(results)) == 4
+    assert {len(one) for one in results if isinstance(one, bytes)} == {IDENTITY_BYTES}
 
 
 @every_protocol
@@ -216,5 +216,5 @@ def test_the_codec_reads_encoded_ddls_and_resolved_marks(protocol: str, architec
     made = encoder_of(protocol, architecture)
     query = "ALTER TABLE `shop`.`t` ADD COLUMN `é<` INT"
     ddl = made.ddl(DdlRecord(CommitTs(7), "shop", "t", query), SMALL, SMALL)
-    found = envelopes(codec_of(protocol), [ddl, made.resolved(CommitTs(8))])
-    assert found == [Ddl(CommitTs(7), Rank.DDL, "shop", "t", query, LANE, 0), Resolved(LANE, CommitTs(8), 1)]
+    results = envelopes(codec_of(protocol), [ddl, made.resolved(CommitTs(8))])
+    assert results == [Ddl(CommitTs(7), Rank.DDL, "shop", "t", query, LANE, 0), Resolved(LANE, CommitTs(8), 1)]

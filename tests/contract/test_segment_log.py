@@ -158,7 +158,7 @@ def window(first: int, *chunks: str) -> ClosedWindow:
 
 
 def manifest(seq: int, *, epoch: int = 1, data: DataFile | None = None, **more: object) -> Manifest:
-    found = Manifest(
+    result = Manifest(
         seq=Seq(seq),
         epoch=epoch,
         after_ts=CommitTs(seq * 10),
@@ -171,7 +171,7 @@ def manifest(seq: int, *, epoch: int = 1, data: DataFile | None = None, **more: 
         codec="canal-json",
         open_from=None,
     )
-    return replace(found, **more)  # type: ignore[arg-type]  # fields by name
+    return replace(result, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def append(log: Log, seq: int, *, epoch: int = 1, rows: int = 1, **more: object) -> Manifest:
@@ -184,9 +184,9 @@ def append(log: Log, seq: int, *, epoch: int = 1, rows: int = 1, **more: object)
 
 def recovered(log: Log, *, epoch: int) -> Manifest:
     """The last manifest as its owner gave it to the log."""
-    found = log.recover(epoch=epoch)
-    assert found is not None
-    return replace(found, previous="")
+    result = log.recover(epoch=epoch)
+    assert result is not None
+    return replace(result, previous="")
 
 
 def owner(place: Place, *, epoch: int) -> Log:
@@ -199,16 +199,16 @@ def owner(place: Place, *, epoch: int) -> Log:
 
 
 def test_each_manifest_has_the_sum_of_the_one_before_it_whoever_wrote_that(place: Place) -> None:
-    log, found = owner(place, epoch=1), []
+    log, result = owner(place, epoch=1), []
     append(log, 0)
-    found.append(log.recover(epoch=1))
+    result.append(log.recover(epoch=1))
     for epoch in (1, 2):
         log = owner(place, epoch=epoch)
         for _ in range(2):
-            append(log, len(found), epoch=epoch)
-            found.append(place.open().recover(epoch=epoch))
-    sums = [None if one is None else hashlib.sha256(to_json(one)).hexdigest() for one in found]
-    assert [one and one.previous for one in found] == ["", *sums[:-1]]
+            append(log, len(result), epoch=epoch)
+            result.append(place.open().recover(epoch=epoch))
+    sums = [None if one is None else hashlib.sha256(to_json(one)).hexdigest() for one in result]
+    assert [one and one.previous for one in result] == ["", *sums[:-1]]
 
 
 def test_a_commit_that_is_repeated_has_the_same_previous_also_after_a_recovery(place: Place) -> None:
@@ -227,20 +227,20 @@ def test_a_log_of_a_version_without_sums_is_continued_with_the_sum_of_its_last_m
     old = to_json(replace(manifest(0), id=""))
     folder_place.overwrite(manifest_name(Seq(0)), old)
     append(owner(folder_place, epoch=2), 1, epoch=2)
-    found = folder_place.open().recover(epoch=2)
-    assert found is not None
-    assert found.previous == hashlib.sha256(old).hexdigest()
+    result = folder_place.open().recover(epoch=2)
+    assert result is not None
+    assert result.previous == hashlib.sha256(old).hexdigest()
 
 
 def test_the_sums_of_files_are_those_of_their_bytes(folder_place: FolderPlace) -> None:
     folder = folder_place.folder
     data = append(owner(folder_place, epoch=1), 0, rows=3).data
     assert data is not None
-    found = owner(folder_place, epoch=1).write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)])
-    assert found.name is not None
+    file = owner(folder_place, epoch=1).write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)])
+    assert file.name is not None
     chunk = write_chunk(folder, "chunks/d1/0000000001-00000001.parquet", CHUNK)
-    written = storage.read_files(folder, [found.name, "chunks/d1/0000000001-00000001.parquet"])
-    assert [hashlib.sha256(one).hexdigest() for one in written.values()] == [found.sha256, chunk.sha256]
+    written = storage.read_files(folder, [file.name, "chunks/d1/0000000001-00000001.parquet"])
+    assert [hashlib.sha256(one).hexdigest() for one in written.values()] == [file.sha256, chunk.sha256]
 
 
 # ---- what is written is there --------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_a_segment_without_rows_has_no_data_file(place: Place) -> None:
 def test_data_says_how_many_rows_each_table_has_but_the_watermark_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     log, names = owner(place, epoch=1), [("s", "b"), ("s", "a"), MARK_TABLE, ("s", "b")]
     changes = [Change(CommitTs(5), Rank.PUT, *name, b"k", b"v", Lane("l"), at) for at, name in enumerate(names)]
-    found = log.write_data(Seq(0), epoch=1, codec="canal-json", changes=iter(changes))
-    assert (found.rows, found.table_rows) == (4, {TableName("s", "a"): 1, TableName("s", "b"): 2})
+    file = log.write_data(Seq(0), epoch=1, codec="canal-json", changes=iter(changes))
+    assert (file.rows, file.table_rows) == (4, {TableName("s", "a"): 1, TableName("s", "b"): 2})
     monkeypatch.setattr(manifest_format, "TABLES_COUNTED_MAX", 1)
     assert log.write_data(Seq(0), epoch=1, codec="canal-json", changes=iter(changes)).table_rows is None
 

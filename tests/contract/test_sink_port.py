@@ -88,7 +88,7 @@ class TestFiles(SinkPort):
         story.finish()
         folder = open_folder(story.place.uri)
         per_table = [Counter(file.table for file in segment.files if file.from_log) for segment in read_segments(folder)]
-        assert (max(max(found.values(), default=0) for found in per_table) > 1) == ("parquet" in story.place.uri)
+        assert (max(max(item.values(), default=0) for item in per_table) > 1) == ("parquet" in story.place.uri)
         story.check_end()
 
     def test_a_death_between_any_two_durable_steps_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,12 +45,12 @@ class Place:
 
     def delivered(self) -> dict[int, dict[TableName, Rows_]]:
         """Of several files of a table in Parquet the rows in their own order."""
-        found: dict[int, dict[TableName, Rows_]] = {}
+        result: dict[int, dict[TableName, Rows_]] = {}
         for segment in read_segments(self.folder):
-            tables = found.setdefault(segment.seq, {})
+            tables = result.setdefault(segment.seq, {})
             for file in segment.files:
                 tables[file.table] = sorted([*tables.get(file.table, []), *self.rows(file)], key=lambda row: (row[0], row[4] is not None))
-        return found
+        return result
 
     def rows(self, file: Any) -> Rows_:
         if file.path.endswith(".jsonl"):
@@ -83,11 +83,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def sum_of(outcomes: list[Outcome]) -> dict[TableName, Rows]:
-    found: dict[TableName, Rows] = {}
+    result: dict[TableName, Rows] = {}
     for outcome in outcomes:
         for (_, table), rows in outcome.counts.items():
-            found[table] = found.get(table, Rows()).plus(rows)
-    return found
+            result[table] = result.get(table, Rows()).plus(rows)
+    return result
 
 
 def test_nothing_is_accepted_at_the_start(place: Place) -> None:
@@ -122,9 +122,9 @@ def test_each_segment_and_table_has_its_own_rows(place: Place) -> None:
     schemas = {ORDERS: SCHEMA, users: TableSchema(users, SCHEMA.columns, ("id",))}
     rows = [change(seq, 100 * seq, after=[str(seq), "x"], table=table) for seq in (1, 2, 4) for table in (ORDERS, users)]
     deliver(place.open(), Segments([1, 2, 3, 4], rows), log=place.log, schemas=schemas)
-    found = place.delivered()
-    assert found[3] == {}
-    assert {seq: {table: [row[3] for row in of] for table, of in tables.items()} for seq, tables in found.items() if seq != 3} == {
+    result = place.delivered()
+    assert result[3] == {}
+    assert {seq: {table: [row[3] for row in of] for table, of in tables.items()} for seq, tables in result.items() if seq != 3} == {
         seq: {ORDERS: [str(seq)], users: [str(seq)]} for seq in (1, 2, 4)
     }
 

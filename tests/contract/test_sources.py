@@ -170,40 +170,40 @@ def test_marks_are_told_in_the_order_of_the_commands(case: Case) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=str)
 @pytest.mark.parametrize("rows_max", [7, 1000])
 def test_chunk_after_chunk_is_the_whole_table_in_the_order_of_its_key(case: Case, table: TableName, rows_max: int) -> None:
-    source, found, after = case.open(), [], None
+    source, results, after = case.open(), [], None
     for number in range(1, 1000):
         event, part = read(case, source, chunk(table, number, after=after, rows_max=rows_max))
         assert len(part) <= rows_max
         assert event.number == number
         assert event.file.after == after
         assert event.file.rows == len(part)
-        found += part
+        results += part
         after = event.file.last
         if part:
             assert after == key_of(case.schemas[table], part[-1])
         if event.exhausted:
             break
-    assert found == case.rows[table]
-    assert found
+    assert results == case.rows[table]
+    assert results
 
 
 def test_a_chunk_has_the_rows_between_its_bounds(case: Case) -> None:
     table = TableName("shop", "orders")
     schema, whole = case.schemas[table], case.rows[table]
     source = case.open()
-    event, found = read(case, source, chunk(table, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=100))
-    assert found == whole[3:10]
+    event, results = read(case, source, chunk(table, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=100))
+    assert results == whole[3:10]
     assert event.exhausted
-    event, found = read(case, source, chunk(table, 2, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=3))
-    assert found == whole[3:6]
+    event, results = read(case, source, chunk(table, 2, after=key_of(schema, whole[2]), upper=key_of(schema, whole[9]), rows_max=3))
+    assert results == whole[3:6]
     assert not event.exhausted
 
 
 def test_above_the_last_key_there_is_an_empty_chunk_that_ends_where_it_began(case: Case) -> None:
     table = TableName("shop", "uid")
     highest = key_of(case.schemas[table], case.rows[table][-1])
-    event, found = read(case, case.open(), chunk(table, after=highest))
-    assert found == []
+    event, results = read(case, case.open(), chunk(table, after=highest))
+    assert results == []
     assert event.exhausted
     assert event.file.last == highest
 
@@ -253,16 +253,16 @@ def test_a_ddl_that_was_followed_gives_chunks_of_the_new_columns(case: Case, req
     try:
         source = case.open()
         follow(case, source, TableSchema(table, (Column("id", "int", nullable=False), Column("gone", "int")), ("id",)))
-        event, found = read(case, source, chunk(table, 1, rows_max=2))
-        assert found == [("1", "7"), ("2", "8")]
+        event, results = read(case, source, chunk(table, 1, rows_max=2))
+        assert results == [("1", "7"), ("2", "8")]
         db.execute("ALTER TABLE shop.moving DROP COLUMN gone, ADD COLUMN note varchar(9) DEFAULT 'x', ADD COLUMN size int")
         (failed,) = ask(source, chunk(table, 2, after=event.file.last))
         assert isinstance(failed, SourceFailed), "what is no more as it was told is no chunk"
         assert "shop.moving" in failed.reason
         columns = (Column("id", "int", nullable=False), Column("note", "text"), Column("size", "int"))
         follow(case, source, TableSchema(table, columns, ("id",)))
-        event, found = read(case, source, chunk(table, 3, after=event.file.last))
-        assert found == [("3", "x", None)]
+        event, results = read(case, source, chunk(table, 3, after=event.file.last))
+        assert results == [("3", "x", None)]
         assert event.exhausted
     finally:
         db.execute("DROP TABLE shop.moving")

@@ -33,7 +33,9 @@ def tables_of(path: Path) -> dict[TableName, list[Shown]]:
     with closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE '%.%'")]
         rows = {name: [tuple(map(_text, row)) for row in connection.execute(f'SELECT * FROM "{name}"')] for name in names}
-    return {TableName(*name.split(".", 1)): [(0, 0, "insert", row[:2], row) for row in found] for name, found in rows.items() if found}
+    return {
+        TableName(*name.split(".", 1)): [(0, 0, "insert", row[:2], row) for row in results] for name, results in rows.items() if results
+    }
 
 
 def _text(value: object) -> str | None:
@@ -137,8 +139,8 @@ def test_a_year_that_becomes_an_integer_has_no_zeros_before_it(file: Path, kind:
         connection.execute(made(years))
         connection.execute("INSERT INTO \"s.y\" VALUES (1, '0000'), (2, '2024'), (3, NULL)")
     _changed(file, "ALTER TABLE y MODIFY a BIGINT", [years], [numbers])
-    found = newest(reading(str(file), numbers, None, keys=None), numbers)
-    assert found.column("a").to_pylist() == ["0", "2024", None]
+    result = newest(reading(str(file), numbers, None, keys=None), numbers)
+    assert result.column("a").to_pylist() == ["0", "2024", None]
 
 
 def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_a_worker_frozen_amid_showing_what_it_accepted_wakes_up_and_changes_no_f
         except storage.Absent:
             assert step == "copy_files"
     assert frozen
-    found = output(story.place.uri, CSV)
-    assert _data(found.files) == there
+    result = output(story.place.uri, CSV)
+    assert _data(result.files) == there
     story.place.sink().open(epoch=None)
     assert output(story.place.uri, CSV).checkpoint == story.manifests[-1].upto_ts
 
@@ -203,10 +203,10 @@ def test_a_reader_may_remove_what_it_has_read(story: Story, tmp_path: Path) -> N
     seen: dict[str, bytes] = {}
     for _ in range(SEGMENTS):
         story.delivery(segments_max=1).deliver()
-        found = {path: data for path, data in output(story.place.uri, CSV).files.items() if path.endswith(".csv")}
-        assert not found.keys() & seen.keys(), "no number comes twice"
-        seen |= found
-        storage.remove(open_folder(story.place.uri), list(found))
+        result = {path: data for path, data in output(story.place.uri, CSV).files.items() if path.endswith(".csv")}
+        assert not result.keys() & seen.keys(), "no number comes twice"
+        seen |= result
+        storage.remove(open_folder(story.place.uri), list(result))
     for path, data in seen.items():
         (tmp_path / "out" / path).write_bytes(data)
     story.check_end()
@@ -278,10 +278,10 @@ def test_one_that_reads_while_others_go_on_reads_to_the_end(story: Story, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(storage, "read_files", slow)
-        found = reader.look()
+        result = reader.look()
     assert not waiting
-    assert found is not None
-    assert found.seq == SEGMENTS - 1
+    assert result is not None
+    assert result.seq == SEGMENTS - 1
 
 
 def test_an_output_of_version_1_is_gone_on_with(story: Story) -> None:

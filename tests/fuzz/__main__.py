@@ -19,20 +19,20 @@ def main() -> int:
     asked.add_argument("--size", type=int, default=BATCH_SIZE, help="messages of that batch")
     given = asked.parse_args()
     if given.batch is not None:
-        found = {name: Found() for name in given.only}
-        for name, one in found.items():
+        rows = {name: Found() for name in given.only}
+        for name, one in rows.items():
             result = carried_out(Batch(name, given.seed, given.batch, given.size))
             if isinstance(result, Counts):
                 one.counts = result
             else:
                 one.faults.append(result)
     else:
-        found = {}
+        rows = {}
         for name in given.only:
-            found[name] = campaign(name, messages=given.messages, seed=given.seed, processes=given.processes)
-            print(table({name: found[name]}).splitlines()[-1], flush=True)  # noqa: T201  # a command's answer
-    faults = [fault for one in found.values() for fault in one.faults]
-    print("\n".join(["", table(found), "", *faults]))  # noqa: T201  # a command's answer
+            rows[name] = campaign(name, messages=given.messages, seed=given.seed, processes=given.processes)
+            print(table({name: rows[name]}).splitlines()[-1], flush=True)  # noqa: T201  # a command's answer
+    faults = [fault for one in rows.values() for fault in one.faults]
+    print("\n".join(["", table(rows), "", *faults]))  # noqa: T201  # a command's answer
     return 1 if faults else 0
 
 

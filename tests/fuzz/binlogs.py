@@ -44,11 +44,11 @@ def batch(random: Random, size: int) -> Counts:
     for position in range(size):
         value = damaged(random, schema, random.choice(seeds), random.choice(seeds))
         counts.messages += 1
-        found = _envelopes(codec, Message(LANE, position, None, value))
-        if isinstance(found, TicdcDumpError):
-            counts.refused[type(found).__name__] += 1
+        envelopes = _envelopes(codec, Message(LANE, position, None, value))
+        if isinstance(envelopes, TicdcDumpError):
+            counts.refused[type(envelopes).__name__] += 1
             continue
-        read = [(one, _slowly(schema, one.value)) for one in found if isinstance(one, Change)]
+        read = [(one, _slowly(schema, one.value)) for one in envelopes if isinstance(one, Change)]
         refused = any(isinstance(outcome, MessageUnreadable) for _, outcome in read)
         counts.refused["MessageUnreadable"] += refused
         counts.equal += not refused
@@ -63,40 +63,40 @@ def batch(random: Random, size: int) -> Counts:
 
 def whole(schema: TableSchema, mutation: TableMutation) -> list[Outcome]:
     """What a recorded transaction decodes to."""
-    found = _envelopes(BinlogCodec(lambda: kv_table_of(schema)), Message(LANE, 1, None, _message(0, [mutation])))
-    assert not isinstance(found, TicdcDumpError), found
-    return [_slowly(schema, one.value) for one in found if isinstance(one, Change)]
+    envelopes = _envelopes(BinlogCodec(lambda: kv_table_of(schema)), Message(LANE, 1, None, _message(0, [mutation])))
+    assert not isinstance(envelopes, TicdcDumpError), envelopes
+    return [_slowly(schema, one.value) for one in envelopes if isinstance(one, Change)]
 
 
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
 def _envelopes(codec: BinlogCodec, message: Message) -> list[Envelope] | TicdcDumpError:
-    found = ours(lambda: codec.envelopes(message), "binlog", message.value)
+    envelopes = ours(lambda: codec.envelopes(message), "binlog", message.value)
     expected = slow(lambda: slow_binlog.envelopes(message.value))
-    if isinstance(found, TicdcDumpError):
+    if isinstance(envelopes, TicdcDumpError):
         if not isinstance(expected, Refused) and (message.value or b"")[:1] not in (b"R", b"D"):
-            raise differ("binlog", found, expected, message.value)
-        return found
-    if (told := [told_of(one) for one in found]) != expected:
+            raise differ("binlog", envelopes, expected, message.value)
+        return envelopes
+    if (told := [told_of(one) for one in envelopes]) != expected:
         raise differ("binlog", told, expected, message.value)
-    for one in found:
+    for one in envelopes:
         if isinstance(one, Change):
             ours(lambda change=one: codec.identity(change), "identity", message.value)  # type: ignore[misc]  # a default that binds
             ours(lambda change=one: codec.mark(change), "mark", message.value)  # type: ignore[misc]  # a default that binds
-    return found
+    return envelopes
 
 
 def _net(schema: TableSchema, read: Sequence[tuple[Change, Outcome]], value: bytes) -> list[tuple[Change, Outcome]]:
     """The rows that the fold makes anew, with what the slow decoder says. Of a transaction that can be read all must be the slow fold's."""
     table = kv_table_of(schema)
     changes = sorted((change for change, _ in read), key=lambda change: change.rank)
-    found = ours(lambda: list(folded(changes, lambda _: table)), f"fold of {schema.name}", value)
-    if isinstance(found, TicdcDumpError):
-        if not isinstance(found, MessageUnreadable):
-            raise fault(f"fold of {schema.name}: another error than MessageUnreadable: {found}", value)
+    result = ours(lambda: list(folded(changes, lambda _: table)), f"fold of {schema.name}", value)
+    if isinstance(result, TicdcDumpError):
+        if not isinstance(result, MessageUnreadable):
+            raise fault(f"fold of {schema.name}: another error than MessageUnreadable: {result}", value)
         return []
-    left = [(change, _slowly(schema, change.value)) for change in found if change not in changes]
+    left = [(change, _slowly(schema, change.value)) for change in result if change not in changes]
     tables = {change.table for change in changes}
     if len(tables) != 1 or any(isinstance(outcome, MessageUnreadable) for _, outcome in read):
         return left
@@ -104,7 +104,7 @@ def _net(schema: TableSchema, read: Sequence[tuple[Change, Outcome]], value: byt
         slow_binlog.Event(_handle(table, change, rows), *map(_tuple, rows)) for change, rows in read if isinstance(rows, DecodedBinlogRows)
     ]
     expected = slow_binlog.net(events)
-    told = [_slowly(schema, change.value) for change in found]
+    told = [_slowly(schema, change.value) for change in result]
     if any(isinstance(rows, MessageUnreadable) for rows in told):
         raise differ(f"fold of {schema.name}", told, expected, value)
     if sorted((tuple(map(_tuple, rows)) for rows in told if isinstance(rows, DecodedBinlogRows)), key=str) != expected:
@@ -138,10 +138,10 @@ def _tuple(texts: list[str | None] | None) -> Texts | None:
 
 def _slowly(schema: TableSchema, value: bytes) -> Outcome:
     what = f"decode_logged of {schema.name}"
-    found = ours(lambda: decode_logged(schema, value), what, value)
-    if isinstance(found, TicdcDumpError) and not isinstance(found, MessageUnreadable):
-        raise fault(f"{what}: another error than MessageUnreadable: {found}", value)
-    return found
+    result = ours(lambda: decode_logged(schema, value), what, value)
+    if isinstance(result, TicdcDumpError) and not isinstance(result, MessageUnreadable):
+        raise fault(f"{what}: another error than MessageUnreadable: {result}", value)
+    return result
 
 
 def _lenient(schema: TableSchema, value: bytes) -> DecodedBinlogRows:
@@ -159,13 +159,13 @@ def _columnar_agrees(schema: TableSchema, rows: Sequence[tuple[Change, Outcome]]
     values, what = pa.array([change.value for change, _ in rows], pa.binary()), f"decode_events of {schema.name}"
     inputs = [change.value for change, _ in rows]
     with patch.object(binlog, "decode_logged", _lenient):
-        found = ours(lambda: binlog.decode_events(schema, values), what, *inputs)
-    if isinstance(found, TicdcDumpError):
-        raise fault(f"{what}: refused, though no row was: {found}", *inputs)
-    for column in found.columns:
+        result = ours(lambda: binlog.decode_events(schema, values), what, *inputs)
+    if isinstance(result, TicdcDumpError):
+        raise fault(f"{what}: refused, though no row was: {result}", *inputs)
+    for column in result.columns:
         column.validate(full=True)
-    images = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
-    for (change, outcome), *numbers in zip(rows, found.before, found.after, strict=True):
+    images = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
+    for (change, outcome), *numbers in zip(rows, result.before, result.after, strict=True):
         read = [None if number < 0 else images[number] for number in numbers]
         if isinstance(outcome, DecodedBinlogRows):
             expected: list[Any] = list(map(_tuple, outcome))
@@ -187,33 +187,33 @@ def damaged(random: Random, schema: TableSchema, mutation: TableMutation, other:
     """A pump's message, or one of the feed's own."""
     until = 1 if schema.former is None else schema.former.until
     version = random.choice((0, until - 1, until, 1 << 40, -1))
-    found = TableMutation.FromString(mutation.SerializeToString())
+    result = TableMutation.FromString(mutation.SerializeToString())
     match random.randrange(16):
         case 0:
             return _made_here(random)
         case 1 | 2:
-            return damaged_bytes(random, _message(version, [found]), _message(version, [other]))
+            return damaged_bytes(random, _message(version, [result]), _message(version, [other]))
         case 3:
-            prewrite = damaged_bytes(random, _prewrite(version, [found]), other.SerializeToString())
+            prewrite = damaged_bytes(random, _prewrite(version, [result]), other.SerializeToString())
             return _message(version, [], prewrite_value=prewrite)
         case 4:
-            return _message(version, [TableMutation.FromString(found.SerializeToString() + other.SerializeToString())])
+            return _message(version, [TableMutation.FromString(result.SerializeToString() + other.SerializeToString())])
         case 5:
-            return _message(version, [found, other])
+            return _message(version, [result, other])
         case 6:
-            _disordered(random, found)
+            _disordered(random, result)
         case 7:
             field, number = random.choice((("tp", 2), ("tp", 0), ("start_ts", COMMIT_TS), ("commit_ts", 0), ("ddl_job_id", 7)))
-            return _message(version, [found], **{field: number})
+            return _message(version, [result], **{field: number})
         case 8:
             pass
         case _:
-            _with_damaged_row(random, found, other)
-    return _message(version, [found])
+            _with_damaged_row(random, result, other)
+    return _message(version, [result])
 
 
-def _with_damaged_row(random: Random, found: TableMutation, other: TableMutation) -> None:
-    rows = [some for some in (found.inserted_rows, found.updated_rows, found.deleted_rows) if some]
+def _with_damaged_row(random: Random, mutation: TableMutation, other: TableMutation) -> None:
+    rows = [some for some in (mutation.inserted_rows, mutation.updated_rows, mutation.deleted_rows) if some]
     others = [*other.inserted_rows, *other.updated_rows, *other.deleted_rows]
     if rows:
         some = random.choice(rows)
@@ -221,39 +221,41 @@ def _with_damaged_row(random: Random, found: TableMutation, other: TableMutation
         some[at] = damaged_bytes(random, some[at], random.choice(others or [b""]))
 
 
-def _disordered(random: Random, found: TableMutation) -> None:
+def _disordered(random: Random, mutation: TableMutation) -> None:
     """Another order, other kinds of rows, rows more or fewer."""
-    rows = {Insert: found.inserted_rows, Update: found.updated_rows, DeleteRow: found.deleted_rows}
+    rows = {Insert: mutation.inserted_rows, Update: mutation.updated_rows, DeleteRow: mutation.deleted_rows}
     match random.randrange(5):
         case 0:
-            sequence = random.sample(list(found.sequence), k=len(found.sequence))
-            found.ClearField("sequence")
-            found.sequence.extend(sequence)
+            sequence = random.sample(list(mutation.sequence), k=len(mutation.sequence))
+            mutation.ClearField("sequence")
+            mutation.sequence.extend(sequence)
         case 1:
-            found.sequence.append(random.choice((Insert, Update, 2, 3, DeleteRow)))
+            mutation.sequence.append(random.choice((Insert, Update, 2, 3, DeleteRow)))
         case 2:
-            random.choice((found.deleted_ids.append, found.deleted_ids.append, lambda one: found.deleted_pks.append(bytes([one]))))(7)
+            random.choice(
+                (mutation.deleted_ids.append, mutation.deleted_ids.append, lambda one: mutation.deleted_pks.append(bytes([one])))
+            )(7)
         case _:  # a row of one kind as one of another
-            kind, came = random.choice(list(found.sequence) or [Insert]), random.choice(list(rows))
+            kind, came = random.choice(list(mutation.sequence) or [Insert]), random.choice(list(rows))
             if rows[kind]:
                 rows[came].append(rows[kind][random.randrange(len(rows[kind]))])
-                found.sequence.append(came)
+                mutation.sequence.append(came)
 
 
-def _message(version: int, found: Sequence[TableMutation], **more: Any) -> bytes:
+def _message(version: int, value: Sequence[TableMutation], **more: Any) -> bytes:
     told: dict[str, Any] = {
         "tp": Commit,
         "start_ts": COMMIT_TS - 5,
         "commit_ts": COMMIT_TS,
         "prewrite_key": b"t",
-        "prewrite_value": _prewrite(version, found),
+        "prewrite_value": _prewrite(version, value),
     }
     made: bytes = Binlog(**(told | more)).SerializeToString()
     return made
 
 
-def _prewrite(version: int, found: Sequence[TableMutation]) -> bytes:
-    made: bytes = PrewriteValue(schema_version=version, mutations=found).SerializeToString()
+def _prewrite(version: int, value: Sequence[TableMutation]) -> bytes:
+    made: bytes = PrewriteValue(schema_version=version, mutations=value).SerializeToString()
     return made
 
 

@@ -92,7 +92,7 @@ def _alarm(within_s: int) -> Iterator[None]:
 
 def campaign(target: str, *, messages: int, seed: int, processes: int) -> Found:
     """So many messages, at least, of one target."""
-    found, began_s = Found(), monotonic()
+    rows, began_s = Found(), monotonic()
     batches = iter([Batch(target, seed, number) for number in range(-(-messages // BATCH_SIZE))])
     workers = [_Worker() for _ in range(processes)]
     try:
@@ -100,23 +100,23 @@ def campaign(target: str, *, messages: int, seed: int, processes: int) -> Found:
             worker.give(next(batches, None))
         while busy := [worker for worker in workers if worker.batch is not None]:
             for worker in _ready(busy):
-                _take(found, worker.result())
+                _take(rows, worker.result())
                 worker.give(next(batches, None))
             if sys.stderr.isatty():
-                print(f"\r{target}: {found.counts.messages} messages, {len(found.faults)} faults", end="", file=sys.stderr)  # noqa: T201  # a command's
+                print(f"\r{target}: {rows.counts.messages} messages, {len(rows.faults)} faults", end="", file=sys.stderr)  # noqa: T201  # a command's
     finally:
         for worker in workers:
             worker.end()
-    found.took_s = monotonic() - began_s
-    return found
+    rows.took_s = monotonic() - began_s
+    return rows
 
 
-def _take(found: Found, result: Counts | str) -> None:
+def _take(rows: Found, result: Counts | str) -> None:
     if isinstance(result, Counts):
-        found.counts.add(result)
+        rows.counts.add(result)
         return
-    found.faults.append(result)
-    if len(found.faults) <= _FAULTS_SHOWN_MAX:
+    rows.faults.append(result)
+    if len(rows.faults) <= _FAULTS_SHOWN_MAX:
         print(f"\n{result}\n", file=sys.stderr)  # noqa: T201  # a command's
 
 
@@ -181,12 +181,12 @@ def _serve(pipe: Connection) -> None:
         return
 
 
-def table(found: dict[str, Found]) -> str:
+def table(value: dict[str, Found]) -> str:
     """A line a target."""
     heads = ("target", "messages", "equal", "refused, by error", "refused by ours alone", "rows read twice", "faults", "messages/s")
     lines = [f"| {' | '.join(heads)} |"]
     lines.append("|---" * 8 + "|")
-    for name, one in found.items():
+    for name, one in value.items():
         counts = one.counts
         refused = ", ".join(f"{kind} {number}" for kind, number in counts.refused.most_common()) or "-"
         rate = counts.messages / one.took_s if one.took_s else 0

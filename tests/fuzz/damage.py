@@ -103,17 +103,17 @@ def damaged_text(random: Random, data: bytes) -> bytes:
             ).encode()
 
 
-def _elsewhere(random: Random, text: str, found: list[re.Match[str]], put: str) -> str:
-    if not found:
+def _elsewhere(random: Random, text: str, value: list[re.Match[str]], put: str) -> str:
+    if not value:
         return put
-    one = random.choice(found)
+    one = random.choice(value)
     return text[: one.start()] + put + text[one.end() :]
 
 
-def damage_value(random: Random, found: Any) -> Any:
+def damage_value(random: Random, value: Any) -> Any:
     """A parsed JSON with one to three of its places gone, doubled, swapped or something else. It is changed in place."""
     for _ in range(random.choice((1, 1, 2, 3))):
-        places = list(_places(found))
+        places = list(_places(value))
         if not places:
             return deepcopy(random.choice(JUNK))
         parent, key = random.choice(places)
@@ -139,14 +139,14 @@ def damage_value(random: Random, found: Any) -> Any:
                 parent[key] = parent[key][:at] + random.choice(TEXTS) + parent[key][at + random.randrange(2) :]
             case _:
                 parent[key] = deepcopy(random.choice(JUNK))
-    return found
+    return value
 
 
-def _places(found: Any) -> Iterator[tuple[Any, Any]]:
-    keys = found.keys() if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else ()
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
-        yield found, key
-        yield from _places(found[key])
+        yield value, key
+        yield from _places(value[key])
 
 
 def damaged_json(random: Random, data: bytes, other: bytes) -> bytes:

@@ -30,17 +30,17 @@ def batch(random: Random, size: int) -> Counts:
         if random.randrange(50):
             meta = damaged_json(random, meta, random.choice(jobs())[1])
         counts.messages += 1
-        found = ours(lambda meta=meta, ts=commit_ts: ddl_job(meta, commit_ts=CommitTs(ts), at="entry"), "ddl_job", meta)  # type: ignore[misc]  # defaults that bind
+        result = ours(lambda meta=meta, ts=commit_ts: ddl_job(meta, commit_ts=CommitTs(ts), at="entry"), "ddl_job", meta)  # type: ignore[misc]  # defaults that bind
         expected = _slowly(meta, commit_ts)
-        if isinstance(found, TicdcDumpError):
-            counts.refused[type(found).__name__] += 1
+        if isinstance(result, TicdcDumpError):
+            counts.refused[type(result).__name__] += 1
             counts.only_slow += not isinstance(expected, Refused)
             continue
-        if slow_jobs.told(found) != expected:
-            raise differ("ddl_job", slow_jobs.told(found), expected, meta)
+        if slow_jobs.told(result) != expected:
+            raise differ("ddl_job", slow_jobs.told(result), expected, meta)
         counts.equal += 1
-        if isinstance(found, DdlJob) and not random.randrange(_TABLES_ONE_IN):
-            for one in found.tables:
+        if isinstance(result, DdlJob) and not random.randrange(_TABLES_ONE_IN):
+            for one in result.tables:
                 counts.rows += 1
                 _table(one.info, meta)
     return counts

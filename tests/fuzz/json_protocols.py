@@ -47,26 +47,26 @@ def codec_of(name: str, packing: Compression) -> Codec:
 
 def batch(name: str, random: Random, size: int) -> Counts:
     """Raises Fault."""
-    protocol, found, counts = PROTOCOLS[name], seeds(name), Counts()
+    protocol, result, counts = PROTOCOLS[name], seeds(name), Counts()
     packing: Compression = random.choice(("none", "none", "none", "lz4", "snappy"))
     zone = random.choice(ZONES)
     codec = codec_of(name, packing)
     taken: list[tuple[Change, list[Row]]] = []
     for position in range(size):
-        key, value = protocol.damaged(random, random.choice(found.messages), random.choice(found.messages), packing)
+        key, value = protocol.damaged(random, random.choice(result.messages), random.choice(result.messages), packing)
         counts.messages += 1
         envelopes = _envelopes(protocol, codec, packing, Message(LANE, position, key, value))
         if isinstance(envelopes, TicdcDumpError):
             _count_refusal(counts, envelopes, slow(partial(protocol.slow.envelopes, key, value, partial(unpacked, packing))))
             continue
         changes = [one for one in envelopes if isinstance(one, Change)]
-        outcomes = [_row(protocol, codec, one, found, zone, taken) for one in changes]
+        outcomes = [_row(protocol, codec, one, result, zone, taken) for one in changes]
         refusals = [one for one in outcomes if one is not None]
         for error in refusals[:1]:
             counts.refused[type(error).__name__] += 1
         counts.equal += not refusals
     counts.rows += len(taken)
-    _all_at_once(name, taken, found, zone, counts)
+    _all_at_once(name, taken, result, zone, counts)
     return counts
 
 
@@ -78,70 +78,70 @@ def _count_refusal(counts: Counts, error: TicdcDumpError, read: object) -> None:
 def _envelopes(protocol: Protocol, codec: Codec, packing: Compression, message: Message) -> list[Envelope] | TicdcDumpError:
     """What the codec reads, held against the slow reader."""
     inputs = (message.key, message.value)
-    found = ours(lambda: codec.envelopes(message), f"{codec.name} ({packing})", *inputs)
-    if isinstance(found, TicdcDumpError):
-        return found
+    envelopes = ours(lambda: codec.envelopes(message), f"{codec.name} ({packing})", *inputs)
+    if isinstance(envelopes, TicdcDumpError):
+        return envelopes
     expected = slow(lambda: protocol.slow.envelopes(*inputs, partial(unpacked, packing)))
-    told = [told_of(one) for one in found]
+    told = [told_of(one) for one in envelopes]
     if told != expected:
         raise differ(f"{codec.name} ({packing})", told, expected, *inputs)
-    for one in found:
+    for one in envelopes:
         if isinstance(one, Change):
             ours(partial(codec.identity, one), "identity", *inputs)
             if (one.schema, one.table) == MARK_TABLE:
                 _mark(codec, one, protocol.slow.mark)
-    return found
+    return envelopes
 
 
 def _mark(codec: Codec, change: Change, slowly: Callable[[bytes], tuple[Any, Any, int]]) -> None:
-    found = ours(lambda: codec.mark(change), "mark", change.key, change.value)
-    if found is None or isinstance(found, TicdcDumpError):
+    result = ours(lambda: codec.mark(change), "mark", change.key, change.value)
+    if result is None or isinstance(result, TicdcDumpError):
         return
     expected = (change.commit_ts, *slowly(change.value))
-    if tuple(found) != expected:
-        raise differ("mark", found, expected, change.key, change.value)
+    if tuple(result) != expected:
+        raise differ("mark", result, expected, change.key, change.value)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _decoded(name: str, changes: Iterable[Change], found: Seeds, zone: Zone) -> dict[int, list[Row]]:
+def _decoded(name: str, changes: Iterable[Change], value: Seeds, zone: Zone) -> dict[int, list[Row]]:
     """The worker's rows, by the number of their change."""
-    return rows_of(decode(logged(changes, codec=name), codec=name, schemas=found.schemas, server_tz=ServerZone(*zone)))
+    return rows_of(decode(logged(changes, codec=name), codec=name, schemas=value.schemas, server_tz=ServerZone(*zone)))
 
 
 def _row(
-    protocol: Protocol, codec: Codec, change: Change, found: Seeds, zone: Zone, taken: list[tuple[Change, list[Row]]]
+    protocol: Protocol, codec: Codec, change: Change, value: Seeds, zone: Zone, taken: list[tuple[Change, list[Row]]]
 ) -> TicdcDumpError | None:
     """What the slow reader takes is read later, with others. What it refuses must be refused alone."""
     name = TableName(change.schema, change.table)
     if name == MARK_TABLE:
         return None
-    schema = found.schemas.get(name)
+    schema = value.schemas.get(name)
     expected = Refused("no schema") if schema is None else slow(lambda: protocol.slow.rows(change.value, schema, zone))
     if not isinstance(expected, Refused):
         taken.append((change, expected))
         return None
-    read = ours(lambda: _decoded(codec.name, [change], found, zone), f"decode of {name!r:.200}, {zone}", change.key, change.value)
+    read = ours(lambda: _decoded(codec.name, [change], value, zone), f"decode of {name!r:.200}, {zone}", change.key, change.value)
     if not isinstance(read, TicdcDumpError):
         raise differ(f"decode of {name!r:.200}, {zone}", read, expected, change.key, change.value)
     return read
 
 
-def _all_at_once(name: str, taken: list[tuple[Change, list[Row]]], found: Seeds, zone: Zone, counts: Counts) -> None:
+def _all_at_once(name: str, taken: list[tuple[Change, list[Row]]], value: Seeds, zone: Zone, counts: Counts) -> None:
     """By halves where something among them is refused, as an operator's `skip` looks for it."""
     if not taken:
         return
     values = [change.value for change, _ in taken]
-    read = ours(lambda: _decoded(name, [change for change, _ in taken], found, zone), f"decode, {zone}", *values)
+    read = ours(lambda: _decoded(name, [change for change, _ in taken], value, zone), f"decode, {zone}", *values)
     if not isinstance(read, TicdcDumpError):
         for number, (change, expected) in enumerate(taken):
             if read.get(number) != expected:
                 raise differ(f"decode of {change.schema}.{change.table}, {zone}", read.get(number), expected, change.key, change.value)
     elif len(taken) > 1:
         half = len(taken) // 2
-        _all_at_once(name, taken[:half], found, zone, counts)
-        _all_at_once(name, taken[half:], found, zone, counts)
+        _all_at_once(name, taken[:half], value, zone, counts)
+        _all_at_once(name, taken[half:], value, zone, counts)
     else:
         counts.only_slow += 1
 
@@ -242,12 +242,12 @@ def _framed(content: bytes) -> bytes:
 
 def _frames(data: bytes, at: int) -> list[bytes]:
     """Of a message that is whole."""
-    found = []
+    frames = []
     while at < len(data):
         size = int.from_bytes(data[at : at + 8], "big")
-        found.append(data[at + 8 : at + 8 + size])
+        frames.append(data[at + 8 : at + 8 + size])
         at += 8 + size
-    return found
+    return frames
 
 
 PROTOCOLS = {
@@ -258,15 +258,15 @@ PROTOCOLS = {
 
 def whole(name: str, seed: Pair) -> list[list[Row]]:
     """What a recorded message says, undamaged; the two readers agree on it. Raises Fault."""
-    protocol, found = PROTOCOLS[name], seeds(name)
+    protocol, result = PROTOCOLS[name], seeds(name)
     codec = codec_of(name, "none")
     envelopes = _envelopes(protocol, codec, "none", Message(LANE, 0, *seed))
     if isinstance(envelopes, TicdcDumpError):
         raise fault(f"a recorded message is refused: {envelopes}", *seed)
     taken: list[tuple[Change, list[Row]]] = []
-    refused = [_row(protocol, codec, one, found, Zone(), taken) for one in envelopes if isinstance(one, Change)]
+    refused = [_row(protocol, codec, one, result, Zone(), taken) for one in envelopes if isinstance(one, Change)]
     counts = Counts()
-    _all_at_once(name, taken, found, Zone(), counts)
+    _all_at_once(name, taken, result, Zone(), counts)
     if counts.only_slow or any(refused):
         raise fault(f"a recorded row is refused: {refused}", *seed)
     return [rows for _, rows in taken]

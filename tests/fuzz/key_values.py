@@ -51,11 +51,11 @@ def batch(random: Random, size: int) -> Counts:
     for position in range(size):
         key, value = damaged(random, random.choice(rows), random.choice(rows))
         counts.messages += 1
-        found = _envelopes(codec, Message(LANE, position, key, value))
-        if isinstance(found, TicdcDumpError):
-            counts.refused[type(found).__name__] += 1
+        envelopes = _envelopes(codec, Message(LANE, position, key, value))
+        if isinstance(envelopes, TicdcDumpError):
+            counts.refused[type(envelopes).__name__] += 1
             continue
-        read = [(one, _images(table, one)) for one in found if isinstance(one, Change)]
+        read = [(one, _images(table, one)) for one in envelopes if isinstance(one, Change)]
         refusals = [image.slow for _, pair in read for image in pair if isinstance(image.slow, MessageUnreadable)]
         counts.refused["MessageUnreadable"] += bool(refusals)
         counts.equal += not refusals
@@ -73,19 +73,19 @@ def batch(random: Random, size: int) -> Counts:
 
 def _envelopes(codec: KvCodec, message: Message) -> list[Envelope] | TicdcDumpError:
     inputs = (message.key, message.value)
-    found = ours(lambda: codec.envelopes(message), "kv", *inputs)
+    envelopes = ours(lambda: codec.envelopes(message), "kv", *inputs)
     expected = slow(lambda: slow_kv.envelopes(*inputs))
-    if isinstance(found, TicdcDumpError):
+    if isinstance(envelopes, TicdcDumpError):
         if message.key is not None and not isinstance(expected, Refused):
-            raise differ("kv", found, expected, *inputs)
-        return found
-    if (told := [told_of(one) for one in found]) != expected:
+            raise differ("kv", envelopes, expected, *inputs)
+        return envelopes
+    if (told := [told_of(one) for one in envelopes]) != expected:
         raise differ("kv", told, expected, *inputs)
-    for one in found:
+    for one in envelopes:
         if isinstance(one, Change):
             ours(lambda change=one: codec.identity(change), "identity", *inputs)  # type: ignore[misc]  # a default that binds
             ours(lambda change=one: codec.mark(change), "mark", *inputs)  # type: ignore[misc]  # a default that binds
-    return found
+    return envelopes
 
 
 def _images(table: KvTable, change: Change) -> list[Image]:
@@ -112,12 +112,12 @@ def _images(table: KvTable, change: Change) -> list[Image]:
 
 
 def _slowly(table: KvTable, key: bytes, value: bytes, *, is_old: bool) -> Outcome:
-    found = ours(lambda: decode_row(table, key, value, is_old=is_old), f"decode_row of {table.schema.name}", key, value)
-    if isinstance(found, TicdcDumpError):
-        if not isinstance(found, MessageUnreadable):
-            raise fault(f"decode_row of {table.schema.name}: another error than MessageUnreadable: {found}", key, value)
-        return found
-    return found
+    result = ours(lambda: decode_row(table, key, value, is_old=is_old), f"decode_row of {table.schema.name}", key, value)
+    if isinstance(result, TicdcDumpError):
+        if not isinstance(result, MessageUnreadable):
+            raise fault(f"decode_row of {table.schema.name}: another error than MessageUnreadable: {result}", key, value)
+        return result
+    return result
 
 
 def _taken(change: Change, images: Sequence[Image]) -> Taken:
@@ -142,11 +142,11 @@ def _columnar_agrees(table: KvTable, images: Sequence[Image], *, is_old: bool) -
     what = f"decode_rows of {table.schema.name}"
     inputs = [part for one in images for part in (one.key, one.value)]
     with patch.object(kv, "decode_row", _lenient):
-        found = ours(lambda: kv.decode_rows(table, keys, values, is_old=is_old), what, *inputs)
-    if isinstance(found, TicdcDumpError):
-        raise fault(f"{what}: refused, though no row was: {found}", *inputs)
-    found.validate(full=True)
-    for image, texts in zip(images, zip(*(column.to_pylist() for column in found.columns), strict=True), strict=True):
+        result = ours(lambda: kv.decode_rows(table, keys, values, is_old=is_old), what, *inputs)
+    if isinstance(result, TicdcDumpError):
+        raise fault(f"{what}: refused, though no row was: {result}", *inputs)
+    result.validate(full=True)
+    for image, texts in zip(images, zip(*(column.to_pylist() for column in result.columns), strict=True), strict=True):
         expected = [REFUSED] * len(texts) if isinstance(image.slow, MessageUnreadable) else image.slow
         if list(texts) != expected:
             raise differ(what, texts, expected, image.key, image.value)

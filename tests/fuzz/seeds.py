@@ -56,8 +56,8 @@ def seeds(feed: str) -> Seeds:
     for name in RECORDINGS:
         folder = recording(name)
         table = pq.read_table(folder / "kafka" / f"{feed}.parquet", columns=["key", "value"])
-        found = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        messages += Random(0).sample(found, k=min(SEEDS_MAX, len(found)))
+        results = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        messages += Random(0).sample(results, k=min(SEEDS_MAX, len(results)))
         schemas |= recorded_schemas(folder)
     if feed == "open-protocol":
         schemas |= {schema.name: schema for schema in _REAL_SCHEMAS}
@@ -79,27 +79,27 @@ def entries() -> tuple[list[Entry], ...]:
 @cache
 def layouts() -> Mapping[int, TableSchema]:
     """The schemas of the tables of `entries`, by id, as a log of key-values has them."""
-    found: dict[int, TableSchema] = {}
+    schemas: dict[int, TableSchema] = {}
     for name in RECORDINGS:
         folder = recording(name) / "schema"
         for path in sorted(folder.glob(f"{kv_recording(name).recording.start_ts}/*.*.json")):
             info = json.loads(path.read_bytes())
             schema = table_schema(info, schema=path.name.split(".")[0])
-            found[schema.table_id] = replace(schema, layout=layout_of(1, info, new_collation=True))
-    return found
+            schemas[schema.table_id] = replace(schema, layout=layout_of(1, info, new_collation=True))
+    return schemas
 
 
 @cache
 def mutations() -> tuple[tuple[tuple[TableSchema, ...], list[TableMutation]], ...]:
     """By table of TiDB-Binlog: its versions, and what transactions did to it, a few rows each. The watermark table is the first one."""
-    found: dict[tuple[str, str], list[TableMutation]] = {}
+    result: dict[tuple[str, str], list[TableMutation]] = {}
     for name in BINLOG_RECORDINGS:
         for path in sorted((recording(name) / "pumps").glob("*.bin.gz")):
             for payload in frames(path):
                 for mutation in PrewriteValue.FromString(Binlog.FromString(payload).prewrite_value).mutations:
-                    found.setdefault((name, str(mutation.table_id)), []).append(_few(mutation))
+                    result.setdefault((name, str(mutation.table_id)), []).append(_few(mutation))
     versions = {(name, table): tuple(some) for name in BINLOG_RECORDINGS for table, some in binlog_recording(name).schemas.items()}
-    tables = [(versions[table], some) for table, some in found.items() if table in versions]
+    tables = [(versions[table], some) for table, some in result.items() if table in versions]
     return tuple(sorted(tables, key=lambda one: one[0][-1].name != MARK_TABLE))
 
 

@@ -25,7 +25,7 @@ def envelopes(value: bytes | None) -> list[slow_kv.Event]:
     binlog = fields(value)
     start_ts, commit_ts, job = (_number(binlog, field) for field in (2, 3, 7))
     prewrite = fields(_bytes(binlog, 5))
-    mutations = [found for number, found in prewrite if number == 2 and isinstance(found, bytes)]
+    mutations = [data for number, data in prewrite if number == 2 and isinstance(data, bytes)]
     for mutation in mutations:
         fields(mutation)
     if commit_ts <= 0:
@@ -38,10 +38,10 @@ def envelopes(value: bytes | None) -> list[slow_kv.Event]:
     tables = [_number(fields(mutation), 1) for mutation in mutations]
     if len(tables) != len(set(tables)):
         raise Refused("a table twice")
-    found: list[slow_kv.Event] = []
+    results: list[slow_kv.Event] = []
     for mutation in mutations:
-        found += _rows(fields(mutation), commit_ts, _number(prewrite, 1), len(found))
-    return [*found, ("resolved", commit_ts + 1)]
+        results += _rows(fields(mutation), commit_ts, _number(prewrite, 1), len(results))
+    return [*results, ("resolved", commit_ts + 1)]
 
 
 def _rows(mutation: list[Field], commit_ts: int, schema_version: int, ordinal: int) -> list[slow_kv.Event]:
@@ -49,7 +49,7 @@ def _rows(mutation: list[Field], commit_ts: int, schema_version: int, ordinal: i
     sequence = _kinds(mutation, 7, range(5))
     if any(sequence.count(kind) != len(rows) for kind, rows in lists.items()) or set(sequence) - set(_LISTS):
         raise Refused("another sequence")
-    if _kinds(mutation, 4, None) or any(number == 5 and isinstance(found, bytes) for number, found in mutation):
+    if _kinds(mutation, 4, None) or any(number == 5 and isinstance(result, bytes) for number, result in mutation):
         raise Refused("obsolete")
     is_mixed = len(lists[1]) > 1 or sum(bool(rows) for rows in lists.values()) > 1
     table, made = str(_number(mutation, 1)), []
@@ -68,12 +68,12 @@ _LISTS = {0: 2, 1: 3, 4: 6}
 
 def fields(data: bytes) -> list[Field]:
     """Numbers and values of all fields, numbers as unsigned; of another wire type than numbers and bytes they are left out."""
-    found: list[Field] = []
-    _read(data, 0, found, 0)
-    return found
+    results: list[Field] = []
+    _read(data, 0, results, 0)
+    return results
 
 
-def _read(data: bytes, at: int, found: list[Field], group: int, depth: int = 0) -> int:
+def _read(data: bytes, at: int, result: list[Field], group: int, depth: int = 0) -> int:
     """Up to the end, or behind the end of `group`."""
     while at < len(data) or group:
         tag, at = varint(data, at)
@@ -83,11 +83,11 @@ def _read(data: bytes, at: int, found: list[Field], group: int, depth: int = 0) 
         match wire:
             case 0:
                 value, at = varint(data, at)
-                found.append((number, value))
+                result.append((number, value))
             case 2:
                 size, at = varint(data, at)
                 at = _within(data, at + size)
-                found.append((number, data[at - size : at]))
+                result.append((number, data[at - size : at]))
             case 1 | 5:
                 at = _within(data, at + (8 if wire == FIXED_64 else 4))
             case 3:
@@ -116,20 +116,20 @@ def _within(data: bytes, at: int) -> int:
     return at
 
 
-def _number(found: list[Field], field: int) -> int:
+def _number(result: list[Field], field: int) -> int:
     """The last one counts."""
-    value = next((value for number, value in reversed(found) if number == field and isinstance(value, int)), 0)
+    value = next((value for number, value in reversed(result) if number == field and isinstance(value, int)), 0)
     return value - (1 << 64) if value >> 63 else value
 
 
-def _bytes(found: list[Field], field: int) -> bytes:
-    return next((value for number, value in reversed(found) if number == field and isinstance(value, bytes)), b"")
+def _bytes(result: list[Field], field: int) -> bytes:
+    return next((value for number, value in reversed(result) if number == field and isinstance(value, bytes)), b"")
 
 
-def _kinds(found: list[Field], field: int, known: range | None) -> list[int]:
+def _kinds(result: list[Field], field: int, known: range | None) -> list[int]:
     """One by one or packed. What an enum does not know is as if it were not there."""
     values: list[int] = []
-    for number, value in found:
+    for number, value in result:
         if number == field and isinstance(value, int):
             values.append(value)
         elif number == field and isinstance(value, bytes) and field != 1:

@@ -59,12 +59,12 @@ def mark(value: bytes) -> tuple[Any, Any, int]:
     return row["changefeed_id"], row["unique_identifier"], int(row["event_type"])
 
 
-def _one(found: Any) -> dict[str, Any] | None:
-    if found is None:
+def _one(value: Any) -> dict[str, Any] | None:
+    if value is None:
         return None
-    if not isinstance(found, list) or len(found) != 1:
+    if not isinstance(value, list) or len(value) != 1:
         raise Refused("not one object")
-    return fields(found[0], "image")
+    return fields(value[0], "image")
 
 
 def rows(value: bytes, schema: TableSchema, zone: Zone) -> list[Row]:

@@ -33,29 +33,29 @@ def told(job: object) -> Told | None:
 
 def job(meta: bytes, commit_ts: int) -> Told | None:
     """None: it counts for nothing. Raises Refused."""
-    found = fields(loaded(meta), "job")
-    id_, kind, state = (integer(found.get(name), name) for name in ("id", "type", "state"))
+    result = fields(loaded(meta), "job")
+    id_, kind, state = (integer(result.get(name), name) for name in ("id", "type", "state"))
     if state not in range(11):
         raise Refused("state")
     if state == 1 and kind in _OF_COLUMNS:
-        return _columns(found, commit_ts)
+        return _columns(result, commit_ts)
     if state == 1:
-        return _partitions(found, commit_ts) if _SWITCHES.get(kind, -1) == found.get("schema_state", 0) else None
-    binlog = found.get("binlog")
+        return _partitions(result, commit_ts) if _SWITCHES.get(kind, -1) == result.get("schema_state", 0) else None
+    binlog = result.get("binlog")
     if state != 4 or binlog is None or fields(binlog, "binlog").get("SchemaVersion", 0) == 0:
         return None
-    schema_id, schema_name = integer(found.get("schema_id", 0), "schema_id"), clean(found.get("schema_name", ""), "schema_name")
+    schema_id, schema_name = integer(result.get("schema_id", 0), "schema_id"), clean(result.get("schema_name", ""), "schema_name")
     if kind in _OF_SCHEMAS:
         of_schema = fields(binlog.get("DBInfo"), "DBInfo")
         schema_id, schema_name = of_schema["id"], of_schema["db_name"]["O"]
-    names = (id_, kind, commit_ts, found.get("start_ts", 0), found.get("query", ""), schema_id, schema_name, found.get("table_id", 0))
-    return ("done", *names, _tables(found, binlog))
+    names = (id_, kind, commit_ts, result.get("start_ts", 0), result.get("query", ""), schema_id, schema_name, result.get("table_id", 0))
+    return ("done", *names, _tables(result, binlog))
 
 
-def _tables(found: dict[str, Any], binlog: dict[str, Any]) -> list[tuple[Any, Any]]:
-    kind, schema_id = found["type"], found.get("schema_id", 0)
+def _tables(value: dict[str, Any], binlog: dict[str, Any]) -> list[tuple[Any, Any]]:
+    kind, schema_id = value["type"], value.get("schema_id", 0)
     if kind == Action.RECOVER_SCHEMA:
-        info = _arguments(found, found.get("raw_args"), ["recover_info"]).get("recover_info")
+        info = _arguments(value, value.get("raw_args"), ["recover_info"]).get("recover_info")
         if info is None or info.get("LoadTablesOnExecute", False):
             return []
         return [(one["TableInfo"], schema_id) for one in info.get("RecoverTableInfos") or info.get("RecoverTabsInfo") or ()]
@@ -64,58 +64,58 @@ def _tables(found: dict[str, Any], binlog: dict[str, Any]) -> list[tuple[Any, An
         infos = binlog.get("MultipleTableInfos") or []
     schemas = [schema_id] * len(infos)
     if kind == Action.RENAME_TABLES:
-        schemas = _renamed_into(found)
+        schemas = _renamed_into(value)
         if len(schemas) != len(infos):
             raise Refused("schemas")
     return list(zip(infos, schemas, strict=True))
 
 
-def _renamed_into(found: dict[str, Any]) -> list[Any]:
-    arguments = _arguments(found, found.get("raw_args"), ["old_schema_ids", "new_schema_ids"])
+def _renamed_into(value: dict[str, Any]) -> list[Any]:
+    arguments = _arguments(value, value.get("raw_args"), ["old_schema_ids", "new_schema_ids"])
     if arguments.get("rename_table_infos") is not None:
         return [one["new_schema_id"] for one in arguments["rename_table_infos"]]
     if arguments.get("new_schema_ids") is not None:
         return list(arguments["new_schema_ids"])
-    return [one.get("database", "") for one in (found.get("involving_schema_info") or ())[1::2]]
+    return [one.get("database", "") for one in (value.get("involving_schema_info") or ())[1::2]]
 
 
-def _arguments(found: dict[str, Any], raw: Any, names: list[str]) -> dict[str, Any]:
+def _arguments(value: dict[str, Any], raw: Any, names: list[str]) -> dict[str, Any]:
     """`raw` of a part of the job; the job's own where it has none."""
-    raw = found.get("raw_args") if raw is None else raw
+    raw = value.get("raw_args") if raw is None else raw
     return dict(zip(names, raw, strict=False)) if isinstance(raw, list) else raw or {}
 
 
-def _partitions(found: dict[str, Any], commit_ts: int) -> Told:
-    if found["type"] == Action.TRUNCATE_TABLE_PARTITION:
-        arguments = _arguments(found, None, ["old_partition_ids", "new_partition_ids"])
+def _partitions(value: dict[str, Any], commit_ts: int) -> Told:
+    if value["type"] == Action.TRUNCATE_TABLE_PARTITION:
+        arguments = _arguments(value, None, ["old_partition_ids", "new_partition_ids"])
         gone, came = sorted(set(map(str, arguments["old_partition_ids"]))), list(arguments["new_partition_ids"])
     else:
-        arguments = _arguments(found, None, ["part_names", "part_info"])
+        arguments = _arguments(value, None, ["part_names", "part_info"])
         came = [one["id"] for one in arguments["part_info"]["definitions"]]
         names = sorted({name.lower() for name in arguments.get("part_names") or ()})
-        gone = names if found["type"] == Action.REORGANIZE_PARTITION else []
-    told_gone = None if found["type"] in (Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING) else gone
-    return ("partitions", found["id"], commit_ts, found.get("query", ""), found.get("table_id", 0), told_gone, came)
+        gone = names if value["type"] == Action.REORGANIZE_PARTITION else []
+    told_gone = None if value["type"] in (Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING) else gone
+    return ("partitions", value["id"], commit_ts, value.get("query", ""), value.get("table_id", 0), told_gone, came)
 
 
-def _columns(found: dict[str, Any], commit_ts: int) -> Told | None:
-    parts = [found]
-    if found["type"] == Action.MULTI_SCHEMA_CHANGE:
-        parts = (found.get("multi_schema_info") or {}).get("sub_jobs") or []
+def _columns(value: dict[str, Any], commit_ts: int) -> Told | None:
+    parts = [value]
+    if value["type"] == Action.MULTI_SCHEMA_CHANGE:
+        parts = (value.get("multi_schema_info") or {}).get("sub_jobs") or []
     successors, amid, dropped = [], None, set()
     for part in parts:
         state = (part["type"], part["state"], part.get("schema_state", 0))
         if state == (Action.DROP_COLUMN, 1, 2):
-            named = _arguments(found, part.get("raw_args"), ["column_name"])
+            named = _arguments(value, part.get("raw_args"), ["column_name"])
             name = named["column_info"]["name"] if named.get("column_info") is not None else named["column_name"]
             dropped.add(name["O"].lower())
-        elif state == (Action.MODIFY_COLUMN, 4, 5) and found.get("binlog") is not None:
-            amid = found["binlog"].get("TableInfo")
+        elif state == (Action.MODIFY_COLUMN, 4, 5) and value.get("binlog") is not None:
+            amid = value["binlog"].get("TableInfo")
         elif state == (Action.MODIFY_COLUMN, 1, 5):
-            successors += _successors(_arguments(found, part.get("raw_args"), _MODIFIED))
+            successors += _successors(_arguments(value, part.get("raw_args"), _MODIFIED))
     if not successors and amid is None and not dropped:
         return None
-    return ("columns", found["id"], commit_ts, found.get("query", ""), found.get("table_id", 0), successors, amid, sorted(dropped))
+    return ("columns", value["id"], commit_ts, value.get("query", ""), value.get("table_id", 0), successors, amid, sorted(dropped))
 
 
 def _successors(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:

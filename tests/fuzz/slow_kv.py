@@ -23,10 +23,10 @@ def envelopes(key: bytes | None, value: bytes | None) -> list[Event]:
         return [("resolved", struct.unpack(">Q", value[1:])[0])]
     if value[:1] != b"D":
         raise Refused("neither R nor D")
-    found = fields(loaded(value[1:]), "DDL")
-    if found.keys() != {"ts", "schema", "table", "query"}:
+    result = fields(loaded(value[1:]), "DDL")
+    if result.keys() != {"ts", "schema", "table", "query"}:
         raise Refused("other fields")
-    return [("ddl", integer(found["ts"], "ts"), *(clean(found[name], name) for name in ("schema", "table", "query")))]
+    return [("ddl", integer(result["ts"], "ts"), *(clean(result[name], name) for name in ("schema", "table", "query")))]
 
 
 def _row(key: bytes, value: bytes) -> Event:

@@ -32,14 +32,14 @@ def envelopes(key: bytes | None, value: bytes | None, unpacked: Any) -> list[Eve
 
 
 def _frames(data: bytes) -> list[bytes]:
-    found: list[bytes] = []
-    while data or not found:
+    frames: list[bytes] = []
+    while data or not frames:
         size = int.from_bytes(data[:8], "big")
         if len(data) < 8 + size:
             raise Refused("a frame is short")
-        found.append(data[8 : 8 + size])
+        frames.append(data[8 : 8 + size])
         data = data[8 + size :]
-    return found
+    return frames
 
 
 def _event(key: bytes, value: bytes, unpacked: Any) -> Event:
@@ -76,8 +76,8 @@ def mark(value: bytes) -> tuple[Any, Any, int]:
     return row["changefeed_id"]["v"], row["unique_identifier"]["v"], int(row["event_type"]["v"])
 
 
-def _parts(found: Any) -> list[Any]:
-    row = fields(found, "row")
+def _parts(value: Any) -> list[Any]:
+    row = fields(value, "row")
     if row.keys() - {"u", "p", "d"}:
         raise Refused("a row's parts")
     return [None if row.get(part) is None else fields(row[part], part) for part in ("u", "p", "d")]
@@ -102,8 +102,8 @@ def _image(image: dict[str, Any], schema: TableSchema, zone: Zone, missing: dict
     return tuple(None if column.name in missing else _cell(image[column.name], column, zone) for column in schema.columns)
 
 
-def _cell(found: Any, column: Column, zone: Zone) -> str | None:
-    cell = fields(found, "cell")
+def _cell(result: Any, column: Column, zone: Zone) -> str | None:
+    cell = fields(result, "cell")
     kind, code = column.kind, integer(cell.get("t"), "t")
     if "v" not in cell or code not in _CODES[kind]:
         raise Refused("a cell")
@@ -127,10 +127,10 @@ def _cell(found: Any, column: Column, zone: Zone) -> str | None:
 def _unbase64(text: str) -> bytes:
     if not re.fullmatch(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text):
         raise Refused("no base64")
-    found = b64decode(text)
-    if b64encode(found).decode() != text:
+    data = b64decode(text)
+    if b64encode(data).decode() != text:
         raise Refused("bits of no byte")
-    return found
+    return data
 
 
 def unquoted(text: str, *, strictly: bool) -> bytes:

@@ -63,22 +63,22 @@ def _int(digits: str) -> int | float:
     return int(digits) if len(digits) < _DIGITS_MAX else math.inf
 
 
-def clean(found: Any, what: str) -> str:
-    if not isinstance(found, str) or _LONE.search(found):
+def clean(value: Any, what: str) -> str:
+    if not isinstance(value, str) or _LONE.search(value):
         raise Refused(f"{what} is no text")
-    return found
+    return value
 
 
-def integer(found: Any, what: str) -> int:
-    if not isinstance(found, int) or isinstance(found, bool):
+def integer(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
         raise Refused(f"{what} is no integer")
-    return found
+    return value
 
 
-def fields(found: Any, what: str) -> dict[str, Any]:
-    if not isinstance(found, dict):
+def fields(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise Refused(f"{what} is no object")
-    return found
+    return value
 
 
 def number(value: int, column: Column) -> str:
@@ -101,12 +101,12 @@ def number(value: int, column: Column) -> str:
 
 def real(value: float, column: Column) -> str:
     try:
-        found = struct.unpack("f", struct.pack("f", float(value)))[0] if column.kind == "float" else float(value)
+        result = struct.unpack("f", struct.pack("f", float(value)))[0] if column.kind == "float" else float(value)
     except OverflowError as error:
         raise Refused(f"{value} is no {column.kind}") from error
-    if not math.isfinite(found):
+    if not math.isfinite(result):
         raise Refused(f"{value} is no {column.kind}")
-    return repr(found)
+    return repr(result)
 
 
 def words(text: str, column: Column, zone: Zone) -> str:
@@ -117,12 +117,12 @@ def words(text: str, column: Column, zone: Zone) -> str:
         return text
     if kind not in _SHAPES:
         return text
-    found = re.fullmatch(rf"({_SHAPES[kind]})(?:\.([0-9]+))?", text)
-    if found is None:
+    match = re.fullmatch(rf"({_SHAPES[kind]})(?:\.([0-9]+))?", text)
+    if match is None:
         raise Refused(f"{text} is no {kind}")
-    if set((found[2] or "")[scale:]) - {"0"}:
+    if set((match[2] or "")[scale:]) - {"0"}:
         raise Refused(f"{text} has too many digits")
-    whole, fraction = found[1], (found[2] or "")[:scale].ljust(scale, "0")
+    whole, fraction = match[1], (match[2] or "")[:scale].ljust(scale, "0")
     if kind == "timestamp" and zone.name != "UTC":
         whole = _in_utc(whole, zone)
     return f"{whole}.{fraction}" if scale else whole

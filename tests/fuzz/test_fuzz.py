@@ -21,9 +21,9 @@ BATCHES = 10
 def test_damaged_messages_are_read_as_the_slow_reader_does_or_refused(target: str) -> None:
     counts = Counts()
     for number in range(BATCHES):
-        found = carried_out(Batch(target, 1, number))
-        assert isinstance(found, Counts), found
-        counts.add(found)
+        result = carried_out(Batch(target, 1, number))
+        assert isinstance(result, Counts), result
+        counts.add(result)
     assert counts.messages == BATCHES * campaign.BATCH_SIZE
     assert counts.equal > counts.messages / 20
     assert sum(counts.refused.values()) > counts.messages / 5
@@ -47,8 +47,8 @@ def test_recorded_key_values_are_taken_undamaged() -> None:
 
 @pytest.mark.recordings
 def test_recorded_transactions_are_taken_undamaged() -> None:
-    for versions, found in seeds.mutations():
-        outcomes = [one for mutation in found[:20] for one in binlogs.whole(versions[-1], mutation)]
+    for versions, mutations in seeds.mutations():
+        outcomes = [one for mutation in mutations[:20] for one in binlogs.whole(versions[-1], mutation)]
         assert outcomes
         assert not [one for one in outcomes if isinstance(one, MessageUnreadable)]
 
@@ -77,10 +77,10 @@ def stands(random: Random, size: int) -> Counts:  # as a target
 def test_what_hangs_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TARGETS, "stands", stands)
     monkeypatch.setattr(campaign, "BATCH_S", 1)
-    found = carried_out(Batch("stands", 0, 12))
-    assert isinstance(found, str)
-    assert found.startswith("no end within 1 s")
-    assert "--only stands --seed 0 --batch 12" in found
+    result = carried_out(Batch("stands", 0, 12))
+    assert isinstance(result, str)
+    assert result.startswith("no end within 1 s")
+    assert "--only stands --seed 0 --batch 12" in result
 
 
 def test_a_process_that_dies_is_a_fault_with_its_batch_and_another_goes_on() -> None:
@@ -89,10 +89,10 @@ def test_a_process_that_dies_is_a_fault_with_its_batch_and_another_goes_on() -> 
         batch = Batch("ddl-jobs", 0, 3, size=1)
         worker.give(batch)
         worker._process.kill()
-        found = worker.result() if worker.pipe.poll(60) else "nothing"
-        assert isinstance(found, str)
-        assert found.startswith("the process died: exit code -9")
-        assert batch.again() in found
+        result = worker.result() if worker.pipe.poll(60) else "nothing"
+        assert isinstance(result, str)
+        assert result.startswith("the process died: exit code -9")
+        assert batch.again() in result
         worker.give(batch)
         assert worker.pipe.poll(60)
         assert isinstance(worker.result(), Counts)
@@ -101,6 +101,6 @@ def test_a_process_that_dies_is_a_fault_with_its_batch_and_another_goes_on() -> 
 
 
 def test_the_table_has_a_line_a_target() -> None:
-    found = campaign.Found(Counts(messages=500, equal=100, rows=90), ["x"], 2.0)
-    found.counts.refused["MessageUnreadable"] += 400
-    assert "| kv | 500 | 100 | MessageUnreadable 400 | 0 | 90 | 1 | 250 |" in table({"kv": found})
+    rows = campaign.Found(Counts(messages=500, equal=100, rows=90), ["x"], 2.0)
+    rows.counts.refused["MessageUnreadable"] += 400
+    assert "| kv | 500 | 100 | MessageUnreadable 400 | 0 | 90 | 1 | 250 |" in table({"kv": rows})

@@ -73,16 +73,16 @@ def fault(text: str, *inputs: bytes | None) -> Fault:
     return Fault("\n  ".join([text, *shown]))
 
 
-def differ(what: str, found: Any, expected: Any, *inputs: bytes | None) -> Fault:
-    return fault(f"{what}: read as {str(found)[:600]}\n  the slow reader: {str(expected)[:600]}", *inputs)
+def differ(what: str, value: Any, expected: Any, *inputs: bytes | None) -> Fault:
+    return fault(f"{what}: read as {str(value)[:600]}\n  the slow reader: {str(expected)[:600]}", *inputs)
 
 
-def told_of(found: Envelope) -> tuple[Any, ...]:
+def told_of(envelope: Envelope) -> tuple[Any, ...]:
     """What a message says, without where it stood."""
-    match found:
+    match envelope:
         case Resolved():
-            return ("resolved", found.ts)
+            return ("resolved", envelope.ts)
         case Ddl():
-            return ("ddl", found.commit_ts, found.schema, found.table, found.query)
+            return ("ddl", envelope.commit_ts, envelope.schema, envelope.table, envelope.query)
         case _:
-            return ("delete" if found.rank is Rank.DELETE else "put", found.commit_ts, *found[2:6])
+            return ("delete" if envelope.rank is Rank.DELETE else "put", envelope.commit_ts, *envelope[2:6])

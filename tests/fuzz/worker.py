@@ -26,8 +26,8 @@ def agrees(schema: TableSchema, taken: Sequence[Taken], *, codec: str) -> None:
     name, whole_rows = schema.name, []
     if not schema.key:
         return  # TiCDC does not replicate it, and the worker takes none of its rows
-    for found, before, after in taken:
-        change = found._replace(schema=name.schema, table=name.table, commit_ts=CommitTs(found.commit_ts % (1 << 63)))
+    for result, before, after in taken:
+        change = result._replace(schema=name.schema, table=name.table, commit_ts=CommitTs(result.commit_ts % (1 << 63)))
         expected = slow(lambda b=before, a=after: changes(b, a, schema))  # type: ignore[misc]  # defaults that bind
         if not isinstance(expected, Refused):
             whole_rows.append((change, expected))

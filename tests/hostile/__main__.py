@@ -21,9 +21,9 @@ def main(names: list[str]) -> int:
     if not chosen:
         print(f"no area is called so: {', '.join(area.name for area in AREAS)}")  # noqa: T201  # a command's answer
         return 2
-    found = [carried_out(area, whole=True) for area in chosen]
-    faults = [fault for one in found for fault in one.faults]
-    print("\n".join([table(found), "", *faults]))  # noqa: T201  # a command's answer
+    rows = [carried_out(area, whole=True) for area in chosen]
+    faults = [fault for one in rows for fault in one.faults]
+    print("\n".join([table(rows), "", *faults]))  # noqa: T201  # a command's answer
     return 1 if faults else 0
 
 

@@ -143,31 +143,31 @@ def one(attempt: Attempt) -> tuple[Outcome, str]:
 
 def carried_out(area: Area, *, whole: bool) -> Found:
     """All of an area's attempts, or those that are not `whole`."""
-    found, began_s = Found(area.name), monotonic()
+    rows, began_s = Found(area.name), monotonic()
     with area.opened() as attempts:
         inputs = sum(attempt.inputs for attempt in attempts)
         if inputs < area.at_least:
-            found.faults.append(f"{area.name}: {inputs} inputs, and {area.at_least} are promised")
+            rows.faults.append(f"{area.name}: {inputs} inputs, and {area.at_least} are promised")
         for attempt in attempts:
             if attempt.whole and not whole:
                 continue
             outcome, seen = one(attempt)
-            found.tried += attempt.inputs
-            found.outcomes[outcome] += attempt.inputs
+            rows.tried += attempt.inputs
+            rows.outcomes[outcome] += attempt.inputs
             if outcome in FAULTS:
-                found.faults.append(f"{area.name}: {attempt.name}: {outcome}: {seen}"[:1000])
-    found.took_s = monotonic() - began_s
-    return found
+                rows.faults.append(f"{area.name}: {attempt.name}: {outcome}: {seen}"[:1000])
+    rows.took_s = monotonic() - began_s
+    return rows
 
 
-def table(found: Sequence[Found]) -> str:
+def table(rows: Sequence[Found]) -> str:
     """As in the report of the first time, a line an area, and the sum."""
     total = Found(
-        "sum", sum(one.tried for one in found), sum((one.outcomes for one in found), Counter()), [], sum(one.took_s for one in found)
+        "sum", sum(one.tried for one in rows), sum((one.outcomes for one in rows), Counter()), [], sum(one.took_s for one in rows)
     )
     lines = ["| area | inputs tried | refused | harmless | hangs | accepted in silence | leaks | errors that are not ours | seconds |"]
     lines.append("|---" * 9 + "|")
-    for one_area in (*found, total):
+    for one_area in (*rows, total):
         counts = (one_area.tried, *(one_area.outcomes[outcome] for outcome in Outcome), f"{one_area.took_s:.0f}")
         lines.append(f"| {one_area.area} | " + " | ".join(map(str, counts)) + " |")
     return "\n".join(lines)

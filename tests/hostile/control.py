@@ -53,8 +53,8 @@ class Target:
         if method.endswith(("Watch", "Info")):
             (first, *_) = self.channel.unary_stream(path)(data, metadata=metadata, timeout=CALL_S)
             return bytes(first)
-        found: bytes = self.channel.unary_unary(path)(data, metadata=metadata, timeout=CALL_S)
-        return found
+        result: bytes = self.channel.unary_unary(path)(data, metadata=metadata, timeout=CALL_S)
+        return result
 
     def ask(self, method: str, request: Any) -> bytes:
         """As one who may."""

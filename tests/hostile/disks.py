@@ -104,7 +104,7 @@ def _failing(path: Path, write: Callable[[FolderLog], object], number: int) -> O
 
 
 def _files(path: Path) -> set[Path]:
-    return {found for found in path.rglob("*") if found.is_file()}
+    return {item for item in path.rglob("*") if item.is_file()}
 
 
 BOUNDED = """

@@ -67,9 +67,9 @@ class Log:
 
     def rewrite(self, at: int, /, **fields: Any) -> None:
         """A manifest by hand: other fields, and a checksum that is none."""
-        found = json.loads(self.manifest(at).read_bytes())
-        found.pop("sum", None)
-        self.manifest(at).write_text(json.dumps(found | fields))
+        result = json.loads(self.manifest(at).read_bytes())
+        result.pop("sum", None)
+        self.manifest(at).write_text(json.dumps(result | fields))
 
     def delivered(self) -> object:
         """All of it, as the worker reads it."""

@@ -102,9 +102,9 @@ def _left_out(data: bytes) -> Outcome:
     """The others are listed, and the owner goes on."""
     key, told = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
     client = _client({key: data})
-    found = [*read_history(client, ROOT, told.append), EtcdHistory(client, ROOT, cast("EtcdOwner", None), told.append).find("1" * 16)]
-    if found != [None] or len(told) != 2:
-        raise Fault(Outcome.ACCEPTED, f"{found}, and told: {told}")
+    entries = [*read_history(client, ROOT, told.append), EtcdHistory(client, ROOT, cast("EtcdOwner", None), told.append).find("1" * 16)]
+    if entries != [None] or len(told) != 2:
+        raise Fault(Outcome.ACCEPTED, f"{entries}, and told: {told}")
     return Outcome.HARMLESS
 
 
@@ -115,9 +115,9 @@ def _client(values: dict[str, bytes]) -> EtcdClient:
 def _passed_over(values: dict[str, bytes]) -> Outcome:
     """The log is the truth: who owns it says what is there, and writes it anew."""
     told: list[str] = []
-    found = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), told.append).load()
-    if found or len(told) != 1:
-        raise Fault(Outcome.ACCEPTED, f"{found}, and told: {told}")
+    results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), told.append).load()
+    if results or len(told) != 1:
+        raise Fault(Outcome.ACCEPTED, f"{results}, and told: {told}")
     return Outcome.HARMLESS
 
 

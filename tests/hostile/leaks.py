@@ -69,10 +69,10 @@ class Target:
 
     def processes(self) -> list[int]:
         """The sidecar's, with everything that it started."""
-        found, parents = {self.process.pid}, {pid: _parent(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        return sorted(found)
+        results, parents = {self.process.pid}, {pid: _parent(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
+        while more := {pid for pid, parent in parents.items() if parent in results} - results:
+            results |= more
+        return sorted(results)
 
     def said(self, *command: str) -> bytes:
         environment = os.environ | {"TICDC_DUMP_ADDR": self.process.address, "TICDC_DUMP_TOKEN": SECRETS["control.token_file"]}
@@ -126,7 +126,7 @@ class Target:
     def files(self) -> Texts:
         """Which others than this user may read, below the folders that it writes in."""
         yield "files of others", b"looked at"
-        for path in (found for place in ("aside", "spill") for found in (self.folder / place).rglob("*") if found.is_file()):
+        for path in (item for place in ("aside", "spill") for item in (self.folder / place).rglob("*") if item.is_file()):
             with suppress(FileNotFoundError):
                 if path.stat().st_mode & 0o077:
                     yield str(path), path.read_bytes()

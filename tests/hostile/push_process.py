@@ -67,7 +67,7 @@ class Target:
     def answers(self, *, within_s: float = ANSWER_S) -> None:
         """The owner's status is there, and the probe answers."""
         began_s = monotonic()
-        self.process.await_status(lambda found: found["epoch"] > 0, timeout_s=within_s)
+        self.process.await_status(lambda value: value["epoch"] > 0, timeout_s=within_s)
         with urlopen(f"http://127.0.0.1:{self.metrics_port}/healthz", timeout=within_s) as answer:
             if answer.read() != b"owner\n":
                 raise Fault(Outcome.HANG, "it does not own the changefeed any more")

@@ -15,9 +15,9 @@ from tests.hostile.attempts import FAULTS, Area, Attempt, Fault, Outcome, carrie
 
 @pytest.mark.parametrize("area", [area for area in AREAS if not area.whole], ids=lambda area: area.name)
 def test_a_share_of_each_area_is_refused_or_harmless(area: Area) -> None:
-    found = carried_out(area, whole=False)
-    assert not found.faults, "\n".join(found.faults)
-    assert found.tried > 0
+    rows = carried_out(area, whole=False)
+    assert not rows.faults, "\n".join(rows.faults)
+    assert rows.tried > 0
 
 
 def breaks() -> Outcome:
@@ -44,13 +44,13 @@ def test_each_outcome_is_counted_and_faults_are_named() -> None:
             Attempt("long", breaks, whole=True),
         ]
 
-    found = carried_out(Area("area", 15, opened), whole=False)
+    rows = carried_out(Area("area", 15, opened), whole=False)
     never.set()
-    assert found.tried == 13
-    assert found.outcomes == {Outcome.REFUSED: 1, Outcome.HARMLESS: 8, Outcome.ACCEPTED: 1, Outcome.FOREIGN: 2, Outcome.HANG: 1}
-    assert [fault.split(": ")[1] for fault in found.faults] == ["14 inputs, and 15 are promised", "said yes", "nothing", "stands", "broken"]
-    assert "| area | 13 | 1 | 8 | 1 | 1 | 0 | 2 |" in table([found])
-    assert "| sum | 13 |" in table([found])
+    assert rows.tried == 13
+    assert rows.outcomes == {Outcome.REFUSED: 1, Outcome.HARMLESS: 8, Outcome.ACCEPTED: 1, Outcome.FOREIGN: 2, Outcome.HANG: 1}
+    assert [fault.split(": ")[1] for fault in rows.faults] == ["14 inputs, and 15 are promised", "said yes", "nothing", "stands", "broken"]
+    assert "| area | 13 | 1 | 8 | 1 | 1 | 0 | 2 |" in table([rows])
+    assert "| sum | 13 |" in table([rows])
 
 
 def test_a_secret_in_an_error_is_a_leak_whatever_the_error_is() -> None:

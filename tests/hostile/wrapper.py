@@ -144,7 +144,7 @@ def paths(machine: Machine) -> Iterator[Attempt]:
     for name, target in {"link": ours, "loop": "cdc", "dangling": "/nowhere/cdc", "to_real": real}.items():
         (machine.folder / name).mkdir()
         (machine.folder / name / "cdc").symlink_to(target)
-    found = {
+    result = {
         "a link to ours before it": ("link", "ours", "real"),
         "ours again before it": ("again", "ours", "real"),
         "a shim around ours before it": ("shim", "ours", "real"),
@@ -157,7 +157,7 @@ def paths(machine: Machine) -> Iterator[Attempt]:
         "nothing between colons before it": ("", "ours", "real"),
         "500 folders before it": (*(f"none-{number}" for number in range(500)), "real"),
     }
-    for name, folders in found.items():
+    for name, folders in result.items():
         yield _attempt(f"path: {name}", partial(_ends, machine, machine.environment(*folders), 0))
     missing: dict[str, tuple[dict[str, str], int]] = {
         "ours alone": (machine.environment("ours"), 127),

@@ -46,9 +46,9 @@ def test_every_row_of_a_large_transaction_comes_out_once_and_folded(tmp_path: Pa
     for batch in pq.ParquetFile(path).iter_batches(16_384):
         rows = pa.Table.from_batches([batch])
         rows = rows.append_column("seq", pa.array([0] * len(rows), pa.int64()))
-        found = decode(rows, codec="binlog", schemas={SCHEMA.name: SCHEMA})
-        assert set(found["op"].to_pylist()) == {"insert"}
-        texts = [list(map(int, after)) for after in found["after"].to_pylist()]
+        result = decode(rows, codec="binlog", schemas={SCHEMA.name: SCHEMA})
+        assert set(result["op"].to_pylist()) == {"insert"}
+        texts = [list(map(int, after)) for after in result["after"].to_pylist()]
         assert all(n == (-number if number % 10 == 0 else number) for number, n in texts)
         count, total = count + len(texts), total + sum(number for number, _ in texts)
     assert (count, total) == (data.rows, sum(range(ROWS)) - sum(range(0, ROWS, 100)))

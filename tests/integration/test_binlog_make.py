@@ -79,8 +79,8 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(tmp_path: Path, old: 
 def test_the_definition_is_what_the_settings_make(tmp_path: Path) -> None:
     config = read(tmp_path, SETTINGS)
     with closing(EtcdClient(EtcdSection(endpoints=("127.0.0.1:1",)))) as client:  # which is not asked
-        found = read_changefeed(client, config)
-    assert (str(found.name), found.incarnation, found.filter.rules) == (
+        changefeed = read_changefeed(client, config)
+    assert (str(changefeed.name), changefeed.incarnation, changefeed.filter.rules) == (
         "default/default/orders", "binlog", ("shop.*", "!shop.ledger", "changefeed_dump.*"),
     )  # fmt: skip
     wrong = msgspec.structs.replace(config, binlog=msgspec.structs.replace(config.binlog, filter={"rules": 5}))
@@ -107,9 +107,9 @@ def tidb(tmp_path: Path, status: StatusPort) -> Iterator[FakeTidb]:
 
 @pytest.fixture
 def config(tmp_path: Path, tidb: FakeTidb, status: StatusPort) -> Config:
-    found = msgspec.to_builtins(read(tmp_path, SETTINGS))
-    found["source"] = msgspec.to_builtins(tidb.settings(status_port=status.port))
-    return msgspec.convert(found, Config)
+    builtins = msgspec.to_builtins(read(tmp_path, SETTINGS))
+    builtins["source"] = msgspec.to_builtins(tidb.settings(status_port=status.port))
+    return msgspec.convert(builtins, Config)
 
 
 def test_a_term_begins_with_the_status_ports_tables_and_the_pumps(config: Config) -> None:
@@ -188,42 +188,42 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
         Check(TIDB, lambda _: known(None), "x"),
         Check(LOG, lambda _: known(log), "x"),
     ]
-    found = CheckResult(config, CheckOptions())
+    check_result = CheckResult(config, CheckOptions())
     try:
-        return {result.name: result for result in carried_out([*common, *binlog.checks(CheckOptions())], found)}
+        return {result.name: result for result in carried_out([*common, *binlog.checks(CheckOptions())], check_result)}
     finally:
-        found.close()
+        check_result.close()
 
 
 def test_check_tells_the_pumps_the_servers_and_what_no_reader_can_tell(registered: Config) -> None:
     online(registered)
-    found = checked(registered)
-    assert found["pumps"].status is CheckStatus.OK
-    assert f"PD of cluster {CLUSTER_ID} answers" in found["pumps"].findings[0].what
+    results = checked(registered)
+    assert results["pumps"].status is CheckStatus.OK
+    assert f"PD of cluster {CLUSTER_ID} answers" in results["pumps"].findings[0].what
     online(registered, "b", state=PAUSED)
     put(registered, f"{DRAINERS}theirs", Node("theirs", "127.0.0.1:1", ONLINE, CommitTs(NOW), CommitTs(NOW)))
-    found = checked(registered)
-    assert found["pumps"].status is CheckStatus.WARNING
-    assert "beside drainer theirs (online)" in found["pumps"].findings[-1].what
-    assert found["faults of tidb-binlog"].status is CheckStatus.WARNING
-    assert "UPDATE IGNORE" in found["faults of tidb-binlog"].findings[0].what
-    assert found["table infos"].status is CheckStatus.OK
-    assert found["binlogs kept"].status is CheckStatus.OK
+    results = checked(registered)
+    assert results["pumps"].status is CheckStatus.WARNING
+    assert "beside drainer theirs (online)" in results["pumps"].findings[-1].what
+    assert results["faults of tidb-binlog"].status is CheckStatus.WARNING
+    assert "UPDATE IGNORE" in results["faults of tidb-binlog"].findings[0].what
+    assert results["table infos"].status is CheckStatus.OK
+    assert results["binlogs kept"].status is CheckStatus.OK
 
 
 def test_check_fails_where_no_pump_is_left(registered: Config) -> None:
     assert checked(registered)["pumps"].status is CheckStatus.FAILED
     for name in "ab":
         online(registered, name, state=OFFLINE)
-    found = checked(registered)
-    assert [finding.what for finding in of(found, "pumps", CheckStatus.FAILED)] == ["PD's etcd names no pump that is not offline"]
-    assert [found[name].status for name in ("binlogs of tidb", "binlogs kept")] == [CheckStatus.SKIPPED] * 2
+    results = checked(registered)
+    assert [finding.what for finding in of(results, "pumps", CheckStatus.FAILED)] == ["PD's etcd names no pump that is not offline"]
+    assert [results[name].status for name in ("binlogs of tidb", "binlogs kept")] == [CheckStatus.SKIPPED] * 2
 
 
-def of(found: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFinding]:
+def of(value: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFinding]:
     """The findings of a check whose status is this; the worst one is the check's."""
-    assert found[name].status is status, found[name]
-    return [finding for finding in found[name].findings if finding.status is status]
+    assert value[name].status is status, value[name]
+    return [finding for finding in value[name].findings if finding.status is status]
 
 
 def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None:

@@ -140,12 +140,12 @@ def test_a_pump_goes_offline_when_the_log_has_what_it_had(tmp_path: Path, etcd: 
         assert http("PUT", f"127.0.0.1:{leaving.port}", "/state/b/close")[0] == 200
         eventually(lambda: rig.registered("b")["state"] == "closing")
         drainer.reader.until(lambda: drainer.streams.lanes() == {PUMPS_LANE, lane_of("a")})
-    found = next(node for node in drainer.nodes.pumps() if node.node_id == "b")
+    result = next(node for node in drainer.nodes.pumps() if node.node_id == "b")
     mine = drainer.nodes.mine()
     assert mine is not None
-    assert found.state == OFFLINE
+    assert result.state == OFFLINE
     assert mine.max_commit_ts <= drainer.log.after_ts
-    drainer.reader.until(lambda: drainer.log.after_ts > found.max_commit_ts)
+    drainer.reader.until(lambda: drainer.log.after_ts > result.max_commit_ts)
 
 
 def test_pumps_are_read_over_mutual_tls(tmp_path: Path, etcd: Etcd, servers: TikvServers, held: ExitStack) -> None:

@@ -59,19 +59,19 @@ class Told(NamedTuple):
 @cache
 def decoded(name: str) -> list[Told]:
     """By the slow decoder; changes of tables without a key, and of those that nobody knows, are left out."""
-    found = binlog_recording(name)
-    known = [(change, schema) for change in found.changes if (schema := found.schema(change.table, change.commit_ts)) is not None]
+    recording = binlog_recording(name)
+    known = [(change, schema) for change in recording.changes if (schema := recording.schema(change.table, change.commit_ts)) is not None]
     return [Told(change.commit_ts, change.table, schema, decode_logged(schema, change.value)) for change, schema in known if schema.key]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_row_is_as_the_cluster_had_it(name: str) -> None:
     """At each snapshot: what the stream said last of a key, of what it said since the table was changed."""
-    found, left = binlog_recording(name), deque(decoded(name))
+    recording, left = binlog_recording(name), deque(decoded(name))
     last: defaultdict[str, dict[Key, Last]] = defaultdict(dict)
     seen: Counter[str] = Counter()
     false_deletes = set()
-    for truth_ts in sorted(found.truths[1:]):
+    for truth_ts in sorted(recording.truths[1:]):
         while left and left[0].commit_ts <= truth_ts:
             told = left.popleft()
             before, after = told.rows
@@ -79,7 +79,7 @@ def test_every_row_is_as_the_cluster_had_it(name: str) -> None:
                 last[told.table_id][key_of(told.schema, before)] = Last(told.commit_ts, None)
             if after is not None:
                 last[told.table_id][key_of(told.schema, after)] = Last(told.commit_ts, after)
-        for table_id, schema, since, rows in found.tables_at(truth_ts):
+        for table_id, schema, since, rows in recording.tables_at(truth_ts):
             if name == "binlog-ddl" and schema.name in EXCHANGED:
                 continue
             true = {key_of(schema, row): row for row in rows}
@@ -100,9 +100,9 @@ def test_every_row_is_as_the_cluster_had_it(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if "ddl" not in name])
 def test_the_start_and_all_changes_come_to_the_end(name: str) -> None:
     """No row more, none fewer but for the false deletes, and each old row is the one that was there."""
-    found = binlog_recording(name)
+    recording = binlog_recording(name)
     state: defaultdict[str, dict[Key, Row]] = defaultdict(dict)
-    for table_id, schema, _, rows in found.tables_at(found.start_ts):
+    for table_id, schema, _, rows in recording.tables_at(recording.start_ts):
         state[table_id] = {key_of(schema, row): row for row in rows}
     odd: Counter[str] = Counter()
     for _, table_id, schema, (before, after) in decoded(name):
@@ -114,7 +114,7 @@ def test_the_start_and_all_changes_come_to_the_end(name: str) -> None:
             odd["was there"] += key_of(schema, after) in state[table_id]
             state[table_id][key_of(schema, after)] = after
     lacking = 0
-    for table_id, schema, _, rows in found.tables_at(found.end_ts):
+    for table_id, schema, _, rows in recording.tables_at(recording.end_ts):
         true = {key_of(schema, row): row for row in rows}
         assert state[table_id].keys() <= true.keys()
         lacking += len(true.keys() - state[table_id].keys())
@@ -132,10 +132,10 @@ def same_row(schema: TableSchema, one: Row, other: Row) -> bool:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_decoder_by_columns_gives_what_the_slow_one_gives(name: str) -> None:
-    found = binlog_recording(name)
+    recording = binlog_recording(name)
     by_schema: defaultdict[TableSchema, list[bytes]] = defaultdict(list)
-    for change in found.changes:
-        if (schema := found.schema(change.table, change.commit_ts)) is not None:
+    for change in recording.changes:
+        if (schema := recording.schema(change.table, change.commit_ts)) is not None:
             by_schema[schema].append(change.value)
     former = 0
     for schema, values in by_schema.items():
@@ -148,6 +148,6 @@ def test_the_decoder_by_columns_gives_what_the_slow_one_gives(name: str) -> None
 
 
 def test_marks_are_among_the_rows() -> None:
-    found = binlog_recording("binlog")
-    marks = [change for change in found.changes if (one := found.schema(change.table, change.commit_ts)) and one.name == MARK_TABLE]
+    recording = binlog_recording("binlog")
+    marks = [change for change in recording.changes if (one := recording.schema(change.table, change.commit_ts)) and one.name == MARK_TABLE]
     assert len(marks) > 5

@@ -84,9 +84,9 @@ if "binlog-totidb" in NAMES:  # the recording is in the whole set alone
 @pytest.mark.parametrize("name", DRAINED)
 def test_commits_and_their_row_events_come_as_from_the_real_drainer(name: str) -> None:
     """To its end, or where it died: from there on, as the pumps have them."""
-    found = Recording(recording(name))
-    drained = written(found.folder / "drainer")
-    told = [one for one in streamed(name) if found.start_ts < one.commit_ts <= found.end_ts and one.commit_ts not in UNTOLD.get(name, ())]
+    result = Recording(recording(name))
+    drained = written(result.folder / "drainer")
+    told = [one for one in streamed(name) if result.start_ts < one.commit_ts <= result.end_ts and one.commit_ts not in UNTOLD.get(name, ())]
     assert drained[-1].commit_ts == DIED.get(name, told[-1].commit_ts)
     assert drained == told[: len(drained)]
     for seed in PLAYS:
@@ -95,25 +95,25 @@ def test_commits_and_their_row_events_come_as_from_the_real_drainer(name: str) -
 
 def streamed(name: str) -> list[Written]:
     """What the pumps have, merged: no fakes, and once what two of them have."""
-    found: dict[CommitTs, Written] = {}
+    writtens: dict[CommitTs, Written] = {}
     for path in (recording(name) / "pumps").glob("*.bin.gz"):
         for binlog in map(Binlog.FromString, frames(path)):
             if binlog.start_ts != binlog.commit_ts:
                 mutations = PrewriteValue.FromString(binlog.prewrite_value).mutations
                 events = sum(len(mutation.sequence) for mutation in mutations)
                 one = Written(binlog.commit_ts, is_ddl=binlog.ddl_job_id > 0, events=events)
-                assert found.setdefault(CommitTs(binlog.commit_ts), one) == one
-    return [one for _, one in sorted(found.items())]
+                assert writtens.setdefault(CommitTs(binlog.commit_ts), one) == one
+    return [one for _, one in sorted(writtens.items())]
 
 
 def released(name: str, seed: int) -> Iterator[Written]:
     """What the feed's messages come to, in the order of the log."""
-    found, made = Recording(recording(name)), stage(name, "binlog")
+    result, made = Recording(recording(name)), stage(name, "binlog")
     attached = made.feed.attach(made.feed.open(Play(seed=seed, resends=2, batch_messages_max=50)))
     attached.schemas.begin()
     attached.feed.seek({})
-    sequence = Sequence(attached.codec.identity, MemorySpill(), found.start_ts, held_bytes_max=1 << 20)
-    while sequence.after_ts < found.end_ts:
+    sequence = Sequence(attached.codec.identity, MemorySpill(), result.start_ts, held_bytes_max=1 << 20)
+    while sequence.after_ts < result.end_ts:
         for message in attached.feed.poll(timeout_s=0):
             sequence.accept(message.lane, message.position, attached.codec.envelopes(message))
         if (upto_ts := sequence.upto(attached.feed.lanes())) is not None:

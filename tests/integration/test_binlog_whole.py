@@ -92,7 +92,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
         config = settings(world, source)
         held.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
         sidecar = held.enter_context(SidecarProcess(config, folder / "sidecar.log"))
-        sidecar.await_status(lambda found: len(found["lanes"]) > 2, timeout_s=PATIENCE_S)
+        sidecar.await_status(lambda value: len(value["lanes"]) > 2, timeout_s=PATIENCE_S)
         with Load(tidb, seed=seed):
             sidecar.ask("dumpstart", "--brackets", brackets, "--chunk-rows", "10", "--rows-per-second", "20")
             second = world.pump("b")
@@ -105,7 +105,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
             done = sidecar.await_status(is_over, timeout_s=PATIENCE_S)
         leave_one(world)
         end_ts = tidb.committed[-1].commit_ts
-        sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end_ts, timeout_s=PATIENCE_S)
+        sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end_ts, timeout_s=PATIENCE_S)
         assert sidecar.stop(timeout_s=PATIENCE_S) == 0
     output = open_folder(f"{folder}/output")
     moments = sorted({*(one.commit_ts for one in tidb.committed[:: len(tidb.committed) // 10]), end_ts})

@@ -58,7 +58,7 @@ class Faults:
     def revoke(self) -> None:
         """Until the dump has failed of that."""
         self.rig.db.execute(f"REVOKE SELECT ON {SCHEMA}.* FROM side@'%'")
-        status = self.sidecar.await_status(lambda found: found["state"] in ("failed", "finished"), timeout_s=DEADLINE_S)
+        status = self.sidecar.await_status(lambda value: value["state"] in ("failed", "finished"), timeout_s=DEADLINE_S)
         self.rig.db.execute(f"GRANT SELECT ON {SCHEMA}.* TO side@'%'")
         if status["state"] == "failed":
             self.sidecar.ask("dumpresume")
@@ -99,14 +99,14 @@ def await_past(sidecar: SidecarProcess, moment_s: float) -> dict[str, Any]:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with Rig(tmp_path, initial_rows=300) as found:
-        found.db.execute(
+    with Rig(tmp_path, initial_rows=300) as result:
+        result.db.execute(
             "CREATE USER side@'%' IDENTIFIED BY 'p@ss:w/ord #1%'",
             "GRANT PROCESS, RELOAD ON *.* TO side@'%'",
             f"GRANT SELECT ON {SCHEMA}.* TO side@'%'",
             "GRANT ALL PRIVILEGES ON changefeed_dump.* TO side@'%'",
         )
-        yield found
+        yield result
 
 
 def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) -> None:
@@ -118,7 +118,7 @@ def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) ->
         faults = Faults(rig, sidecar)
         each = (faults.damage, faults.kill_verification, faults.revoke, faults.freeze_verification, faults.damage)
         try:
-            sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
+            sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
             sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "100", "--sink", WELL[0], "--sink", WELL[1])
             for fault in each:
                 verification = Thread(target=sidecar.cdc, args=("dumpverify", "--json"), kwargs={"timeout_s": DEADLINE_S}, daemon=True)
@@ -144,9 +144,9 @@ def test_no_fault_beside_the_stream_stops_or_delays_the_other_sinks(rig: Rig) ->
 def finish(sidecar: SidecarProcess) -> None:
     """A dump that failed is resumed."""
 
-    def over(found: dict[str, Any]) -> bool:
-        if found["state"] == "failed":
+    def over(value: dict[str, Any]) -> bool:
+        if value["state"] == "failed":
             sidecar.ask("dumpresume")
-        return bool(found["state"] == "finished")
+        return bool(value["state"] == "finished")
 
     sidecar.await_status(over, timeout_s=DEADLINE_S)

@@ -60,8 +60,8 @@ class Machine:
         return script(program, text)
 
     def told(self, name: str = "real") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / name / "told.json").read_text())
-        return found
+        result: dict[str, Any] = json.loads((self.folder / name / "told.json").read_text())
+        return result
 
     def was_run(self, name: str = "real") -> bool:
         return (self.folder / name / "told.json").exists()

@@ -72,15 +72,15 @@ class Copy:
     def files(self) -> list[tuple[str, Path]]:
         """What belongs to the dump's segments, as the checker calls it."""
         dump, seqs = self.certificate.stem, [line["seq"] for line in self.content["segments"]]
-        found = [(self.certificate.name, self.certificate), (f"_certificates/{dump}.json", self.out / "_certificates" / f"{dump}.json")]
+        results = [(self.certificate.name, self.certificate), (f"_certificates/{dump}.json", self.out / "_certificates" / f"{dump}.json")]
         for seq in seqs:
             manifest = json.loads((self.log / f"{seq:020d}.json").read_bytes())
             names = [f"{seq:020d}.json", manifest["schemas"], *filter(None, (manifest["data"], manifest["next_schemas"]))]
             segment = json.loads((self.out / "_segments" / f"{seq:020d}.json").read_bytes())
             of_output = [f"_segments/{seq:020d}.json", *(file["path"] for file in segment["files"]), *filter(None, (segment["ddl"],))]
-            found += [(name, self.log / name) for name in names] + [(name, self.out / name) for name in of_output]
-        found += [(line["path"], self.log / line["path"]) for line in self.content["chunks"]]
-        return [(name, path) for name, path in dict(found).items() if path.stat().st_size]
+            results += [(name, self.log / name) for name in names] + [(name, self.out / name) for name in of_output]
+        results += [(line["path"], self.log / line["path"]) for line in self.content["chunks"]]
+        return [(name, path) for name, path in dict(results).items() if path.stat().st_size]
 
 
 @pytest.fixture
@@ -161,9 +161,9 @@ def test_a_note_of_retention_turns_off_no_check_of_a_file_that_is_there(copy: Co
     manifest = next(name for name, path in copy.files() if path.parent == copy.log and name.endswith(".json"))
     data = next(name for name, path in copy.files() if path.parent == copy.log and name.endswith(".parquet"))
     name = {"chunk": str(copy.content["chunks"][0]["path"]), "manifest": manifest, "data": data}[kind]
-    found = bytearray((copy.log / name).read_bytes())
-    found[len(found) // 2] ^= 1
-    (copy.log / name).write_bytes(found)
+    result = bytearray((copy.log / name).read_bytes())
+    result[len(result) // 2] ^= 1
+    (copy.log / name).write_bytes(result)
     assert copy.rejected()[name] == "sha256"
 
 
@@ -352,8 +352,8 @@ def _report(copy: Copy, made: Callable[[dict[str, Any]], object]) -> Any:
 
 
 def test_another_dumps_certificate_is_not_the_outputs(copy: Copy) -> None:
-    found = rewritten(copy, lambda content: content.update(changefeed="another"))
-    assert found == {f"_certificates/{copy.certificate.name}": "certificate of the log"}
+    result = rewritten(copy, lambda content: content.update(changefeed="another"))
+    assert result == {f"_certificates/{copy.certificate.name}": "certificate of the log"}
 
 
 def test_a_certificate_without_chunks_is_rejected(copy: Copy) -> None:
@@ -366,7 +366,7 @@ def test_a_certificate_without_chunks_is_rejected(copy: Copy) -> None:
 
 def hashed_again(copy: Copy, path: str) -> None:
     """The hashes of a file of the output, of its segment and of the output's certificate."""
-    segment = next(found for found in sorted((copy.out / "_segments").iterdir()) if path in found.read_text())
+    segment = next(item for item in sorted((copy.out / "_segments").iterdir()) if path in item.read_text())
     content = json.loads(segment.read_bytes())
     for file in content["files"]:
         file["sha256"] = copy.check.sha256_of(copy.out / file["path"])
@@ -511,8 +511,8 @@ class _Cursor:
             self._cursor.execute(statement)
 
     def fetchmany(self, rows: int) -> Sequence[Any]:
-        found: Sequence[Any] = self._cursor.fetchmany(rows)
-        return found
+        fetchmany: Sequence[Any] = self._cursor.fetchmany(rows)
+        return fetchmany
 
 
 PLACES = {"bit": "CAST(%s AS UNSIGNED)", "binary": "UNHEX(%s)"}
@@ -556,8 +556,8 @@ def test_the_output_is_compared_with_the_cluster_at_a_moment(run: CertifiedDump,
             cursor.execute("UPDATE shop.customer SET name = 'another' LIMIT 3")
             cursor.execute("UPDATE shop.uid SET id = id + 1000000 LIMIT 1")
         report = copy.check.check(copy.certificate, output=copy.out, connection=source, tso=tso)
-        found = {(one["file"], one["what"]): one["found"].partition(":")[0] for one in report.rejected}
-        assert found == {
+        result = {(one["file"], one["what"]): one["found"].partition(":")[0] for one in report.rejected}
+        assert result == {
             ("shop.orders", f"extra rows at {tso}"): "2",
             ("shop.customer", f"different rows at {tso}"): "3",
             ("shop.uid", f"missing rows at {tso}"): "1",
@@ -685,11 +685,11 @@ def test_the_exit_code_says_what_it_decided(copy: Copy, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.endswith("\naccepted\n")
     name = spoil_chunk(copy)
     assert copy.check.main([*call, "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert not found["accepted"]
-    assert found["rejected"][0] == {"file": name, "what": "sha256", "expected": found["rejected"][0]["expected"], "found": "no file"}
+    result = json.loads(capsys.readouterr().out)
+    assert not result["accepted"]
+    assert result["rejected"][0] == {"file": name, "what": "sha256", "expected": result["rejected"][0]["expected"], "found": "no file"}
     assert copy.check.main(call) == 1
-    assert f"rejected: {name}: sha256: expected {found['rejected'][0]['expected']}, found no file\n" in capsys.readouterr().out
+    assert f"rejected: {name}: sha256: expected {result['rejected'][0]['expected']}, found no file\n" in capsys.readouterr().out
     assert copy.check.main([f"{copy.certificate}.not", *call[1:]]) == 2
     assert "is no file" in capsys.readouterr().err
     for wrongly in (["--tidb", "mysql://u@h/"], ["--tidb", "mysql://u@h/", "--tso", "1", *call[1:]]):

@@ -34,10 +34,10 @@ class Shop:
 
     def told(self, *schemas: TableSchema, **parameters: str) -> list[str]:
         before = self.all()
-        found = misfits(self.uri(**parameters), schemas or [self.schema], log_id="l")
+        results = misfits(self.uri(**parameters), schemas or [self.schema], log_id="l")
         assert self.all() == before, "nothing is written"
-        assert all(way_out for _, way_out in found)
-        return [problem for problem, _ in found]
+        assert all(way_out for _, way_out in results)
+        return [problem for problem, _ in results]
 
     def all(self) -> list[list[str]]:
         return self.server.rows(

@@ -85,9 +85,9 @@ def test_an_answer_that_is_cut_off_is_an_error(clickhouse: ClickHouse, tmp_path:
         left = [size]
 
         def cut(self: requests._Whole, wanted: int = -1, left: list[int] = left) -> bytes:
-            found = read(self, min(wanted, left[0]) if wanted >= 0 else left[0])
-            left[0] -= len(found)
-            return found
+            data = read(self, min(wanted, left[0]) if wanted >= 0 else left[0])
+            left[0] -= len(data)
+            return data
 
         with monkeypatch.context() as patch:
             patch.setattr(requests._Whole, "read", cut)

@@ -54,9 +54,9 @@ class TestClickHouse(SinkPort):
 
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "read", seen)
-            found = opened_at_once(story)
-        assert len(found) == 2
-        ends = [ended(one.deliver) for one in found]
+            deliveries = opened_at_once(story)
+        assert len(deliveries) == 2
+        ends = [ended(one.deliver) for one in deliveries]
         assert sorted(ends) == [False, True], "one of them goes on, the other finds out"
         story.finish()
         story.check_end()

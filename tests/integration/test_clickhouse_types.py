@@ -118,10 +118,10 @@ def test_a_null_where_the_schema_has_none_is_refused(clickhouse: ClickHouse, tmp
 def test_a_column_that_is_called_as_one_of_ours_is_the_sources(clickhouse: ClickHouse, tmp_path: Path) -> None:
     schema = schema_of(Column("_version", "text"), Column("we`ird \\'", "text"))
     send(opened(clickhouse, schema), schema, tmp_path, 1, ["1", "mine", "x"])
-    found = clickhouse.rows(
+    rows = clickhouse.rows(
         f"SELECT name FROM system.columns WHERE database = '{schema.name.schema}' AND table = 't__rows' ORDER BY position"
     )
-    assert [name for (name,) in found][-2:] == ["__version", "__is_deleted"]
+    assert [name for (name,) in rows][-2:] == ["__version", "__is_deleted"]
     assert clickhouse.rows(f"SELECT `_version` FROM {schema.name}") == [["mine"]]
 
 

@@ -31,10 +31,10 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-def value_at(found: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     for name in path.split("."):
-        found = found[int(name)] if name.isdecimal() else found[name]
-    return found
+        value = value[int(name)] if name.isdecimal() else value[name]
+    return value
 
 
 def await_equal(page: Page, sidecar: SidecarProcess, address: str, *, least: int) -> None:
@@ -64,7 +64,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         config = rig.sidecar_config(sinks=[f"file://{tmp_path}/output?format=jsonl"], log=f"file://{tmp_path}/log")
         sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=100))
-        sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
+        sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         address = f"http://{tomllib.loads(config.read_text())['console']['listen']}"
         window = stack.enter_context(Window(browser, address))
         page = window.login(CONSOLE_TOKEN).page
@@ -77,7 +77,7 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         page.click("text=Start this dump")
         page.wait_for_url("**/dump?id=*")
         dump_id = page.url.rpartition("=")[2]
-        running = sidecar.await_status(lambda found: sum(table["rows"] for table in found["tables"]) > 0, timeout_s=DEADLINE_S)
+        running = sidecar.await_status(lambda value: sum(table["rows"] for table in value["tables"]) > 0, timeout_s=DEADLINE_S)
         assert (running["dump_id"], running["state"]) == (dump_id, "running")
 
         page.click("button:text-is('Pause')")

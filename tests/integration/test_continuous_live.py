@@ -44,16 +44,16 @@ class Files:
 
     def make_due(self) -> None:
         """The spoilt table is the next one, at once. While no sidecar runs."""
-        found = json.loads(self.cycle.read_text())
-        found["ended_ms"] = 0
-        for turn in found["tables"]:
+        result = json.loads(self.cycle.read_text())
+        result["ended_ms"] = 0
+        for turn in result["tables"]:
             turn["tried_ms"] = 0 if turn["table"] == SPOILT else 1
-        self.cycle.write_text(json.dumps(found))
+        self.cycle.write_text(json.dumps(result))
 
     def row(self) -> tuple[int, str]:
         with closing(sqlite3.connect(self.output, timeout=60)) as db:
-            found: tuple[int, str] = db.execute(f'SELECT id, balance FROM "{SCHEMA}.{SPOILT}" ORDER BY id LIMIT 1').fetchone()
-            return found
+            row: tuple[int, str] = db.execute(f'SELECT id, balance FROM "{SCHEMA}.{SPOILT}" ORDER BY id LIMIT 1').fetchone()
+            return row
 
     def put(self, id: int, balance: str) -> None:
         with closing(sqlite3.connect(self.output, timeout=60)) as db, db:
@@ -68,13 +68,13 @@ def metric(config: Path, name: str) -> float | None:
             families = list(text_string_to_metric_families(answer.read().decode()))
     except (URLError, OSError):
         return None
-    found = (sample for family in families for sample in family.samples if sample.name == f"ticdc_dump_{name}")
-    return next((sample.value for sample in found if sample.labels == {"sink": "small", "schema": SCHEMA, "table": SPOILT}), None)
+    result = (sample for family in families for sample in family.samples if sample.name == f"ticdc_dump_{name}")
+    return next((sample.value for sample in result if sample.labels == {"sink": "small", "schema": SCHEMA, "table": SPOILT}), None)
 
 
 def history(sidecar: SidecarProcess) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = sidecar.ask("dumpverify", "--list")["operations"]
-    return [one for one in found if one["kind"] == "verification"]
+    results: list[dict[str, Any]] = sidecar.ask("dumpverify", "--list")["operations"]
+    return [one for one in results if one["kind"] == "verification"]
 
 
 def test_a_spoilt_row_is_reported_over_a_death_and_its_correction_too(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_spoilt_row_is_reported_over_a_death_and_its_correction_too(tmp_path: 
                 start_dump(sidecar, rows_per_s=10_000)
                 await_finished(sidecar)
                 dumped_ts = max(int(table["complete_at_tso"]) for table in sidecar.ask("dumpquery")["tables"])
-                await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
+                await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= dumped_ts)
             assert not files.cycle.exists(), "it is off by default"
             id, balance = files.row()
             files.put(id, "0.01")

@@ -93,8 +93,8 @@ def start(dump_id: str = FIRST) -> pb.StartRequest:
 
 def query(address: str, **access: Any) -> pb.DumpStatus:
     with ControlClient(address, Access(**{"patience_s": SHORT_S} | access)) as client:
-        found: pb.DumpStatus = client.call("Query", ASK)
-        return found
+        status: pb.DumpStatus = client.call("Query", ASK)
+        return status
 
 
 def fails(address: str, **access: Any) -> CallFailed:
@@ -229,8 +229,8 @@ def test_a_token_that_nobody_asked_for_names_nobody(owner: Owner) -> None:
 
 def reflected(channel: grpc.Channel) -> list[str]:
     request = reflection_pb2.ServerReflectionRequest(list_services="")
-    (found,) = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
-    return [service.name for service in found.list_services_response.service]
+    (result,) = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
+    return [service.name for service in result.list_services_response.service]
 
 
 def test_health_tells_whether_this_process_owns_the_changefeed(serving: Serving) -> None:
@@ -312,8 +312,8 @@ def test_nobody_there_is_told_with_the_way_out() -> None:
 
 
 def test_the_address_is_the_given_one_else_etcds_else_the_default() -> None:
-    found = find_address("a:1", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME)
-    assert found == "a:1"
+    address = find_address("a:1", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME)
+    assert address == "a:1"
     asked: list[object] = []
 
     def lookup(endpoints: object, tls: object, name: object) -> str:
@@ -438,8 +438,8 @@ def test_of_many_clients_with_requests_of_their_own_one_dump_runs_and_some_wait_
                 return f"{failed.exit_code} {str(failed).splitlines()[0]}"
 
     with ThreadPoolExecutor(20) as threads:
-        found = sorted(threads.map(ask, range(20)))
-    assert found == [*["0 queued"] * 15, "0 running", *["3 16 dumps run or wait already"] * 4]
+        results = sorted(threads.map(ask, range(20)))
+    assert results == [*["0 queued"] * 15, "0 running", *["3 16 dumps run or wait already"] * 4]
     assert len(owner.carried_out) == 16
 
 
@@ -516,11 +516,11 @@ def test_a_dump_from_start_to_stop(at: str, owner: Owner, capsys: pytest.Capture
 
 def test_json_has_every_field_and_tsos_as_text(at: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "dumpstart", "-c", "cf", "--tables", "shop.orders", "--json")
-    found = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert set(found) == {field.name for field in pb.DumpStatus.DESCRIPTOR.fields} - {"timeline"}
-    assert (found["state"], found["brackets"], found["resolved_tso"]) == ("running", "watermark", "470000000000000000")
-    (table,) = found["tables"]
+    assert set(result) == {field.name for field in pb.DumpStatus.DESCRIPTOR.fields} - {"timeline"}
+    assert (result["state"], result["brackets"], result["resolved_tso"]) == ("running", "watermark", "470000000000000000")
+    (table,) = result["tables"]
     assert (table["schema"], table["table"], table["rows_estimated"], table["complete_at_tso"]) == ("shop", "orders", 1000, "0")
 
 
@@ -582,8 +582,8 @@ def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner
     ],
 )
 def test_exit_codes_and_what_is_said(at: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, text: str) -> None:
-    found, out, error = run(capsys, *arguments)
-    assert (found, out) == (code, "")
+    number, out, error = run(capsys, *arguments)
+    assert (number, out) == (code, "")
     assert text in error
 
 
@@ -593,9 +593,9 @@ def test_errors_are_json_when_json_is_asked_for(at: str, capsys: pytest.CaptureF
         (("dumppause", "-c", "x"), 4, "not_found"),
         (("dumppause", "-c", "cf", "--sidecar", "127.0.0.1:1", "--timeout", "0.2"), 5, "unreachable"),
     ):
-        found, out, error = run(capsys, *arguments, "--json")
+        number, out, error = run(capsys, *arguments, "--json")
         answer = json.loads(out)
-        assert (found, answer["ok"], answer["exit_reason"], error) == (code, False, reason, "")
+        assert (number, answer["ok"], answer["exit_reason"], error) == (code, False, reason, "")
         assert "what to do" in answer["error"]
 
 
@@ -642,8 +642,8 @@ def test_a_watch_ends_with_the_dump(at: str, owner: Owner, capsys: pytest.Captur
     with ThreadPoolExecutor() as threads:
         ended = threads.submit(run, capsys, "dumpquery", "-c", "cf", "--watch", "--json")
         owner.finish(end, reason="why")
-        found, out, _ = ended.result(PATIENCE_S)
-    assert found == code
+        number, out, _ = ended.result(PATIENCE_S)
+    assert number == code
     assert json.loads(out.splitlines()[-1])["state"] == end.value
 
 
@@ -680,9 +680,9 @@ def test_the_list_shows_the_history_newest_first(at: str, owner: Owner, capsys: 
     ]
     assert "2023-11-14 22:13:20" in out
     assert "certificate alice at 10.0.0.7:41000" in out
-    found = json.loads(run(capsys, "dumplist", "-c", "cf", "--json", "--kind", "dump", "--limit", "1")[1])
-    assert found["changefeed"] == {"namespace": "default", "id": "cf"}
-    assert [(one["id"], one["rows"], one["asked_by"]["name"]) for one in found["operations"]] == [("2" * 16, 5, "certificate alice")]
+    result = json.loads(run(capsys, "dumplist", "-c", "cf", "--json", "--kind", "dump", "--limit", "1")[1])
+    assert result["changefeed"] == {"namespace": "default", "id": "cf"}
+    assert [(one["id"], one["rows"], one["asked_by"]["name"]) for one in result["operations"]] == [("2" * 16, 5, "certificate alice")]
     assert json.loads(run(capsys, "dumplist", "--json", "-n", "other")[1])["operations"] == []
     assert run(capsys, "dumplist", "-c", "other")[0] == 4
 

@@ -55,7 +55,7 @@ def wrong_in_ticdc(name: str, feed: str) -> frozenset[tuple[TableName, Key]]:
         if decoded["after"] is not None:
             row: Row = tuple(decoded["after"])
             told[decoded["commit_ts"], version.name, history.key_of(version.name, decoded["commit_ts"] - 1, row)] = row
-    found = set()
+    result = set()
     for change in history.changes:
         if change.table != MARK_TABLE and change.after is not None:
             table = history.table_at(change.table, change.commit_ts - 1)
@@ -63,8 +63,8 @@ def wrong_in_ticdc(name: str, feed: str) -> frozenset[tuple[TableName, Key]]:
             key = history.key_of(change.table, change.commit_ts - 1, change.after)
             other = told.get((change.commit_ts, change.table, key))
             if other is None or not equal_rows(table.schema, other, change.after):
-                found.add((last_name(history, change.table, change.commit_ts), key))
-    return frozenset(found)
+                result.add((last_name(history, change.table, change.commit_ts), key))
+    return frozenset(result)
 
 
 def phases(made: Stage, run: Run) -> tuple[Counter[str], int]:
@@ -79,34 +79,34 @@ def phases(made: Stage, run: Run) -> tuple[Counter[str], int]:
         assert not others, f"{run}: {table.table} {others}"
     assert sum(table.snapshots_compared for table in verdict.tables) > 0
     touched = {step.ts: step.names.keys() | step.schemas.keys() for step in made.feed.steps}
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     before, seq = None, 0
     while (manifest := log.manifest(Seq(seq))) is not None:
         for name in {name for ddl in manifest.ddls for name in touched.get(ddl.commit_ts, ())}:
             progress = next((one for one in before.tables if one.table == name), None) if before else None
             if before is None:
-                found["before the dump"] += 1
+                counter["before the dump"] += 1
             elif progress is None or progress.complete_at is not None or before.state is not DumpState.RUNNING:
-                found["after the table"] += 1
+                counter["after the table"] += 1
             else:
-                found["inside the table" if progress.chunks else "before the table"] += 1
+                counter["inside the table" if progress.chunks else "before the table"] += 1
         before, seq = progress_from_json(manifest.progress) if manifest.progress else None, seq + 1
-    return found, len(deaths)
+    return counter, len(deaths)
 
 
 @pytest.mark.parametrize("brackets", ["watermark", "snapshot"])
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
 def test_a_dump_at_any_moment_of_schema_changes_ends_equal_to_the_truth(name: str, brackets: str) -> None:
-    found, deaths = Counter[str](), 0
+    result, deaths = Counter[str](), 0
     for seed in SEEDS:
         made, part = stage(name, FEEDS[seed % len(FEEDS)]), seed % 10 / 11
         run = Run(brackets, seed, chunk_rows=CHUNK_ROWS[seed % len(CHUNK_ROWS)], crashes=seed % 4, resends=seed % 5, after_part=part)
         told, died = phases(made, run)
-        found += told
+        result += told
         deaths += died
     assert deaths >= LANE.schedules / 2, "too few crashes to prove anything"
-    met = [found[phase] for phase in ("before the dump", "before the table", "inside the table", "after the table")]
-    assert min(met) >= LANE.schedules // 4, found
+    met = [result[phase] for phase in ("before the dump", "before the table", "inside the table", "after the table")]
+    assert min(met) >= LANE.schedules // 4, result
 
 
 @pytest.mark.parametrize("feed", KAFKA_FEEDS)

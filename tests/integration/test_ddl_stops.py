@@ -34,9 +34,9 @@ class NoRequests:
 @pytest.mark.recordings
 @pytest.mark.parametrize("feed", ["open-protocol", "canal-json"])
 def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str) -> None:
-    found = Recording(recording("ddl"))
-    config = found.feed_config(feed)
-    disk, stored, played = MemoryDisk(), MemoryProgress(), RecordingFeed(found, config)
+    result = Recording(recording("ddl"))
+    config = result.feed_config(feed)
+    disk, stored, played = MemoryDisk(), MemoryProgress(), RecordingFeed(result, config)
     lasts = []
     for epoch in (1, 2):
         outside = Outside(
@@ -44,7 +44,7 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
             codec=config.codec(),
             log=MemoryLog(disk),
             source=NoSource(),
-            schemas=StillSchemas(found.schemas),
+            schemas=StillSchemas(result.schemas),
             progress=stored,
             requests=NoRequests(),
             clock=MonotonicClock(),
@@ -61,7 +61,7 @@ def test_a_schema_change_stops_the_sidecar_before_it_and_loses_nothing(feed: str
     assert not first.ddls
     ddl_ts = int(re.findall(r"DDL at commit_ts (\d+)", str(stopped.value))[0])
     rows = [change for seq in range(first.seq + 1) for change in _rows(disk, seq)]
-    below = {change.commit_ts for change in _changes(found, config) if change.commit_ts < ddl_ts}
+    below = {change.commit_ts for change in _changes(result, config) if change.commit_ts < ddl_ts}
     assert {change.commit_ts for change in rows} == below, "everything below the DDL is in the log, nothing at or above it"
 
 
@@ -76,8 +76,8 @@ def _rows(disk: MemoryDisk, seq: int) -> list[Change]:
     return MemoryLog(disk).read_data(manifest)
 
 
-def _changes(found: Recording, config: FeedConfig) -> Iterator[Change]:
+def _changes(value: Recording, config: FeedConfig) -> Iterator[Change]:
     codec = config.codec()
-    for lane, messages in found.messages(config).items():
+    for lane, messages in value.messages(config).items():
         for position, message in enumerate(messages):
             yield from (e for e in codec.envelopes(Message(lane, position, message.key, message.value)) if isinstance(e, Change))

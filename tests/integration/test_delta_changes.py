@@ -36,16 +36,16 @@ def test_every_value_is_there_as_it_is(tmp_path: Path, mode: Mode) -> None:
     moved = [(image[0], *images[(number + 1) % longest][1:]) for number, image in enumerate(images)]
     story.deliver(*zip(images, moved, strict=True), (None, ("99", *images[0][1:])))
     assert story.rows() == sorted([*moved, ("99", *images[0][1:])], key=repr)
-    found = delta_table(folder_of(story.uri), ORDERS)
-    assert found is not None
-    types = {one.name: getattr(one.type, "type", None) for one in found.schema().fields}
+    result = delta_table(folder_of(story.uri), ORDERS)
+    assert result is not None
+    types = {one.name: getattr(one.type, "type", None) for one in result.schema().fields}
     assert {name: types[name] for name in DELTA_TYPES} == DELTA_TYPES
 
 
 def raw(story: Story) -> pa.Table:
-    found = delta_table(folder_of(story.uri), ORDERS)
-    assert found is not None
-    return pa.table(found.scan())
+    result = delta_table(folder_of(story.uri), ORDERS)
+    assert result is not None
+    return pa.table(result.scan())
 
 
 def test_merged_rows_follow_each_schema_change(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_the_files_of_a_key_that_is_renamed_are_skipped_by_it_and_no_reader_lose
     after = TableSchema(ORDERS, (Column("number", "int", nullable=False), Column("a", "int")), ("number",))
     story.deliver(ddl="ALTER TABLE orders RENAME COLUMN id TO number", after=after)
     story.deliver((("1", "7"), ("1", "9")))
-    found = delta_table(folder_of(story.uri), ORDERS)
-    assert found is not None
-    assert statistics.named(found) == ["_commit_ts", "id", "a", "number"]
-    assert all({"min.number", "max.number"} <= set(file) for file in statistics.files_of(found))
+    result = delta_table(folder_of(story.uri), ORDERS)
+    assert result is not None
+    assert statistics.named(result) == ["_commit_ts", "id", "a", "number"]
+    assert all({"min.number", "max.number"} <= set(file) for file in statistics.files_of(result))
     for where, count in (("number", 1), ("id", None), ("a", 9)):
         value = pc.field(where).is_null() if count is None else pc.field(where) == count
-        assert found.to_pyarrow_dataset().to_table(filter=value).num_rows == (2 if count is None else 1), where
+        assert result.to_pyarrow_dataset().to_table(filter=value).num_rows == (2 if count is None else 1), where
 
 
 def test_a_schema_change_that_is_not_followed_leaves_rows_as_they_were(tmp_path: Path) -> None:

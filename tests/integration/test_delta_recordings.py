@@ -38,9 +38,9 @@ def test_each_version_is_the_table_at_the_moment_that_its_commit_tells(tmp_path:
     judge = Judge(made, lambda _: (), log)
     whole = 0
     for name in (table for table in made.tables if table != MARK_TABLE):
-        found = delta_table(folder_of(uri), name)
-        assert found is not None
-        commits = [commit for commit in found.history() if "userMetadata" in commit]
+        result = delta_table(folder_of(uri), name)
+        assert result is not None
+        commits = [commit for commit in result.history() if "userMetadata" in commit]
         for commit in commits if LANE.whole else [commits[0], commits[len(commits) // 2]]:
             told = json.loads(commit["userMetadata"])["ticdc-dump"]
             upto_ts = CommitTs(int(told["upto_ts"]))

@@ -71,10 +71,10 @@ class TestDelta(SinkPort):
         commit, raced = Table.commit, set[str]()
 
         def overtaken(self: Table, *args: object) -> bool:
-            if self.uri not in raced and (found := self.load()) is not None and found.file_uris():
+            if self.uri not in raced and (result := self.load()) is not None and result.file_uris():
                 raced.add(self.uri)
-                found.optimize.compact()
-                transaction_only(found, CommitProperties())
+                result.optimize.compact()
+                transaction_only(result, CommitProperties())
             return commit(self, *args)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Table, "commit", overtaken)

@@ -75,11 +75,11 @@ class Life:
         commands = [command for event in events for command in self.dump.handle(event)]
         for command in [*commands, *self.dump.next()]:
             self.source.request(command)
-        if feed and (found := self.db.execute(f"SELECT n, uuid, kind FROM {SEEN} WHERE n > {self.seen} ORDER BY n")):
-            marks = [Mark(CommitTs(10 * n), "cf", uuid, MarkKind(kind)) for n, uuid, kind in found]
-            built = SegmentBuilt(Seq(self.segments), CommitTs(10 * self.seen), CommitTs(10 * found[-1][0]))
+        if feed and (results := self.db.execute(f"SELECT n, uuid, kind FROM {SEEN} WHERE n > {self.seen} ORDER BY n")):
+            marks = [Mark(CommitTs(10 * n), "cf", uuid, MarkKind(kind)) for n, uuid, kind in results]
+            built = SegmentBuilt(Seq(self.segments), CommitTs(10 * self.seen), CommitTs(10 * results[-1][0]))
             self.closed += self.dump.segment(built, marks)
-            self.seen, self.segments = found[-1][0], self.segments + 1
+            self.seen, self.segments = results[-1][0], self.segments + 1
 
 
 def test_a_dump_goes_on_by_itself_over_a_server_that_stands_still_for_longer_than_its_retries(

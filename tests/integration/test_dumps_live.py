@@ -24,7 +24,7 @@ def test_a_dump_of_other_tables_passes_a_long_one_and_one_of_its_tables_waits_fo
         config = rig.sidecar_config(sinks=[f"sqlite://{tmp_path}/out.db?name=small"], log=f"file://{tmp_path}/log")
         with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=50) as workload:
             try:
-                sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
+                sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
                 slow = ("--chunk-rows", "50", "--rows-per-second", "100")
                 long = sidecar.ask("dumpstart", "--tables", f"{SCHEMA}.account,{SCHEMA}.orders", *slow)["dump_id"]
                 passing = sidecar.ask("dumpstart", "--tables", f"{SCHEMA}.item")["dump_id"]
@@ -32,19 +32,19 @@ def test_a_dump_of_other_tables_passes_a_long_one_and_one_of_its_tables_waits_fo
                 assert (waiting["state"], waiting["dumps"][-1]["waits_for"]) == ("queued", [long])
                 behind = waiting["dump_id"]
                 expected = {long: "running", passing: "finished", behind: "queued"}
-                sidecar.await_status(lambda found: states(found) == expected, timeout_s=DEADLINE_S)
+                sidecar.await_status(lambda value: states(value) == expected, timeout_s=DEADLINE_S)
                 assert sidecar.ask("dumppause")["dump_id"] == long, "the only one that runs"
                 sidecar.kill()
                 sidecar.start()
-                found = sidecar.await_status(lambda found: bool(found["dumps"]), timeout_s=DEADLINE_S)
-                assert states(found) == expected | {long: "paused"}
+                status = sidecar.await_status(lambda value: bool(value["dumps"]), timeout_s=DEADLINE_S)
+                assert states(status) == expected | {long: "paused"}
                 sidecar.ask("dumpresume", "--id", long, "--rows-per-second", "0")
-                found = sidecar.await_status(lambda found: set(states(found).values()) == {"finished"}, timeout_s=DEADLINE_S)
+                status = sidecar.await_status(lambda value: set(states(value).values()) == {"finished"}, timeout_s=DEADLINE_S)
                 ended = {one["id"]: one["state"] for one in sidecar.ask("dumplist")["operations"]}
                 assert ended == dict.fromkeys((long, passing, behind), "finished")
                 workload.stop()
-                complete_ts = max(int(table["complete_at_tso"]) for table in found["tables"])
-                sidecar.await_status(lambda found: int(found["delivered_tso"]) >= complete_ts, timeout_s=DEADLINE_S)
+                complete_ts = max(int(table["complete_at_tso"]) for table in status["tables"])
+                sidecar.await_status(lambda value: int(value["delivered_tso"]) >= complete_ts, timeout_s=DEADLINE_S)
                 tables = ",".join(f"{SCHEMA}.{table}" for table in ("account", "orders", "item"))
                 verified = sidecar.ask("dumpverify", "--tables", tables, timeout_s=DEADLINE_S)
                 assert (verified["state"], len(verified["tables"])) == ("equal", 3)

@@ -225,9 +225,9 @@ def test_the_fence_holds_whatever_the_former_owners_clock_says(etcd: Etcd) -> No
         former.acquire(timeout_s=0)
         store = EtcdProgress(former.client, KEYS, former)
         store.save(progress_of(3))
-        found = former.client.get(f"{KEYS}/owner")
-        assert found is not None
-        etcd.etcdctl("lease", "revoke", f"{found.lease:x}")
+        entry = former.client.get(f"{KEYS}/owner")
+        assert entry is not None
+        etcd.etcdctl("lease", "revoke", f"{entry.lease:x}")
         standby.acquire(timeout_s=PATIENCE_S)
         assert former.held(), "it must not know yet, for this test to say something"
         with pytest.raises(OwnershipLost, match="another one is the owner"):
@@ -296,17 +296,17 @@ def test_the_command_line_finds_who_owns(etcd: Etcd) -> None:
     with candidate(etcd) as made:
         assert owner(made.client, KEYS) is None
         made.acquire(timeout_s=0)
-        found = owner(made.client, KEYS)
-        assert found is not None
-        assert (found.host, found.pid, found.address, found.epoch) == ("here", os.getpid(), "127.0.0.1:8310", 1)
-        assert found.since.endswith("+00:00")
+        holder = owner(made.client, KEYS)
+        assert holder is not None
+        assert (holder.host, holder.pid, holder.address, holder.epoch) == ("here", os.getpid(), "127.0.0.1:8310", 1)
+        assert holder.since.endswith("+00:00")
         made.release()
         assert owner(made.client, KEYS) is None
 
 
-@pytest.mark.parametrize("found", ["", "{", "[]", '{"version": 9}'])
-def test_an_owner_of_another_kind_is_not_taken_for_nobody(etcd: Etcd, found: str) -> None:
-    etcd.put(f"{KEYS}/owner", found)
+@pytest.mark.parametrize("value", ["", "{", "[]", '{"version": 9}'])
+def test_an_owner_of_another_kind_is_not_taken_for_nobody(etcd: Etcd, value: str) -> None:
+    etcd.put(f"{KEYS}/owner", value)
     with candidate(etcd) as made:
         with pytest.raises(CoordinationError, match="does not name an owner"):
             owner(made.client, KEYS)
@@ -782,9 +782,9 @@ def test_two_stores_of_one_owner_do_not_mix_their_parts(faulty: Faulty) -> None:
 
 def test_long_keys_of_every_table_fit(faulty: Faulty) -> None:
     """Keys that do not compress, as long as TiDB allows."""
-    (found,) = progress_of(2_000)
-    tables = tuple(dataclasses.replace(table, spans=(Span((os.urandom(1_500).hex(), "ü'\"\\\n")),)) for table in found.tables)
-    progress = dataclasses.replace(found, tables=tables)
+    (result,) = progress_of(2_000)
+    tables = tuple(dataclasses.replace(table, spans=(Span((os.urandom(1_500).hex(), "ü'\"\\\n")),)) for table in result.tables)
+    progress = dataclasses.replace(result, tables=tables)
     EtcdProgress(faulty.client, KEYS, faulty).save([progress])
     assert load_progress(faulty.client, KEYS) == (progress,)
 
@@ -792,10 +792,10 @@ def test_long_keys_of_every_table_fit(faulty: Faulty) -> None:
 def test_tables_that_no_transaction_can_hold_are_refused_before_anything_is_written(faulty: Faulty) -> None:
     store = EtcdProgress(faulty.client, KEYS, faulty)
     store.save(progress_of(3))
-    (found,) = progress_of(3, dump_id="d2")
+    (progress,) = progress_of(3, dump_id="d2")
     where = f"id IN ({','.join(str(number) + os.urandom(3).hex() for number in range(300_000))})"
     with pytest.raises(CoordinationError, match=r"shop\.orders_00000 .*bytes") as raised:
-        store.save([dataclasses.replace(found, tables=(dataclasses.replace(found.tables[0], where=where), *found.tables[1:]))])
+        store.save([dataclasses.replace(progress, tables=(dataclasses.replace(progress.tables[0], where=where), *progress.tables[1:]))])
     assert not raised.value.retryable
     assert load_progress(faulty.client, KEYS) == progress_of(3)
 
@@ -808,7 +808,7 @@ def test_saving_without_ownership_writes_nothing(etcd: Etcd) -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "value",
     [
         "x",
         "{",
@@ -820,9 +820,9 @@ def test_saving_without_ownership_writes_nothing(etcd: Etcd) -> None:
         '{"generation": "0", "parts": 1e400}',
     ],
 )
-def test_what_is_no_progress_is_noticed_by_its_owner_and_written_anew(etcd: Etcd, faulty: Faulty, found: str) -> None:
+def test_what_is_no_progress_is_noticed_by_its_owner_and_written_anew(etcd: Etcd, faulty: Faulty, value: str) -> None:
     """The log has what it should say: it ends nobody's process."""
-    etcd.put(f"{KEYS}/progress", found)
+    etcd.put(f"{KEYS}/progress", value)
     noticed: list[str] = []
     store = EtcdProgress(faulty.client, KEYS, faulty, noticed.append)
     with pytest.raises(CoordinationError, match="delete it"):
@@ -880,9 +880,9 @@ def test_a_resume_over_a_gap_is_found_in_etcds_history(etcd: Etcd) -> None:
         etcd.put_together({info: json.dumps({"state": state}), status: json.dumps({"checkpoint-ts": checkpoint_ts})})
 
     def looked(client: EtcdClient, *, new_log: bool = False) -> Resumes:
-        found = Resumes(client, ORDERS, KEYS, notes.append)
-        found.begin(new_log=new_log)
-        return found
+        resumes = Resumes(client, ORDERS, KEYS, notes.append)
+        resumes.begin(new_log=new_log)
+        return resumes
 
     with connected(*etcd.endpoints) as client:
         write("normal", 1 * minute)

@@ -74,9 +74,9 @@ class RowChange:
         return RowEvent.DELETE if self.after is None else RowEvent.UPDATE
 
     def image(self, expr: ValueExpr) -> Texts:
-        found = self.before if expr.old else self.after
-        assert found is not None
-        return found
+        before = self.before if expr.old else self.after
+        assert before is not None
+        return before
 
 
 @cache
@@ -102,7 +102,7 @@ def kv_changes() -> tuple[RowChange, ...]:
         table = kv_table(json.loads(path.read_bytes()), schema=path.name.split(".")[0])
         tables |= dict.fromkeys(table.physical_ids, table)
     subscribed = json.loads((folder / "kv/eventfeed.json").read_text())["subscriptions"]
-    found = []
+    result = []
     for entry in pq.read_table(folder / "kv/entries.parquet").to_pylist():
         table = tables.get(subscribed[str(entry["lane"])]["table_id"])  # type: ignore[assignment]  # None for TiDB's DDL jobs
         if table is None or entry["op"] == "resolved" or not recorded().start_ts < entry["commit_ts"] <= recorded().end_ts:
@@ -110,8 +110,8 @@ def kv_changes() -> tuple[RowChange, ...]:
         names = table.schema.column_names()
         values = entry["old_value"], entry["value"] if entry["op"] == "put" else b""
         images = [dict(zip(names, decode_row(table, entry["key"], value), strict=True)) if value else None for value in values]
-        found.append(RowChange(entry["commit_ts"], table.schema.name, *images))
-    return tuple(sorted(found, key=lambda change: change.commit_ts))
+        result.append(RowChange(entry["commit_ts"], table.schema.name, *images))
+    return tuple(sorted(result, key=lambda change: change.commit_ts))
 
 
 @cache
@@ -145,10 +145,10 @@ def _row_changes(rows: Iterable[dict[str, Any]]) -> Iterator[RowChange]:
 @cache
 def kv_line(deaths: int = 0) -> Line:
     """The raw key-values through puller, feed, schemas and log, with the changefeed's filter; the sidecar dies so often on the way."""
-    found, definition = KvRecording(recorded()), feed_definition("kv")
+    result, definition = KvRecording(recorded()), feed_definition("kv")
     rules = DdlRules.of(definition.filter, new_architecture=definition.new_architecture)
-    puller = RecordedPuller(found, Play(seed=3, resends=5, batch_messages_max=50))
-    line = Line(puller, found.snapshot, rules, RowFilter(FilterRules.of(definition)))
+    puller = RecordedPuller(result, Play(seed=3, resends=5, batch_messages_max=50))
+    line = Line(puller, result.snapshot, rules, RowFilter(FilterRules.of(definition)))
     random = Random(deaths)
     for _ in range(STEPS_MAX):
         line.step()
@@ -179,17 +179,17 @@ def sides(changes: Iterator[RowChange]) -> Counter[tuple[int, TableName, str, Ke
     )
 
 
-def predicted(found: Changefeed) -> Counter[tuple[int, TableName, str, Key]]:
-    rules = FilterRules.of(found)
+def predicted(value: Changefeed) -> Counter[tuple[int, TableName, str, Key]]:
+    rules = FilterRules.of(value)
     return sides(change for change in kv_changes() if change.table != MARK_TABLE and passes(rules, change))
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 def test_the_feed_has_exactly_the_changes_that_the_filter_lets_through(feed: str) -> None:
-    expected, found = predicted(feed_definition(feed)), sides(iter(feed_changes(feed)))
+    expected, result = predicted(feed_definition(feed)), sides(iter(feed_changes(feed)))
     assert sum(expected.values()) > 1000
-    assert expected - found == Counter(), "let through here, and not in the feed"
-    assert found - expected == Counter(), "in the feed, and left out here"
+    assert expected - result == Counter(), "let through here, and not in the feed"
+    assert result - expected == Counter(), "in the feed, and left out here"
 
 
 SETTINGS = [
@@ -206,11 +206,11 @@ SETTINGS = [
 @pytest.mark.parametrize(("number", "field"), SETTINGS)
 def test_each_setting_of_the_filter_leaves_changes_out(number: int, field: str) -> None:
     """Without any one of them the prediction is wrong: the recording does test it."""
-    found = feed_definition()
-    events = list(found.filter.event_filters)
+    result = feed_definition()
+    events = list(result.filter.event_filters)
     nothing: dict[str, Any] = {field: () if field == "ignore_event" else ""}
     events[number] = replace(events[number], **nothing)
-    without = predicted(replace(found, filter=replace(found.filter, event_filters=tuple(events))))
+    without = predicted(replace(result, filter=replace(result.filter, event_filters=tuple(events))))
     assert without - sides(iter(feed_changes("open-protocol"))) != Counter()
 
 
@@ -258,8 +258,8 @@ def test_the_scope_is_the_tables_with_the_predicates_of_inserts() -> None:
 
 def let_in(table: TableName, row: Texts) -> bool:
     """The predicate, evaluated by hand."""
-    found = scope().tables[table]
-    assert not isinstance(found, LeftOut)
+    result = scope().tables[table]
+    assert not isinstance(result, LeftOut)
     return not any(HOLDS[expr.text](row) for expr in FilterRules.of(feed_definition()).exprs(table, RowEvent.INSERT))
 
 
@@ -391,10 +391,10 @@ def test_a_real_server_selects_the_rows_that_pass(mariadb: MariaDb) -> None:
             truth = truth_at_the_end(table)
             rows = [[row[name] for name in columns] for row in truth.values()]
             cursor.executemany(f"insert into {table} values ({', '.join(['%s'] * len(columns))})", rows)
-            found = scope().tables[table]
-            assert isinstance(found, Through)
+            result = scope().tables[table]
+            assert isinstance(result, Through)
             keys = recorded().schemas[table].key
-            cursor.execute(f"select {', '.join(keys)} from {table} t where {found.predicate}")
+            cursor.execute(f"select {', '.join(keys)} from {table} t where {result.predicate}")
             selected = {tuple(map(str, key)) for key in cursor.fetchall()}
             assert selected == {key for key, row in truth.items() if let_in(table, row)}
             assert 0 < len(selected) < len(truth)
@@ -414,8 +414,8 @@ def _assert_text_and_time_are_as_ticdc_sees_them(cursor: Any) -> None:
     schema = {table: TableSchema(table, kinds, ("id",))}
     expressions = ("text.name = 'gold'", "at >= '2026-01-02 00:00:00'")
     events = tuple(EventFilter(("shop.text",), ignore_insert_value_expr=expression) for expression in expressions)
-    found = replace(feed_definition(), filter=FeedFilter(event_filters=events))
-    through = dump_scope(found, schema, server_tz="+08:00").tables[table]
+    result = replace(feed_definition(), filter=FeedFilter(event_filters=events))
+    through = dump_scope(result, schema, server_tz="+08:00").tables[table]
     assert isinstance(through, Through)
     cursor.execute(f"select id from shop.text t where {through.predicate} order by t.id")
     assert [row[0] for row in cursor.fetchall()] == [2, 3, 4]

@@ -52,15 +52,15 @@ def test_a_log_volume_that_fills_up_while_the_sink_is_down_needs_nobody(tmp_path
             full = sorted(path.name for path in log.iterdir() if is_manifest(path.name))
             assert manifest(log, full[-1]).upto_ts < end
             down.unlink()
-            sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
+            sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
             assert sidecar.stop(timeout_s=PATIENCE_S) == 0
         assert not (log / full[0]).exists(), "the log had room for everything"
         assert (log / RESERVE_NAME).exists()
         rows = list(read_output(open_folder(str(output))))
     assert "merge worker died" not in said.read_text()
     check_from_start(made, rows)
-    due, found = Counter(map(told_by, undisturbed(made))), Counter(map(told_by, rows))
-    assert found == due, f"lost: {[*(due - found)][:3]}; too many: {[*(found - due)][:3]}"
+    due, result = Counter(map(told_by, undisturbed(made))), Counter(map(told_by, rows))
+    assert result == due, f"lost: {[*(due - result)][:3]}; too many: {[*(result - due)][:3]}"
 
 
 def manifest(log: Path, name: str) -> Manifest:

@@ -80,8 +80,8 @@ def listening(server: Server, tls: Tls) -> Iterator[Listening]:
 
 @pytest.fixture(params=["control", "push"])
 def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.param
-    return found
+    param: Server = request.param
+    return param
 
 
 def channel(port: int, trusted: Authority, own: Signed | None = None) -> grpc.Channel:
@@ -93,7 +93,7 @@ def channel(port: int, trusted: Authority, own: Signed | None = None) -> grpc.Ch
 def test_with_mutual_tls_a_certificate_of_the_authority_comes_through_and_no_other(
     server: Server, authority: Authority, stranger: Authority
 ) -> None:
-    with listening(server, files(authority.sign(f"{server}-server"), authority)) as found:
+    with listening(server, files(authority.sign(f"{server}-server"), authority)) as result:
         for own, through in (
             (authority.sign("operator"), True),
             (authority.sign("elsewhere", host="elsewhere.example"), True),  # a client is known by its authority, not by where it is
@@ -101,12 +101,12 @@ def test_with_mutual_tls_a_certificate_of_the_authority_comes_through_and_no_oth
             (stranger.sign("operator"), False),
             (authority.sign("late", until=EXPIRED), False),
         ):
-            with channel(found.port, authority, own) as asking:
-                assert found.answers(asking) is through, own
-        with grpc.insecure_channel(f"127.0.0.1:{found.port}") as plain:
-            assert not found.answers(plain)
-        with channel(found.port, authority, authority.sign("operator")) as asking:
-            assert found.answers(asking), "those that were refused leave the server as it was"
+            with channel(result.port, authority, own) as asking:
+                assert result.answers(asking) is through, own
+        with grpc.insecure_channel(f"127.0.0.1:{result.port}") as plain:
+            assert not result.answers(plain)
+        with channel(result.port, authority, authority.sign("operator")) as asking:
+            assert result.answers(asking), "those that were refused leave the server as it was"
 
 
 def test_a_client_takes_the_server_only_by_its_authority_its_time_and_its_name(
@@ -118,20 +118,20 @@ def test_a_client_takes_the_server_only_by_its_authority_its_time_and_its_name(
         (authority.sign("late-server", until=EXPIRED), False),
         (authority.sign("other-server", host="elsewhere.example"), False),
     ):
-        with listening(server, files(signed)) as found, channel(found.port, authority) as asking:
-            assert found.answers(asking) is through
+        with listening(server, files(signed)) as result, channel(result.port, authority) as asking:
+            assert result.answers(asking) is through
 
 
 @pytest.mark.parametrize(("version", "through"), [("TLSv1", False), ("TLSv1_1", False), ("TLSv1_2", True), ("TLSv1_3", True)])
 def test_old_versions_of_tls_are_refused(server: Server, authority: Authority, version: str, through: bool) -> None:
-    with warnings.catch_warnings(), listening(server, files(authority.sign(f"{server}-server"))) as found:
+    with warnings.catch_warnings(), listening(server, files(authority.sign(f"{server}-server"))) as result:
         warnings.simplefilter("ignore", DeprecationWarning)  # the versions are old: that is asked here
         context = ssl.create_default_context(cafile=str(authority.ca_file))
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion[version]
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.set_alpn_protocols(["h2"])
-        assert _handshake(context, found.port) == (version.replace("_", ".") if through else None)
+        assert _handshake(context, result.port) == (version.replace("_", ".") if through else None)
 
 
 def _handshake(context: ssl.SSLContext, port: int) -> str | None:

@@ -25,17 +25,17 @@ BODY = Body(b'{"kind":"resolved"}\n', '"log/0.0-1.0"')
 
 @pytest.fixture
 def server() -> Iterator[Scripted]:
-    with scripted() as found:
-        yield found
+    with scripted() as result:
+        yield result
 
 
 @pytest.fixture
 def asking(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     for name, seconds in {"RETRY_FIRST_S": 0.001, "RETRY_MAX_S": 0.01, "JITTER_S": 0.001}.items():
         monkeypatch.setattr(client, name, seconds)
-    found = Client(Receiver(server.url, timeout_s=60))
-    yield found
-    found.close()
+    result = Client(Receiver(server.url, timeout_s=60))
+    yield result
+    result.close()
 
 
 @pytest.mark.parametrize("status", [0, 408, 425, 429, 500, 502, 503, 504])
@@ -106,9 +106,9 @@ def test_a_conflict_is_the_callers_to_judge(server: Scripted, asking: Client) ->
 
 def test_an_answer_without_an_end_is_not_read(server: Scripted, asking: Client) -> None:
     server.answers.append(Answer(200, "x" * (1 << 20)))
-    found = asking.state()
-    assert found is not None
-    assert len(found) == client.ANSWER_BYTES_MAX + 1
+    state = asking.state()
+    assert state is not None
+    assert len(state) == client.ANSWER_BYTES_MAX + 1
     assert asking.state() is None
 
 
@@ -117,9 +117,9 @@ def test_a_slow_receiver_is_asked_again_when_its_time_is_over(server: Scripted, 
     asked = Scripted.asked
 
     def slowly(self: Scripted, method: str, headers: dict[str, str], body: bytes) -> Answer:
-        found = asked(self, method, headers, body)
+        answer = asked(self, method, headers, body)
         time.sleep(3 if len(self.seen) == 1 else 0)
-        return found
+        return answer
 
     monkeypatch.setattr(Scripted, "asked", slowly)
     patient = Client(Receiver(server.url, timeout_s=1))

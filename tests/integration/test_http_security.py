@@ -35,8 +35,8 @@ def receiver(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> 
     (folder / "token").write_text("correct-horse-battery\n")
     signed = authority.sign("receiver")
     tls = ("--cert", str(signed.cert_file), "--key", str(signed.key_file), "--ca", str(authority.ca_file))
-    with HttpReceiver(folder, *tls, "--token-file", str(folder / "token"), scheme="https") as found:
-        yield found
+    with HttpReceiver(folder, *tls, "--token-file", str(folder / "token"), scheme="https") as http_receiver:
+        yield http_receiver
 
 
 def given(receiver: HttpReceiver, authority: Authority, ours: Signed) -> dict[str, str]:

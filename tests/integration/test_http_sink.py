@@ -36,8 +36,8 @@ OUTAGE_S = 30.0
 
 @pytest.fixture(scope="module")
 def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpReceiver]:
-    with HttpReceiver(tmp_path_factory.mktemp("receiver")) as found:
-        yield found
+    with HttpReceiver(tmp_path_factory.mktemp("receiver")) as http_receiver:
+        yield http_receiver
 
 
 @pytest.fixture
@@ -62,15 +62,15 @@ class TestHttp(SinkPort):
 
     def test_who_lost_a_race_to_open_neither_sends_nor_accepts(self, story: Story) -> None:
         """Both may open, one after the other; then the former is refused."""
-        found = opened_at_once(story)
+        deliveries = opened_at_once(story)
         refused = 0
-        for delivery in [*found, *found]:
+        for delivery in [*deliveries, *deliveries]:
             try:
                 while delivery.deliver():
                     pass
             except OwnershipLost:
                 refused += 1
-        assert refused >= len(found) - 1
+        assert refused >= len(deliveries) - 1
         story.finish()
         story.check_end()
 

@@ -26,7 +26,7 @@ def test_what_stands_before_it_is_delivered_and_the_row_is_told_though_a_part_of
         with pytest.raises(FeedUnsuitable, match="segment 5, ordinal 3"):  # noqa: PT012  # it stops there, however often
             while delivery.deliver():
                 pass
-        found = sink.look()
-        assert found is not None
-        assert found.seq == 4
+        result = sink.look()
+        assert result is not None
+        assert result.seq == 4
         sink.close()

@@ -38,9 +38,9 @@ _namespaces = itertools.count()
 
 def the_pages_view() -> str:
     """With `shop.orders`, its key `id` and the name of the view as they stand there."""
-    found = re.search(r"^CREATE VIEW orders AS .*?;$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[0].removesuffix(";")
+    match = re.search(r"^CREATE VIEW orders AS .*?;$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return match[0].removesuffix(";")
 
 
 def test_the_page_has_the_view_that_is_run() -> None:
@@ -52,13 +52,13 @@ if LANE.whole:
 
     @pytest.fixture(scope="module")
     def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
-        with IcebergRest(tmp_path_factory.mktemp("rest")) as found:
-            yield found
+        with IcebergRest(tmp_path_factory.mktemp("rest")) as rest:
+            yield rest
 
     @pytest.fixture(scope="module")
     def spark(catalog: IcebergRest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergSpark]:
-        with IcebergSpark({"prod": catalog.uri}, tmp_path_factory.mktemp("spark")) as found:
-            yield found
+        with IcebergSpark({"prod": catalog.uri}, tmp_path_factory.mktemp("spark")) as spark:
+            yield spark
 
     @pytest.fixture
     def uri(catalog: IcebergRest) -> str:
@@ -153,9 +153,9 @@ if LANE.whole:
         ours, theirs = named(uri, *ORDERS), named(uri, "shop", "theirs")
         by = of_partitions.OF_ALL.removeprefix("shop.orders")
         spark.rows(f"CREATE TABLE {theirs} USING iceberg PARTITIONED BY {by} AS SELECT * FROM {ours}")
-        found = [spark.rows(f"SELECT id, _partition FROM {table} ORDER BY id") for table in (ours, theirs)]
-        assert len(found[0]) == len(images)
-        assert found[0] == found[1]
+        results = [spark.rows(f"SELECT id, _partition FROM {table} ORDER BY id") for table in (ours, theirs)]
+        assert len(results[0]) == len(images)
+        assert results[0] == results[1]
         assert in_order(spark.rows(f"SELECT * FROM {ours}")) == in_order(spark.rows(f"SELECT * FROM {theirs}"))
 
     def _near(text: str, rng: Random) -> str | None:

@@ -68,8 +68,8 @@ OF_ALL = f"shop.orders({', '.join(rule for _, _, rule, _ in VALUES)}, _op)"
 
 
 def places(table: Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.inspect.files()["partition"].to_pylist()
-    return found
+    results: list[dict[str, Any]] = table.inspect.files()["partition"].to_pylist()
+    return results
 
 
 def planned(table: Table, wanted: BooleanExpression) -> tuple[int, list[Any]]:
@@ -202,9 +202,9 @@ def test_a_source_that_gets_wider_goes_on(tmp_path: Path) -> None:
         change.set_properties({"commit.manifest.min-count-to-merge": "2"})
     to.bring(("2", f"{'9' * 28}.99"), wide)
     to.bring(("3", "12.50"), wide)
-    found = sorted((place["amount"], place["amount_bucket"]) for place in places(to.table()))
-    assert [amount for amount, _ in found] == [Decimal("12.50"), Decimal("12.50"), Decimal(f"{'9' * 28}.99")]
-    assert found[0] == found[1]
+    results = sorted((place["amount"], place["amount_bucket"]) for place in places(to.table()))
+    assert [amount for amount, _ in results] == [Decimal("12.50"), Decimal("12.50"), Decimal(f"{'9' * 28}.99")]
+    assert results[0] == results[1]
     assert planned(to.table(), equal("amount", Decimal("12.50"))) == (2, [1, 3])
 
 

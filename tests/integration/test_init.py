@@ -56,9 +56,9 @@ def written(etcd: Etcd, folder: Path, *arguments: str) -> tuple[Path, dict[str, 
     path = folder / "sidecar.toml"
     places = ("--log", str(folder / "log"), "--sink", f"file://{folder}/output?format=jsonl")
     done = init(etcd, *arguments, *places, "--json", "-o", str(path))
-    found: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(done.stdout)
     assert "secret" not in done.stdout + done.stderr + path.read_text(), "the recorded sink URI has an account"
-    return path, found
+    return path, result
 
 
 def etcds_checks(path: Path) -> dict[str, CheckStatus]:
@@ -69,10 +69,10 @@ def etcds_checks(path: Path) -> dict[str, CheckStatus]:
 @pytest.mark.recordings
 @pytest.mark.parametrize("ticdc", ["default", "newarch"])
 def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: Etcd, tmp_path: Path, ticdc: str) -> None:
-    path, found = written(etcd, tmp_path, "-c", "cap-open", "--cluster", ticdc, "--tidb", "127.0.0.1:1")
+    path, result = written(etcd, tmp_path, "-c", "cap-open", "--cluster", ticdc, "--tidb", "127.0.0.1:1")
     config = read_config(path)
     with closing(EtcdClient(config.etcd)) as client:
-        assert read_changefeed(client, config).protocol == found["changefeed"]["protocol"] == "open-protocol"
+        assert read_changefeed(client, config).protocol == result["changefeed"]["protocol"] == "open-protocol"
     assert (config.changefeed.cluster, config.changefeed.id) == (ticdc, "cap-open")
     checked = etcds_checks(path)
     assert [checked[name] for name in ("settings", "secrets", "etcd", "changefeed", "changefeed state", "log")] == [CheckStatus.OK] * 6
@@ -86,13 +86,13 @@ def test_ids_of_two_clusters_are_told_apart_and_the_file_is_private(etcd: Etcd, 
     assert "default/default/cap-open: normal, open-protocol to kafka://127.0.0.1:9092/cap-open-classic" in told
     assert "newarch/default/cap-open" in told
     assert "secret" not in told
-    path, found = written(etcd, tmp_path, "-c", "cap-filter", "--cluster", "default")
+    path, result = written(etcd, tmp_path, "-c", "cap-filter", "--cluster", "default")
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [one["setting"] for one in found["problems"]][:2] == [
+    assert [one["setting"] for one in result["problems"]][:2] == [
         "filter.ignore-txn-start-ts (changefeed)",
         "sink.column-selectors number 1 (changefeed)",
     ]
-    assert "\nGRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';" in found["sql"], "its event filter leaves DDLs out"
+    assert "\nGRANT SELECT ON mysql.tidb_ddl_job TO 'ticdc_dump'@'%';" in result["sql"], "its event filter leaves DDLs out"
     assert read_config(path).source.host == "10.0.0.1"
 
 
@@ -179,8 +179,8 @@ def test_pds_other_members_are_found_and_those_that_do_not_answer_are_told(tmp_p
     with cluster(tmp_path / "pd", 3) as members:
         fill(members[0])
         members[2].kill()
-        path, found = written(members[0], tmp_path, "-c", "cap-open", "--cluster", "default")
+        path, result = written(members[0], tmp_path, "-c", "cap-open", "--cluster", "default")
         assert set(read_config(path).etcd.endpoints) == {members[0].endpoints[0], members[1].endpoints[0]}
         assert read_config(path).etcd.endpoints[0] == members[0].endpoints[0], "the one that was given is the first"
-        (told,) = (one["what"] for one in found["problems"] if one["setting"] == "etcd.endpoints")
+        (told,) = (one["what"] for one in result["problems"] if one["setting"] == "etcd.endpoints")
         assert members[2].endpoints[0] in told

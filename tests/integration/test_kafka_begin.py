@@ -47,8 +47,8 @@ Messages = list[tuple[bytes, bytes]]
 
 def recorded() -> tuple[Messages, Messages]:
     """What was in the topic when the sidecar was attached, and what came after."""
-    found: list[dict[str, Any]] = real_cluster("exp12_history.json")["messages"]
-    messages = [(b64decode(one["key_b64"]), b64decode(one["value_b64"])) for one in found]
+    results: list[dict[str, Any]] = real_cluster("exp12_history.json")["messages"]
+    messages = [(b64decode(one["key_b64"]), b64decode(one["value_b64"])) for one in results]
     before = [one for one in messages if ts_of(one[0]) <= LAST_DDL_TS]
     return before, [one for one in messages if ts_of(one[0]) > LAST_DDL_TS]
 
@@ -97,12 +97,12 @@ class Attached:
 
     def rows(self) -> list[dict[str, Any]]:
         """As they are decoded with the log's schemas."""
-        log, found, seq = MemoryLog(self.disk), [], Seq(0)
+        log, rows, seq = MemoryLog(self.disk), [], Seq(0)
         while (manifest := log.manifest(seq)) is not None:
             changes = logged(log.read_data(manifest), codec="open-protocol")
-            found += decode(changes, codec="open-protocol", schemas=log.read_schemas(manifest.schemas)).to_pylist()
+            rows += decode(changes, codec="open-protocol", schemas=log.read_schemas(manifest.schemas)).to_pylist()
             seq = Seq(seq + 1)
-        return found
+        return rows
 
 
 class Clock:

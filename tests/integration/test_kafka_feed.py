@@ -95,11 +95,11 @@ def run(feed: Feed, of: Recording, config: FeedConfig, disk: MemoryDisk, until: 
 
 
 def logged(disk: MemoryDisk, upto_ts: int) -> list[Change]:
-    log, seq, found = MemoryLog(disk), 0, []
+    log, seq, changes = MemoryLog(disk), 0, []
     while (manifest := log.manifest(Seq(seq))) is not None:
-        found += [change for change in log.read_data(manifest) if change.commit_ts <= upto_ts]
+        changes += [change for change in log.read_data(manifest) if change.commit_ts <= upto_ts]
         seq += 1
-    return found
+    return changes
 
 
 def in_order_of_arrival_or_not(changes: list[Change]) -> list[Any]:
@@ -111,7 +111,7 @@ def in_order_of_arrival_or_not(changes: list[Change]) -> list[Any]:
 def test_the_log_of_a_topic_equals_the_log_of_its_recording(broker: KafkaBroker, open_feed: Open, name: str) -> None:
     of = Recording(recording("demo"))
     config = of.feed_config(name)
-    expected, found = MemoryDisk(), MemoryDisk()
+    expected, disk = MemoryDisk(), MemoryDisk()
     recorded = RecordingFeed(of, config)
     run(recorded, of, config, expected, lambda pipeline: recorded.exhausted and pipeline.sequence.after_ts >= of.end_ts)
 
@@ -122,10 +122,10 @@ def test_the_log_of_a_topic_equals_the_log_of_its_recording(broker: KafkaBroker,
             broker.write(config.topic, [(partition, m.key, m.value) for m in lanes[config.lane(partition)][part]])
         feed = open_feed(config.topic)
         goal = len(logged(expected, of.end_ts)) if part.start else 1
-        run(feed, of, config, found, lambda _, goal=goal: len(logged(found, of.end_ts)) >= goal)  # type: ignore[misc]  # bound on purpose
+        run(feed, of, config, disk, lambda _, goal=goal: len(logged(disk, of.end_ts)) >= goal)  # type: ignore[misc]  # bound on purpose
         feed.close()
 
-    changes = logged(found, of.end_ts)
+    changes = logged(disk, of.end_ts)
     assert [c.commit_ts for c in changes] == sorted(c.commit_ts for c in changes)
     assert in_order_of_arrival_or_not(changes) == in_order_of_arrival_or_not(logged(expected, of.end_ts))
 
@@ -144,10 +144,10 @@ def test_a_hundred_partitions_are_read_in_order(broker: KafkaBroker, open_feed: 
     broker.write(topic, [record for partition in range(100) for record in numbered(partition, 0, 50)])
     feed = open_feed(topic)
     feed.seek({})
-    found = read(feed, 100 * 50)
+    messages = read(feed, 100 * 50)
     assert len(feed.lanes()) == 100
     for partition in range(100):
-        assert [m.value for m in found if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(50)]
+        assert [m.value for m in messages if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(50)]
 
 
 # ---- gaps -----------------------------------------------------------------------------------------------------------
@@ -280,9 +280,9 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(broker: KafkaBroker
     assert feed.lanes() == {lane(topic)}
     broker.create_topic(later, 2)
     broker.write(later, numbered(1, 0, 3))
-    found = poll_until(feed, lambda: lane(later, 1) in feed.lanes())
-    found += read(feed, 3 - len(found))
-    assert [(m.lane, m.position) for m in found] == [(lane(later, 1), number) for number in range(3)]
+    messages = poll_until(feed, lambda: lane(later, 1) in feed.lanes())
+    messages += read(feed, 3 - len(messages))
+    assert [(m.lane, m.position) for m in messages] == [(lane(later, 1), number) for number in range(3)]
 
 
 def test_a_changefeed_without_any_topic_yet_is_waited_for(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
@@ -390,6 +390,6 @@ def test_memory_is_bounded_by_bytes_whatever_the_number_of_partitions(broker: Ka
     arguments = [sys.executable, "-c", READ_ALL, broker.bootstrap, topic, str(count), str(QUEUE_BYTES_MAX)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["largest_poll"] <= QUEUE_BYTES_MAX
-    assert found["grown"] <= 3 * QUEUE_BYTES_MAX, "beside the bound there is the allocator, and one batch that the caller holds"
+    result = json.loads(done.stdout)
+    assert result["largest_poll"] <= QUEUE_BYTES_MAX
+    assert result["grown"] <= 3 * QUEUE_BYTES_MAX, "beside the bound there is the allocator, and one batch that the caller holds"

@@ -45,16 +45,16 @@ def test_a_broker_that_is_killed_and_comes_back_costs_nothing(broker: KafkaBroke
     broker.write(topic, [*numbered(0, 0, 100), *numbered(1, 0, 100)])
     feed = open_feed(topic)
     feed.seek({})
-    found = read(feed, 150)
+    messages = read(feed, 150)
     broker.kill()
     for _ in range(5):
-        found += feed.poll(timeout_s=0.2)
+        messages += feed.poll(timeout_s=0.2)
     assert feed.lanes() == {lane(topic, 0), lane(topic, 1)}
     broker.start()
     broker.write(topic, [*numbered(0, 100, 200), *numbered(1, 100, 200)])
-    found += read(feed, 400 - len(found))
+    messages += read(feed, 400 - len(messages))
     for partition in range(2):
-        assert [m.value for m in found if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(200)]
+        assert [m.value for m in messages if m.lane == lane(topic, partition)] == [b"%d" % number for number in range(200)]
 
 
 def test_a_cluster_that_does_not_answer_any_more_is_lost(
@@ -83,12 +83,12 @@ def test_r_waits_for_a_cluster_that_cannot_tell_its_topics(broker: KafkaBroker, 
     broker.write(topic, numbered(0, 0, 3 * POLL_MESSAGES_MAX))
     feed = open_feed(topic)
     feed.seek({})
-    found = read(feed, 1)
-    assert len(found) < 2 * POLL_MESSAGES_MAX
+    messages = read(feed, 1)
+    assert len(messages) < 2 * POLL_MESSAGES_MAX
     with broker.frozen():
         assert [list(feed.poll(timeout_s=0.05)) for _ in range(5)] == [[]] * 5, "no poll waits for an answer"
-    found += read(feed, 3 * POLL_MESSAGES_MAX - len(found))
-    assert [m.position for m in found] == list(range(3 * POLL_MESSAGES_MAX))
+    messages += read(feed, 3 * POLL_MESSAGES_MAX - len(messages))
+    assert [m.position for m in messages] == list(range(3 * POLL_MESSAGES_MAX))
 
 
 def test_a_feed_closes_while_the_broker_is_gone(broker: KafkaBroker, open_feed: Open, topic: str) -> None:

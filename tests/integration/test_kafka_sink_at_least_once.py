@@ -147,10 +147,10 @@ def test_a_batch_that_is_done_again_comes_again_whole(story: Story, monkeypatch:
     assert len(first) == at
     story.finish()
     story.check_end()
-    found = all_of(story.place)
+    results = all_of(story.place)
     for partition in (0, 1):
         before = [record.origin for record in first if record.partition == partition]
-        after = [record.origin for record in found if record.partition == partition][len(before) :]
+        after = [record.origin for record in results if record.partition == partition][len(before) :]
         assert after[: len(before)] == before
         assert len(after) == len(set(after))
     assert {int(record.origin[1]) for record in first} <= {head.seq for head in batch.heads}
@@ -161,9 +161,9 @@ def test_a_task_that_is_done_is_not_sent_again(story: Story) -> None:
     work[0].carry_out()
     first = all_of(story.place)
     story.finish()
-    found = all_of(story.place)
+    results = all_of(story.place)
     assert first
-    assert len(found) == len(without_repeats(found))
+    assert len(results) == len(without_repeats(results))
 
 
 @pytest.mark.parametrize("delivers", [False, True], ids=["opened", "delivered"])
@@ -208,8 +208,8 @@ def test_of_two_attempts_at_one_task_the_one_that_finds_it_done_stops(story: Sto
         at_each_record(patch, done_by_another)
         outcomes.append(work[0].carry_out())
     assert outcomes[0] == outcomes[1]
-    found = all_of(story.place)
-    assert len(found) == len(without_repeats(found)) + 7
+    results = all_of(story.place)
+    assert len(results) == len(without_repeats(results)) + 7
     sink.accept(batch, [outcomes[0], *Here().run(work[1:])])
     story.finish()
     story.check_end()

@@ -46,14 +46,14 @@ class Scene:
     def processes(self, words: str) -> list[int]:
         """Those that the sidecar has started, with these words in their commands, when there are any; the last started first."""
         until_s = time.monotonic() + DEADLINE_S
-        while not (found := [pid for pid in descendants(self.sidecar.pid) if words in command(pid)]):
+        while not (results := [pid for pid in descendants(self.sidecar.pid) if words in command(pid)]):
             assert time.monotonic() < until_s, [command(pid) for pid in descendants(self.sidecar.pid)]
             time.sleep(0.05)  # nobody tells
-        return sorted(found, reverse=True)
+        return sorted(results, reverse=True)
 
     def await_error(self, text: str) -> None:
         """The sink's own, in what operators are told."""
-        told = self.sidecar.await_status(lambda found: any(one["error"] for one in found["sinks"]), timeout_s=DEADLINE_S)
+        told = self.sidecar.await_status(lambda value: any(one["error"] for one in value["sinks"]), timeout_s=DEADLINE_S)
         (sink,) = told["sinks"]
         assert sink["sink"].startswith(f"kafka://{self.broker.bootstrap}/{TOPIC}")
         assert text in sink["error"]
@@ -61,7 +61,7 @@ class Scene:
     def await_rows(self, more: int) -> None:
         """That the dump has read since."""
         before = rows(self.sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S))
-        self.sidecar.await_status(lambda found: rows(found) >= before + more or found["state"] == "finished", timeout_s=DEADLINE_S)
+        self.sidecar.await_status(lambda value: rows(value) >= before + more or value["state"] == "finished", timeout_s=DEADLINE_S)
 
 
 def rows(status: dict[str, Any]) -> int:
@@ -69,12 +69,12 @@ def rows(status: dict[str, Any]) -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    found = []
+    results = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *descendants(child)]
-    return found
+                results += [child, *descendants(child)]
+    return results
 
 
 def command(pid: int) -> str:
@@ -155,16 +155,16 @@ if LANE.whole:
             workload = stack.enter_context(rig.workload(writes_per_s=50))
             scene = Scene(rig, sidecar, broker)
             try:
-                sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=DEADLINE_S)
+                sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=DEADLINE_S)
                 sidecar.ask("dumpstart", "--chunk-rows", "20", "--rows-per-second", "100")
                 for fault in faults:
                     scene.await_rows(100)
                     fault(scene)
                 workload.stop()
-                done = sidecar.await_status(lambda found: found["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+                done = sidecar.await_status(lambda value: value["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
                 assert done["state"] == "finished", done["reason"]
                 truth = rig.truth()
-                sidecar.await_status(lambda found: int(found["delivered_tso"]) >= truth.ts, timeout_s=DEADLINE_S)
+                sidecar.await_status(lambda value: int(value["delivered_tso"]) >= truth.ts, timeout_s=DEADLINE_S)
             except Exception as error:
                 error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
                 raise

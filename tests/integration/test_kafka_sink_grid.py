@@ -135,22 +135,22 @@ def check_dump_is_told(output: Output, manifests: Sequence[Manifest]) -> None:
 def check_partitions(name: str, output: Output, schemas: Schemas) -> None:
     """Of each key that has a live row in TiCDC's own messages: unique keys hold the columns that partitions go by, so a key has one."""
     theirs = partitions_of(recorded_changes(recording(name), OPEN, codec=OPEN), schemas)
-    assert all(len(found) == 1 for found in theirs.values())
+    assert all(len(results) == 1 for results in theirs.values())
     for origin in ("log", "dump"):
         ours = partitions_of([change for record, change in output.changes if record.origin[0] == origin], schemas)
         assert len(ours.keys() & theirs.keys()) > 20, origin
         assert {place: ours[place] for place in ours.keys() & theirs.keys()} == {
             place: theirs[place] for place in ours.keys() & theirs.keys()
         }
-        assert all(found <= set(schemas[table].physical_ids) for (table, _), found in ours.items())
+        assert all(results <= set(schemas[table].physical_ids) for (table, _), results in ours.items())
 
 
 def partitions_of(changes: Sequence[Change], schemas: Schemas) -> dict[tuple[TableName, str], set[int]]:
     """Of rows of partitioned tables, by key."""
     partitioned = {table for table, schema in schemas.items() if is_partitioned(schema)}
     rows = [change for change in changes if (change.schema, change.table) in partitioned]
-    found: dict[tuple[TableName, str], set[int]] = {}
+    partitions: dict[tuple[TableName, str], set[int]] = {}
     for row in decode(logged(rows, codec=OPEN), codec=OPEN, schemas=schemas).to_pylist():
         told = json.loads(rows[row["ordinal"]].key)["ptn"]
-        found.setdefault((TableName(row["schema"], row["table"]), row["key"]), set()).add(told)
-    return found
+        partitions.setdefault((TableName(row["schema"], row["table"]), row["key"]), set()).add(told)
+    return partitions

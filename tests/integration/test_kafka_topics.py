@@ -78,9 +78,9 @@ class Tables:
 
 @pytest.fixture
 def tables() -> Tables:
-    found = Tables({"default", "t"}, {"default", "t"})
-    found.may_answer.set()
-    return found
+    result = Tables({"default", "t"}, {"default", "t"})
+    result.may_answer.set()
+    return result
 
 
 @pytest.fixture
@@ -114,16 +114,16 @@ def writer(broker: KafkaBroker, tables: Tables) -> Writer:
 
 
 def poll(feed: KafkaFeed, until: Callable[[list[Message]], bool]) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
     until_s = time.monotonic() + PATIENCE_S
-    while not until(found):
-        assert time.monotonic() < until_s, f"{found[-3:]} came last; lanes {sorted(feed.lanes())}"
-        found += feed.poll(timeout_s=0.05)
-    return found
+    while not until(messages):
+        assert time.monotonic() < until_s, f"{messages[-3:]} came last; lanes {sorted(feed.lanes())}"
+        messages += feed.poll(timeout_s=0.05)
+    return messages
 
 
 def take(feed: KafkaFeed, count: int) -> list[Message]:
-    return poll(feed, lambda found: len(found) >= count)
+    return poll(feed, lambda messages: len(messages) >= count)
 
 
 def test_a_table_of_the_source_is_a_lane_before_what_could_let_r_pass_it(
@@ -137,7 +137,7 @@ def test_a_table_of_the_source_is_a_lane_before_what_could_let_r_pass_it(
     writer.write("default", "t")  # marks above it
     heard = take(feed, 2)
     assert tables.lane("new") in feed.lanes()
-    heard += poll(feed, lambda found: any(m.lane == tables.lane("new") for m in heard + found))
+    heard += poll(feed, lambda messages: any(m.lane == tables.lane("new") for m in heard + messages))
     assert [m.position for m in heard if m.lane == tables.lane("new")] == [0]
 
 
@@ -171,12 +171,12 @@ def test_a_topic_without_a_table_leaves_r_alone_once_it_is_read_to_its_end(feed:
     tables.present.discard("t")
     writer.write("t")
 
-    def left(found: list[Message]) -> bool:
+    def left(messages: list[Message]) -> bool:
         writer.write("default")
         return tables.lane("t") not in feed.lanes()
 
-    found = poll(feed, left)
-    assert [m.position for m in found if m.lane == tables.lane("t")] == [1], "before R may pass it"
+    messages = poll(feed, left)
+    assert [m.position for m in messages if m.lane == tables.lane("t")] == [1], "before R may pass it"
     tables.logged.discard("t")
     assert feed.lanes() == {tables.lane("default")}
 
@@ -210,8 +210,8 @@ def test_a_topic_without_a_table_may_be_made_anew_and_is_read_from_its_beginning
     broker.create_topic(tables.topic("t"), 1)
     broker.write(tables.topic("t"), [(0, b"", b"of the new one")])
     feed.seek({tables.lane("default"): 1, tables.lane("t"): 2}, known)
-    found = poll(feed, lambda found: any(message.lane == tables.lane("t") for message in found))
-    assert [message.position for message in found if message.lane == tables.lane("t")] == [0]
+    messages = poll(feed, lambda messages: any(message.lane == tables.lane("t") for message in messages))
+    assert [message.position for message in messages if message.lane == tables.lane("t")] == [0]
 
 
 def test_a_topic_of_a_table_may_not(feed: KafkaFeed, tables: Tables, broker: KafkaBroker) -> None:
@@ -242,12 +242,12 @@ def test_a_table_without_a_key_that_took_a_name_over_holds_nothing_back(
     tables.present.add("keyless")
     tables.unmarked.add("keyless")
 
-    def left(found: list[Message]) -> bool:
+    def left(messages: list[Message]) -> bool:
         writer.write("default", "t")
-        return any(m.lane == tables.lane("keyless") for m in found) and tables.lane("keyless") not in feed.lanes()
+        return any(m.lane == tables.lane("keyless") for m in messages) and tables.lane("keyless") not in feed.lanes()
 
-    found = poll(feed, left)
-    assert [m.value for m in found if m.lane == tables.lane("keyless")] == [b"1"]
+    messages = poll(feed, left)
+    assert [m.value for m in messages if m.lane == tables.lane("keyless")] == [b"1"]
 
 
 def test_an_error_that_nobody_expected_ends_the_asking_and_is_heard(feed: KafkaFeed, tables: Tables) -> None:
@@ -373,12 +373,12 @@ class Line:
 
     def logged(self) -> list[tuple[int, str]]:
         """Rows and DDLs by commit_ts and table."""
-        log, found, seq = MemoryLog(self.disk), [], 0
+        log, results, seq = MemoryLog(self.disk), [], 0
         while (manifest := log.manifest(Seq(seq))) is not None:
-            found += [(change.commit_ts, change.table) for change in log.read_data(manifest)]
-            found += [(told.commit_ts, told.query) for told in manifest.ddls]
+            results += [(change.commit_ts, change.table) for change in log.read_data(manifest)]
+            results += [(told.commit_ts, told.query) for told in manifest.ddls]
             seq += 1
-        return [(int(ts), text) for ts, text in found]
+        return [(int(ts), text) for ts, text in results]
 
 
 OLD, NEW, THIRD = TableName("shop", "old"), TableName("shop", "new"), TableName("shop", "third")

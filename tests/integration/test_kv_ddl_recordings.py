@@ -66,26 +66,26 @@ def test_key_values_are_the_changes_of_the_feed_but_for_what_is_listed(name: str
     assert mine.keys() - theirs.keys() == LOST[name]
     other_cells, other_ops = set(), Counter[tuple[tuple[str, ...], tuple[str, ...]]]()
     for place, other in theirs.items():
-        found, columns = mine[place], mine[place].version.description.schema.columns
-        assert found.version is other.version, "both were looked up at commit_ts - 1"
-        for ours, feeds in ((found.before, other.before), (found.after, other.after)):
+        versions, columns = mine[place], mine[place].version.description.schema.columns
+        assert versions.version is other.version, "both were looked up at commit_ts - 1"
+        for ours, feeds in ((versions.before, other.before), (versions.after, other.after)):
             assert (ours is None) == (feeds is None), place
             for column, a, b in zip(columns, ours or (), feeds or (), strict=False):
                 if not equal_text(column.kind, a, b):
                     other_cells.add((place[0].table, place[1], place[2][0], column.name, a, b))
-        other_ops[found.ops, other.ops] += found.ops != other.ops
+        other_ops[versions.ops, other.ops] += versions.ops != other.ops
     assert other_cells == SUCCESSORS[name]
     assert +other_ops == {(("update",), ("delete", "insert")): UPDATES_SPLIT[name]}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_left_out_is_counted(name: str) -> None:
-    found = ddl_recording(name)
+    recording = ddl_recording(name)
     without: Counter[str] = Counter()
-    for raw in found.entries:
-        version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+    for raw in recording.entries:
+        version = recording.history.table_at(raw.table_id, raw.commit_ts - 1)
         if version is None:
-            without[found.history.absence(raw.table_id, raw.commit_ts - 1)] += 1
+            without[recording.history.absence(raw.table_id, raw.commit_ts - 1)] += 1
         elif not version.description.schema.key:
             without[f"no key: {version.name.table}"] += 1
             assert all(decode_row(version.description, raw.key, value) for value in (raw.value, raw.old) if value)
@@ -93,7 +93,7 @@ def test_what_is_left_out_is_counted(name: str) -> None:
             without["nothing"] += 1
     expected = NO_TABLE[name] | {"no key: heap": NO_KEY[name], "nothing": DELETES_OF_NOTHING[name]}
     assert without == Counter(expected)
-    assert found.repeats == REPEATS[name]
+    assert recording.repeats == REPEATS[name]
 
 
 # ---- amid MODIFY COLUMN ---------------------------------------------------------------------------------------------
@@ -102,12 +102,12 @@ def test_what_is_left_out_is_counted(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_value_that_ticdc_does_not_find_is_the_one_that_sql_sees(name: str) -> None:
     """The same bytes under the schema after the DDL, whose column is the successor."""
-    found = ddl_recording(name)
+    recording = ddl_recording(name)
     for table, commit_ts, key, column, text, _ in SUCCESSORS[name]:
-        (raw,) = [one for one in _rows_at(found, commit_ts) if key in (decode_row(_amid(found, one), one.key, one.value))]
-        amid = _amid(found, raw)
-        (done,) = [e for e in found.events if e.commit_ts >= commit_ts and e.effect is Effect.ALTER and _is_of(e, table)][:1]
-        after = found.history.table_at(raw.table_id, done.commit_ts)
+        (raw,) = [one for one in _rows_at(recording, commit_ts) if key in (decode_row(_amid(recording, one), one.key, one.value))]
+        amid = _amid(recording, raw)
+        (done,) = [e for e in recording.events if e.commit_ts >= commit_ts and e.effect is Effect.ALTER and _is_of(e, table)][:1]
+        after = recording.history.table_at(raw.table_id, done.commit_ts)
         assert after is not None
         number = amid.schema.column_names().index(column)
         successor = amid.columns[number].successor
@@ -119,12 +119,12 @@ def test_a_value_that_ticdc_does_not_find_is_the_one_that_sql_sees(name: str) ->
         assert decode_row(after.description, raw.key, raw.value)[after.description.schema.column_names().index(column)] == text
 
 
-def _rows_at(found: DdlRecording, commit_ts: int) -> list[Raw]:
-    return [raw for raw in found.entries if raw.commit_ts == commit_ts and raw.value]
+def _rows_at(recording: DdlRecording, commit_ts: int) -> list[Raw]:
+    return [raw for raw in recording.entries if raw.commit_ts == commit_ts and raw.value]
 
 
-def _amid(found: DdlRecording, raw: Raw) -> KvTable:
-    version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+def _amid(recording: DdlRecording, raw: Raw) -> KvTable:
+    version = recording.history.table_at(raw.table_id, raw.commit_ts - 1)
     assert version is not None
     return version.description
 
@@ -136,10 +136,10 @@ def _is_of(event: DdlEvent, table: str) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_without_the_step_of_the_running_job_the_values_would_be_lost(name: str) -> None:
     """The count of rows that need it is the count of those listed: nothing else is decoded by a successor."""
-    found = ddl_recording(name)
+    recording = ddl_recording(name)
     other = 0
-    for raw in found.entries:
-        version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+    for raw in recording.entries:
+        version = recording.history.table_at(raw.table_id, raw.commit_ts - 1)
         if version is None or all(column.successor is None for column in version.description.columns):
             continue
         plain = replace(version.description, columns=tuple(replace(column, successor=None) for column in version.description.columns))
@@ -153,11 +153,11 @@ def test_without_the_step_of_the_running_job_the_values_would_be_lost(name: str)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_columns_are_the_slow_decoders_rows_in_every_version_of_every_table(name: str) -> None:
-    found = ddl_recording(name)
+    recording = ddl_recording(name)
     groups: dict[tuple[int, int, bool], list[tuple[bytes, bytes]]] = {}
     tables: dict[tuple[int, int], KvTable] = {}
-    for raw in found.entries:
-        version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+    for raw in recording.entries:
+        version = recording.history.table_at(raw.table_id, raw.commit_ts - 1)
         if version is None:
             continue
         tables[version.table_id, version.since_ts] = version.description
@@ -185,11 +185,11 @@ CELLS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_written_before_a_ddl_read_under_the_schema_after_it_are_the_truth(name: str) -> None:
-    found = ddl_recording(name)
-    state, hidden = State(found), {}
-    for tso in found.recording.truth_ts:
+    recording = ddl_recording(name)
+    state, hidden = State(recording), {}
+    for tso in recording.recording.truth_ts:
         state.advance(tso)
-        hidden[name, int(tso)] = _compare(found, state, tso)
+        hidden[name, int(tso)] = _compare(recording, state, tso)
     assert {place: columns for place, columns in hidden.items() if columns} == {
         place: columns for place, columns in HIDDEN_FROM_SQL.items() if place[0] == name
     }
@@ -199,24 +199,26 @@ def test_rows_written_before_a_ddl_read_under_the_schema_after_it_are_the_truth(
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rows_of_the_table_without_a_key_are_the_truth(name: str) -> None:
     """TiCDC does not replicate it; its schema stays. Which row is which only the old value tells."""
-    found, heap = ddl_recording(name), TableName("shop", "heap")
-    rows = Counter(_rows_of(found, heap, found.recording.start_ts))
-    waiting = [raw for raw in found.entries if (one := found.history.table_at(raw.table_id, raw.commit_ts - 1)) and one.name == heap]
-    for tso in found.recording.truth_ts:
+    recording, heap = ddl_recording(name), TableName("shop", "heap")
+    rows = Counter(_rows_of(recording, heap, recording.recording.start_ts))
+    waiting = [
+        raw for raw in recording.entries if (one := recording.history.table_at(raw.table_id, raw.commit_ts - 1)) and one.name == heap
+    ]
+    for tso in recording.recording.truth_ts:
         while waiting and waiting[0].commit_ts <= tso:
             raw = waiting.pop(0)
-            table = _amid(found, raw)
+            table = _amid(recording, raw)
             rows.subtract([tuple(decode_row(table, raw.key, raw.old, is_old=True))] if raw.old else [])
             rows.update([tuple(decode_row(table, raw.key, raw.value))] if raw.value else [])
-        assert rows == Counter(_rows_of(found, heap, tso))
+        assert rows == Counter(_rows_of(recording, heap, tso))
     assert rows.total() > 0
     assert waiting == []
 
 
-def _rows_of(found: DdlRecording, name: TableName, tso: CommitTs) -> list[Row]:
-    version = found.history.by_name(name, tso)
+def _rows_of(recording: DdlRecording, name: TableName, tso: CommitTs) -> list[Row]:
+    version = recording.history.by_name(name, tso)
     assert isinstance(version, TableVersion)
-    rows = found.recording.truth(tso)[name]
+    rows = recording.recording.truth(tso)[name]
     columns = [rows.column(column).to_pylist() for column in version.description.schema.column_names()]
     assert all(column.kind not in ("float", "double", "json") for column in version.description.schema.columns), (
         "texts are compared as texts"
@@ -224,13 +226,13 @@ def _rows_of(found: DdlRecording, name: TableName, tso: CommitTs) -> list[Row]:
     return list(zip(*columns, strict=True))
 
 
-def _compare(found: DdlRecording, state: State, tso: CommitTs) -> set[tuple[str, str]]:
+def _compare(recording: DdlRecording, state: State, tso: CommitTs) -> set[tuple[str, str]]:
     """The columns that the truth has not."""
     hidden: set[tuple[str, str]] = set()
-    truth = found.recording.truth(tso)
-    versions = [one for one in found.history.tables_at(tso) if one.name != MARK_TABLE and one.description.schema.key]
+    truth = recording.recording.truth(tso)
+    versions = [one for one in recording.history.tables_at(tso) if one.name != MARK_TABLE and one.description.schema.key]
     assert {one.table_id for one in versions} == state.rows.keys()
-    assert {one.name for one in versions} == {name for name in truth if _has_key(found, name, tso)}
+    assert {one.name for one in versions} == {name for name in truth if _has_key(recording, name, tso)}
     for version in versions:
         schema, rows = version.description.schema, truth[version.name]
         gone = {column.name for column in schema.columns} - set(rows.column_names)
@@ -244,6 +246,6 @@ def _compare(found: DdlRecording, state: State, tso: CommitTs) -> set[tuple[str,
     return hidden
 
 
-def _has_key(found: DdlRecording, name: TableName, tso: CommitTs) -> bool:
-    version = found.history.by_name(name, tso)
+def _has_key(recording: DdlRecording, name: TableName, tso: CommitTs) -> bool:
+    version = recording.history.by_name(name, tso)
     return name != MARK_TABLE and isinstance(version, TableVersion) and bool(version.description.schema.key)

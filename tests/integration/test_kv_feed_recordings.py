@@ -41,10 +41,10 @@ def kv_recording(name: str) -> KvRecording:
 
 
 def line_of(name: str, seed: int, *, resends: int = 10, held_bytes_max: int = 1 << 30) -> Line:
-    found = kv_recording(name)
+    result = kv_recording(name)
     random = Random(seed)
     play = Play(seed=seed, resends=resends, batch_messages_max=random.choice([2, 20, 100]))
-    return Line(RecordedPuller(found, play), found.snapshot, held_bytes_max=held_bytes_max)
+    return Line(RecordedPuller(result, play), result.snapshot, held_bytes_max=held_bytes_max)
 
 
 def played(line: Line, end_ts: int, *, deaths: Random | None = None) -> Line:
@@ -67,27 +67,27 @@ def stream_of(name: str) -> Stream:
 # ---- without schema changes -----------------------------------------------------------------------------------------
 
 
-def versions_of(line: Line, found: Recording) -> dict[kv_recordings.Place, kv_recordings.Versions]:
+def versions_of(line: Line, value: Recording) -> dict[kv_recordings.Place, kv_recordings.Versions]:
     return kv_recordings.merged(
-        (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), found)
+        (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), value)
         for row in line.decoded()
     )
 
 
-def _row(found: list[str | None] | None) -> tuple[str | None, ...] | None:
-    return None if found is None else tuple(found)
+def _row(value: list[str | None] | None) -> tuple[str | None, ...] | None:
+    return None if value is None else tuple(value)
 
 
 @pytest.mark.parametrize("seed", range(LANE.interleavings))
 @pytest.mark.parametrize("name", STILL)
 def test_the_log_of_key_values_is_the_feed_of_ticdc(name: str, seed: int) -> None:
-    found = kv_recording(name).recording
-    line = played(line_of(name, seed), found.end_ts)
-    mine, theirs = versions_of(line, found), kv_recordings.feed_versions(name, "open-protocol")
+    result = kv_recording(name).recording
+    line = played(line_of(name, seed), result.end_ts)
+    mine, theirs = versions_of(line, result), kv_recordings.feed_versions(name, "open-protocol")
     assert mine.keys() == theirs.keys()
     other_ops = Counter[tuple[tuple[str, ...], tuple[str, ...]]]()
     for place, version in mine.items():
-        other, schema = theirs[place], found.schemas[place[0]]
+        other, schema = theirs[place], result.schemas[place[0]]
         assert equal(schema, version.before, other.before), place
         assert equal(schema, version.after, other.after), place
         other_ops[version.ops, other.ops] += version.ops != other.ops
@@ -114,15 +114,15 @@ def test_a_death_at_any_moment_changes_nothing(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["demo", "shop"])
 def test_the_recorded_marks_are_read(name: str) -> None:
-    found = kv_recording(name)
-    line = played(line_of(name, 5), found.recording.end_ts)
+    result = kv_recording(name)
+    line = played(line_of(name, 5), result.recording.end_ts)
     marks = [row for manifest in line.manifests() for row in line.rows(manifest) if (row.schema, row.table) == MARK_TABLE]
     read = [line.pipeline.outside.codec.mark(row) for row in marks]
-    feed = found.recording.feed_config("open-protocol")
+    feed = result.recording.feed_config("open-protocol")
     codec = feed.codec()
     theirs = {
         codec.mark(change)
-        for lane, messages in found.recording.messages(feed).items()
+        for lane, messages in result.recording.messages(feed).items()
         for position, message in enumerate(messages)
         for change in codec.envelopes(Message(lane, position, message.key, message.value))
         if isinstance(change, Change) and (change.schema, change.table) == MARK_TABLE
@@ -144,7 +144,7 @@ def by_ts(name: str) -> Any:
 @pytest.mark.parametrize("name", WITH_DDL)
 def test_under_schema_changes_every_row_has_the_schema_of_its_commit(name: str, seed: int) -> None:
     line = played(line_of(name, seed), kv_recording(name).recording.end_ts)
-    found = set()
+    result = set()
     for row, schema in decoded_with_schemas(line):
         before, after = _row(row["before"]), _row(row["after"])
         names, image = schema.column_names(), after or before
@@ -154,8 +154,8 @@ def test_under_schema_changes_every_row_has_the_schema_of_its_commit(name: str, 
         assert schema.column_names() == version.version.description.schema.column_names()
         assert before in (None, version.before), place
         assert after in (None, version.after), place
-        found.add(place)
-    assert found == by_ts(name).keys()
+        result.add(place)
+    assert result == by_ts(name).keys()
     assert line.schemas.dropped["gone"] in (1, 2), "a late write to a truncated table, and one to a partition that was reorganised away"
 
 

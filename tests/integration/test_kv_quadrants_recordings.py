@@ -26,8 +26,8 @@ SPAN_MS = 3000
 """Rows this long before the job was queued, and after it was done, are looked at: those of old and new schema."""
 
 
-def event_of(found: DdlRecording, query: str) -> DdlEvent:
-    (event,) = [one for one in found.events if query in one.query and one.effect is not Effect.SWITCH]
+def event_of(recording: DdlRecording, query: str) -> DdlEvent:
+    (event,) = [one for one in recording.events if query in one.query and one.effect is not Effect.SWITCH]
     return event
 
 
@@ -39,11 +39,11 @@ def shape(value: bytes, ids: tuple[int, ...]) -> str:
     return "".join("v" if id_ in cells.present else "n" if id_ in cells.nulls else "-" for id_ in ids)
 
 
-def columns_of(found: DdlRecording, event: DdlEvent) -> tuple[int, ...]:
+def columns_of(recording: DdlRecording, event: DdlEvent) -> tuple[int, ...]:
     """The ids that the DDL takes, then those that it brings."""
     (change,) = event.tables
-    before = found.history.table_at(change.physical_before[0], event.commit_ts - 1)
-    after = found.history.table_at(change.physical_after[0], event.commit_ts)
+    before = recording.history.table_at(change.physical_before[0], event.commit_ts - 1)
+    after = recording.history.table_at(change.physical_after[0], event.commit_ts)
     assert before is not None
     assert after is not None
     ids, ids_after = ({column.id for column in one.description.columns} for one in (before, after))
@@ -54,15 +54,15 @@ def columns_of(found: DdlRecording, event: DdlEvent) -> tuple[int, ...]:
 def seen(name: str, query: str) -> Counter[str]:
     """Rows around the DDL, each as `op old-shape>new-shape read under`; all of them decode. `behind`: its transaction began before
     the DDL was done and committed after."""
-    found = ddl_recording(name)
-    event = event_of(found, query)
-    (change,), ids = event.tables, columns_of(found, event)
+    recording = ddl_recording(name)
+    event = event_of(recording, query)
+    (change,), ids = event.tables, columns_of(recording, event)
     span = SPAN_MS << 18
     counted: Counter[str] = Counter()
-    for raw in found.entries:
+    for raw in recording.entries:
         if raw.table_id not in change.physical_before or not event.start_ts - span < raw.commit_ts <= event.commit_ts + span:
             continue
-        version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+        version = recording.history.table_at(raw.table_id, raw.commit_ts - 1)
         assert version is not None
         for is_old, value in ((False, raw.value), (True, raw.old)):
             if value:
@@ -130,12 +130,12 @@ def test_the_quadrant_has_rows_in_the_recordings(quadrant: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_recorded_ddl_changes_a_handle_key_or_switches_in_one_step(name: str) -> None:
-    found = ddl_recording(name)
-    for event in (one for one in found.events if one.effect is Effect.ALTER):
+    recording = ddl_recording(name)
+    for event in (one for one in recording.events if one.effect is Effect.ALTER):
         for change in event.tables:
-            before = found.history.table_at(change.physical_before[0], event.commit_ts - 1)
-            after = found.history.table_at(change.physical_after[0], event.commit_ts)
+            before = recording.history.table_at(change.physical_before[0], event.commit_ts - 1)
+            after = recording.history.table_at(change.physical_after[0], event.commit_ts)
             if before is not None and after is not None:
                 assert before.description.schema.key == after.description.schema.key
-    stepped = {step.job_id for step in found.steps if isinstance(step, ColumnSwitch) and step.successors}
-    assert stepped == {event_of(found, query).job_id for query in REORGANISED}
+    stepped = {step.job_id for step in recording.steps if isinstance(step, ColumnSwitch) and step.successors}
+    assert stepped == {event_of(recording, query).job_id for query in REORGANISED}

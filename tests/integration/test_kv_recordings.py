@@ -43,19 +43,19 @@ def kv_versions(name: str) -> dict[Place, Versions]:
 
 
 def _changes(name: str) -> Iterator[tuple[TableName, int, str, Row | None, Row | None, Recording]]:
-    found = kv_recording(name)
-    for entry in found.entries:
+    recording = kv_recording(name)
+    for entry in recording.entries:
         schema = entry.table.schema
         if schema.name == MARK_TABLE or not schema.key or not (entry.value or entry.old):
             continue
         after = tuple(decode_row(entry.table, entry.key, entry.value)) if entry.value else None
         before = tuple(decode_row(entry.table, entry.key, entry.old, is_old=True)) if entry.old else None
         if after and before and key_of(schema, after) != key_of(schema, before):
-            yield schema.name, entry.commit_ts, "delete", before, None, found.recording
-            yield schema.name, entry.commit_ts, "insert", None, after, found.recording
+            yield schema.name, entry.commit_ts, "delete", before, None, recording.recording
+            yield schema.name, entry.commit_ts, "insert", None, after, recording.recording
         else:
             op = "delete" if not after else "insert" if not before else "update"
-            yield schema.name, entry.commit_ts, op, before, after, found.recording
+            yield schema.name, entry.commit_ts, op, before, after, recording.recording
 
 
 def key_of(schema: TableSchema, row: Row) -> Row:
@@ -76,11 +76,11 @@ def test_key_values_are_the_changes_of_the_feed(name: str, feed: str) -> None:
     mine, theirs = kv_versions(name), feed_versions(name, feed, server_tz=SERVER_TZ.get(name, "UTC"))
     assert mine.keys() == theirs.keys()
     other_ops = Counter[tuple[tuple[str, ...], tuple[str, ...]]]()
-    for place, found in mine.items():
+    for place, versions in mine.items():
         other, schema = theirs[place], schemas[place[0]]
-        assert equal(schema, found.before, other.before), (place, found.before, other.before)
-        assert equal(schema, found.after, other.after), (place, found.after, other.after)
-        other_ops[found.ops, other.ops] += found.ops != other.ops
+        assert equal(schema, versions.before, other.before), (place, versions.before, other.before)
+        assert equal(schema, versions.after, other.after), (place, versions.after, other.after)
+        other_ops[versions.ops, other.ops] += versions.ops != other.ops
     assert +other_ops == {(("update",), ("delete", "insert")): UPDATES_SPLIT[name]}
 
 
@@ -91,30 +91,30 @@ def test_a_filtered_feed_is_a_part_of_the_key_values(feed: str) -> None:
     mine, theirs = kv_versions("filter"), feed_versions("filter", feed)
     assert 0 < len(theirs) < len(mine)
     for place, other in theirs.items():
-        for sent, found in ((other.before, mine[place].before), (other.after, mine[place].after)):
-            assert sent is None or equal(schemas[place[0]], sent, found), place
+        for sent, results in ((other.before, mine[place].before), (other.after, mine[place].after)):
+            assert sent is None or equal(schemas[place[0]], sent, results), place
 
 
 @pytest.mark.parametrize("name", COMPLETE)
 def test_what_the_feeds_leave_out_is_counted_and_decoded(name: str) -> None:
-    found = kv_recording(name)
-    without_key = [entry for entry in found.entries if not entry.table.schema.key]
+    recording = kv_recording(name)
+    without_key = [entry for entry in recording.entries if not entry.table.schema.key]
     for entry in without_key:
         for value in filter(None, (entry.value, entry.old)):
             assert len(decode_row(entry.table, entry.key, value)) == len(entry.table.columns)
     assert {entry.table.schema.name.table for entry in without_key} <= {"heap"}
     assert len(without_key) == NOT_REPLICATED.get(name, 0)
-    assert sum(not (entry.value or entry.old) for entry in found.entries) == DELETES_OF_NOTHING.get(name, 0)
+    assert sum(not (entry.value or entry.old) for entry in recording.entries) == DELETES_OF_NOTHING.get(name, 0)
 
 
 @pytest.mark.parametrize("name", [*COMPLETE, "filter"])
 def test_key_values_lead_to_the_truth(name: str) -> None:
     """From the truth at the start, with every change up to a snapshot: that snapshot, in every table and column."""
-    found = kv_recording(name).recording
+    recording = kv_recording(name).recording
     changes = sorted(kv_versions(name).items(), key=lambda item: item[0][1])
-    rows = {table: rows_by_key(found.schemas[table], truth) for table, truth in _truth(found, found.truth_ts[0]).items()}
+    rows = {table: rows_by_key(recording.schemas[table], truth) for table, truth in _truth(recording, recording.truth_ts[0]).items()}
     done = compared = 0
-    for tso in found.truth_ts[1:]:
+    for tso in recording.truth_ts[1:]:
         while done < len(changes) and changes[done][0][1] <= tso:
             (table, _, key), version = changes[done]
             state = rows[table]
@@ -123,8 +123,8 @@ def test_key_values_lead_to_the_truth(name: str) -> None:
             else:
                 del state[key]  # type: ignore[arg-type]
             done += 1
-        for table, truth in _truth(found, tso).items():
-            schema, expected = found.schemas[table], rows_by_key(found.schemas[table], truth)
+        for table, truth in _truth(recording, tso).items():
+            schema, expected = recording.schemas[table], rows_by_key(recording.schemas[table], truth)
             assert expected.keys() == rows[table].keys(), (table, tso)
             assert all(equal_rows(schema, row, rows[table][key]) for key, row in expected.items()), (table, tso)
             compared += len(expected)
@@ -132,9 +132,9 @@ def test_key_values_lead_to_the_truth(name: str) -> None:
     assert compared > 0
 
 
-def _truth(found: Recording, tso: int) -> dict[TableName, pa.Table]:
-    truth = found.truth(tso)  # type: ignore[arg-type]
-    return {table: rows for table, rows in truth.items() if table != MARK_TABLE and found.schemas[table].key}
+def _truth(recording: Recording, tso: int) -> dict[TableName, pa.Table]:
+    truth = recording.truth(tso)  # type: ignore[arg-type]
+    return {table: rows for table, rows in truth.items() if table != MARK_TABLE and recording.schemas[table].key}
 
 
 # ---- the columnar decoder -------------------------------------------------------------------------------------------
@@ -163,10 +163,10 @@ def test_columns_are_the_slow_decoders_rows(name: str, monkeypatch: pytest.Monke
     of_format_1 = 0
     for (table, is_old), rows in rows_by_table(name).items():
         keys, values = (pa.array(column, pa.binary()) for column in zip(*rows, strict=True))
-        found = kv.decode_rows(table, keys, values, is_old=is_old)
-        assert found.schema.names == list(table.schema.column_names())
+        result = kv.decode_rows(table, keys, values, is_old=is_old)
+        assert result.schema.names == list(table.schema.column_names())
         expected = [decode_row(table, key, value, is_old=is_old) for key, value in rows]
-        assert [list(row) for row in zip(*(column.to_pylist() for column in found.columns), strict=True)] == expected
+        assert [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)] == expected
         of_format_1 += sum(value[0] != 128 for _, value in rows)
     assert len(left) == of_format_1
     assert (of_format_1 > 0) is (name == "rowformats")

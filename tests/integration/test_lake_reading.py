@@ -71,9 +71,9 @@ def test_every_value_is_read_back_as_it_was(tmp_path: Path, sink: SinkName, mode
 @each_sink
 def test_nothing_is_read_of_an_output_that_has_not_begun(tmp_path: Path, sink: SinkName, mode: Mode) -> None:
     story = Story(tmp_path, mode, sink, schemas={ORDERS: table(NAME)})
-    found = readable(story).reading(story.schema, parts=4)
-    assert (found.accepted, found.parts) == (None, ())
-    assert newest(found, story.schema).num_rows == 0
+    reading = readable(story).reading(story.schema, parts=4)
+    assert (reading.accepted, reading.parts) == (None, ())
+    assert newest(reading, story.schema).num_rows == 0
     story.deliver()
     assert story.rows() == []
 
@@ -85,8 +85,8 @@ def test_parts_have_the_rows_of_the_whole(tmp_path: Path, sink: SinkName, mode: 
     assert story.rows(parts=1) == by_repr(expected)
     for parts in (2, 4, 100):
         assert story.rows(parts=parts) == by_repr(expected)
-    found = len(reading_of(story.uri, story.schema, log_id="log-1", parts=4).parts)
-    assert found == (1 if (sink, mode) == ONE_FILE else 4)
+    number = len(reading_of(story.uri, story.schema, log_id="log-1", parts=4).parts)
+    assert number == (1 if (sink, mode) == ONE_FILE else 4)
 
 
 @each_mode
@@ -95,8 +95,8 @@ def test_keys_are_read_without_the_files_that_have_none_of_them(tmp_path: Path, 
     story, expected = filled(tmp_path, sink, mode, segments=6)
     wanted = expected[::7]
     keys = pa.table({"id": pa.array([row[0] for row in wanted], pa.string())})
-    found = readable(story).reading(story.schema, parts=3, keys=keys)
-    assert by_repr(list(zip(*newest(found, story.schema).to_pydict().values(), strict=True))) == by_repr(wanted)
+    reading = readable(story).reading(story.schema, parts=3, keys=keys)
+    assert by_repr(list(zip(*newest(reading, story.schema).to_pydict().values(), strict=True))) == by_repr(wanted)
     one = keys.slice(0, 1)
     some = readable(story).reading(story.schema, parts=100, keys=one)
     assert len(some.parts) < len(readable(story).reading(story.schema, parts=100).parts) or (sink, mode) == ONE_FILE
@@ -122,8 +122,8 @@ def test_a_table_that_is_a_batch_ahead_is_read_at_the_position(
         patch.setattr(died, _dies)
         with pytest.raises(InterruptedError):
             story.deliver(*changes, ddl=ddl, after=after)
-    found = readable(story).reading(story.schema, parts=3)
-    assert found.accepted == before
+    reading = readable(story).reading(story.schema, parts=3)
+    assert reading.accepted == before
     assert story.rows() == [("1", "a"), ("2", "b")]
     story.seq -= 1
     story.deliver(*changes, ddl=ddl, after=after)
@@ -171,10 +171,10 @@ def test_files_that_go_while_they_are_read_are_an_error_and_a_second_reading_has
 
 def _compact(story: Story, *, vacuum: bool = False) -> None:
     if story.sink_name == "delta":
-        found = cast(DeltaTable, delta_table(folder_of(story.uri), ORDERS))
-        assert found.optimize.z_order(["id"])["numFilesRemoved"] > 0
+        result = cast(DeltaTable, delta_table(folder_of(story.uri), ORDERS))
+        assert result.optimize.z_order(["id"])["numFilesRemoved"] > 0
         if vacuum:
-            assert found.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+            assert result.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
         return
     lake = catalog_of(story.uri).load_table((NAMESPACE, *ORDERS))
     files = [Path(path.removeprefix("file://")) for path in lake.inspect.files()["file_path"].to_pylist()]
@@ -297,8 +297,8 @@ def test_a_date_of_no_calendar_stays_with_its_column_of_another_name(tmp_path: P
 
 def test_a_delta_table_with_features_of_somebody_else_is_refused(tmp_path: Path) -> None:
     story, _ = filled(tmp_path, "delta", "merge", segments=1)
-    found = cast(DeltaTable, delta_table(folder_of(story.uri), ORDERS))
-    found.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+    result = cast(DeltaTable, delta_table(folder_of(story.uri), ORDERS))
+    result.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
     with pytest.raises(SinkError, match="deletionVectors"):
         story.rows()
 

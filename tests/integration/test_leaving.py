@@ -76,8 +76,8 @@ tikv = {{ pd = {json.dumps(self.servers.pd_addresses if pd is None else pd)} }}
     def removed(self, *arguments: str) -> dict[str, Any]:
         done = self.remove(*arguments, "--json")
         assert done.returncode == 0, done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
 
 
 def points(*incarnations: str) -> set[bytes]:
@@ -116,19 +116,19 @@ def test_what_a_sidecar_kept_is_gone_and_what_is_others_stays(place: Place) -> N
     (place.folder / "log").mkdir()
     (place.folder / "log" / "changefeed.txt").write_text(f"{ORDERS}/{place.incarnation}")
     (place.folder / "log" / f"{0:020d}.json").write_text("{}")
-    found = place.removed("--config", str(place.config()), "--yes")
-    assert found["removed"] is True
-    assert len(found["etcd_keys"]) == 8
+    result = place.removed("--config", str(place.config()), "--yes")
+    assert result["removed"] is True
+    assert len(result["etcd_keys"]) == 8
     assert not [key for key in place.entries() if "/orders/" in key and not key.startswith("/tidb/cdc/")]
     assert [key for key in place.entries() if "/orders2/" in key]
     assert place.etcd.get(info_key("orders")), "TiCDC's own is never touched"
     assert place.safe_points() == OTHERS
-    left = {one["what"]: one["how"] for one in found["left"]}
+    left = {one["what"]: one["how"] for one in result["left"]}
     assert f"log file://{place.folder}/log, 1 segments" in left
     assert f"output of sink file://{place.folder}/output?format=jsonl" in left
     assert "--delete --topic _ticdc_dump_orders:" in left["output of sink kafka://h:1/orders"]
     assert "DROP DATABASE `ours`" in left["output of sink mysql://h:1/"]
-    assert "hush" not in json.dumps(found)
+    assert "hush" not in json.dumps(result)
     assert "DELETE FROM changefeed_dump.changefeed_dump_event WHERE changefeed_id = 'orders';" in left.values()
     assert left["changefeed default/default/orders in TiCDC"] == "cdc cli changefeed remove -c orders"
 
@@ -146,20 +146,20 @@ def test_it_can_be_done_again_after_the_changefeed_has_gone_too(place: Place) ->
 
 def test_a_dry_run_tells_all_of_it_and_removes_nothing(place: Place) -> None:
     before, points_before = place.entries(), place.safe_points()
-    found = place.removed("--config", str(place.config()), "--dry-run")
-    assert found["removed"] is False
-    assert set(found["service_safe_points"]) == {one.decode() for one in points(FORMER, place.incarnation)}
+    result = place.removed("--config", str(place.config()), "--dry-run")
+    assert result["removed"] is False
+    assert set(result["service_safe_points"]) == {one.decode() for one in points(FORMER, place.incarnation)}
     text = place.remove("--config", str(place.config()), "--dry-run").stdout
-    assert f"etcd key {found['etcd_keys'][0]}" in text
+    assert f"etcd key {result['etcd_keys'][0]}" in text
     assert "nothing was removed" in text
     assert (place.entries(), place.safe_points()) == (before, points_before)
 
 
 def test_an_etcd_that_is_no_pd_has_no_safe_points_to_remove(place: Place) -> None:
-    found = place.removed("-c", "orders", "--pd", f"http://{place.etcd.endpoints[0]}", "--yes")
-    assert (len(found["etcd_keys"]), found["service_safe_points"]) == (8, [])
+    result = place.removed("-c", "orders", "--pd", f"http://{place.etcd.endpoints[0]}", "--yes")
+    assert (len(result["etcd_keys"]), result["service_safe_points"]) == (8, [])
     assert points(FORMER) <= place.safe_points()
-    assert "--config" in found["left"][0]["how"]
+    assert "--config" in result["left"][0]["how"]
 
 
 def test_the_log_tells_of_an_incarnation_that_etcd_has_forgotten(place: Place) -> None:
@@ -238,6 +238,6 @@ def test_settings_of_another_changefeed_are_refused(place: Place) -> None:
 def test_a_log_of_another_changefeed_is_told_and_left_alone(place: Place) -> None:
     (place.folder / "log").mkdir()
     (place.folder / "log" / "changefeed.txt").write_text(f"{OTHER}/{FORMER}")
-    found = place.removed("--config", str(place.config()), "--yes")
-    assert any("which is of changefeed default/default/orders2" in one["what"] for one in found["left"])
+    result = place.removed("--config", str(place.config()), "--yes")
+    assert any("which is of changefeed default/default/orders2" in one["what"] for one in result["left"])
     assert place.safe_points() == OTHERS

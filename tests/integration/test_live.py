@@ -39,8 +39,8 @@ FREEZE_S = 2.0 * LEASE_S
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with Rig(tmp_path, initial_rows=300) as found:
-        yield found
+    with Rig(tmp_path, initial_rows=300) as result:
+        yield result
 
 
 def settings(rig: Rig, **sections: dict[str, Any]) -> Path:
@@ -101,10 +101,10 @@ class Disasters:
 
     def kill_sidecar(self) -> None:
         """What the log has is never lost: the rows of closed windows are there again, of the same dump."""
-        before = self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        before = self.sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         self.sidecar.kill()
         self.sidecar.start()
-        after = self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        after = self.sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         assert (before["dump_id"] != after["dump_id"]) or rows(after) >= rows(before), f"progress was lost: {rows(before)} -> {rows(after)}"
 
     def kill_worker(self) -> None:
@@ -112,19 +112,19 @@ class Disasters:
         self.worker.start()
 
     def pause_and_resume(self) -> None:
-        if self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)["state"] == "running":
+        if self.sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)["state"] == "running":
             answered = self.sidecar.ask("dumppause")["state"]
             self.sidecar.kill()
             self.sidecar.start()
-            found = self.sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)["state"]
+            result = self.sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)["state"]
             if answered == "finished":  # between the question and the command
-                assert found == "finished", "an end is durable"
+                assert result == "finished", "an end is durable"
             else:
-                assert (answered, found) == ("paused", "paused"), "a pause is durable"
+                assert (answered, result) == ("paused", "paused"), "a pause is durable"
                 self.sidecar.ask("dumpresume")
 
     def restart_dump(self) -> None:
-        self.sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        self.sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         self.sidecar.ask("dumprestart")
 
     def stop_kafka(self) -> None:
@@ -168,13 +168,13 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         worker = stack.enter_context(MergeWorkerProcess(config, tmp_path / "worker.log"))
         sidecar = stack.enter_context(SidecarProcess(config, tmp_path / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=LANE.writes_per_s))
-        sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", "200")
         disasters = Disasters(rig, sidecar, worker, seed=seed)
         try:
             disasters.run(count)
             workload.stop()
-            done = sidecar.await_status(lambda found: found["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+            done = sidecar.await_status(lambda value: value["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
             assert done["state"] == "finished", done["reason"]
             verdict = await_delivered(open_folder(f"{tmp_path}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
         except Exception as error:
@@ -195,12 +195,12 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
     with ExitStack() as stack:
         first_config = settings(rig)
         first = stack.enter_context(SidecarProcess(first_config.rename(rig.folder / "first.toml"), rig.folder / "first.log"))
-        status = first.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        status = first.await_status(lambda value: True, timeout_s=DEADLINE_S)
         second = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "second.log"))
         stack.enter_context(rig.workload(writes_per_s=100))
         stack.enter_context(MergeWorkerProcess(second.config, rig.folder / "worker.log"))
         first.ask("dumpstart", "--chunk-rows", "10", "--rows-per-second", "30")
-        first.await_status(lambda found: rows(found) > 0, timeout_s=DEADLINE_S)
+        first.await_status(lambda value: rows(value) > 0, timeout_s=DEADLINE_S)
         launched_s = time.monotonic()
         while "standby" not in second.log.read_text():
             assert second.ended() is None, second.log.read_text()[-3000:]
@@ -208,8 +208,8 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
             time.sleep(0.1)
         first.freeze()
         frozen_s = time.monotonic()
-        taken = second.await_status(lambda found: found["epoch"] > status["epoch"], timeout_s=DEADLINE_S)
-        second.await_status(lambda found: rows(found) > rows(taken), timeout_s=DEADLINE_S)
+        taken = second.await_status(lambda value: value["epoch"] > status["epoch"], timeout_s=DEADLINE_S)
+        second.await_status(lambda value: rows(value) > rows(taken), timeout_s=DEADLINE_S)
         time.sleep(max(0.0, FREEZE_S - (time.monotonic() - frozen_s)))
         before = (len(manifests(rig)), owner_epoch_of_marks(rig), stored_epoch(rig))
         first.thaw()
@@ -217,7 +217,7 @@ def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(ri
         while "OwnershipLost" not in first.log.read_text() and "LogTaken" not in first.log.read_text():
             assert time.monotonic() - woken_s < DEADLINE_S, first.log.read_text()[-3000:]
             time.sleep(0.1)
-        second.await_status(lambda found: int(found["segments"]) > before[0] + 10, timeout_s=DEADLINE_S)
+        second.await_status(lambda value: int(value["segments"]) > before[0] + 10, timeout_s=DEADLINE_S)
         later = manifests(rig)[before[0] :]
         assert {manifest.epoch for manifest in later} == {taken["epoch"]}
         assert owner_epoch_of_marks(rig) == before[1] == taken["epoch"]
@@ -230,9 +230,9 @@ def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_bel
     """Nobody can tell what MariaDB's tables were at the DDL's commit. It stops there again, however often it is started."""
     with ExitStack() as stack:
         sidecar = stack.enter_context(SidecarProcess(settings(rig), rig.folder / "sidecar.log"))
-        sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         with rig.workload(writes_per_s=100) as workload:
-            sidecar.await_status(lambda found: int(found["changes"]) > 100, timeout_s=DEADLINE_S)
+            sidecar.await_status(lambda value: int(value["changes"]) > 100, timeout_s=DEADLINE_S)
             workload.stop()
         rig.db.execute("ALTER TABLE shop.orders ADD COLUMN born_late INT")
         for _ in range(2):

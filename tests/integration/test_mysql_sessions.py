@@ -110,10 +110,10 @@ def test_a_dump_a_read_back_and_a_verification_read_every_row_as_it_is(hostile: 
     assert sorted(written(source.ranges(SCHEMA, [KeySpan()], form=None)), key=lambda row: int(row[0])) == wanted
     assert len(written([source.by_keys(SCHEMA, keys, form=None)])) == ROWS
     session = MysqlSession(server_of(hostile), Role.READ_TARGET)
-    found = read_table(session, NAME)
-    assert found is not None
+    table = read_table(session, NAME)
+    assert table is not None
     rows = SqlRows(server_of(hostile), NAME, SCHEMA.columns)
-    read_back = keyed_reading(None, rows, [rows.of_ranges(read_key(SCHEMA, NAME, found), [KeySpan()])]).parts
+    read_back = keyed_reading(None, rows, [rows.of_ranges(read_key(SCHEMA, NAME, table), [KeySpan()])]).parts
     session.close()
     assert sorted(written(read_back), key=lambda row: int(row[0])) == wanted
     assert chunk(hostile) == ROWS
@@ -124,9 +124,9 @@ def chunk(db: MariaDb) -> int:
     (schema,) = (one for name, one in TidbSchemas(db.settings()).tables().items() if name == NAME)
     session = MysqlSession(Account.of(db.settings()), Role.READ_SOURCE)
     command = ReadChunk("d", 1, 1, NAME, None, None, 10_000, Brackets.WATERMARK)
-    found = ChunkReader({NAME: schema}).read(session, command, stopped=lambda: False)
+    result = ChunkReader({NAME: schema}).read(session, command, stopped=lambda: False)
     session.close()
-    rows: pa.Table = found.found  # type: ignore[union-attr]  # no Misfit
+    rows: pa.Table = result.found  # type: ignore[union-attr]  # no Misfit
     return int(rows.num_rows)
 
 

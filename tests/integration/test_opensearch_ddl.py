@@ -47,9 +47,9 @@ class Rig:
         self.seq = 0
 
     def sink(self) -> OpenSearchSink:
-        found = open_sink(self.uri, log_id="log")
-        assert isinstance(found, OpenSearchSink)
-        return found
+        sink = open_sink(self.uri, log_id="log")
+        assert isinstance(sink, OpenSearchSink)
+        return sink
 
     def segment(self, sink: OpenSearchSink, rows: Sequence[tuple[TableName, Texts]], query: str, now: Sequence[TableSchema]) -> Batch:
         """Rows, and a DDL at the end, up to `accept`, which is the caller's."""
@@ -87,10 +87,10 @@ class Rig:
 
 @pytest.fixture
 def rig(opensearch: OpenSearchNode, tmp_path: Path) -> Rig:
-    found = Rig(opensearch, tmp_path)
-    found.schemas = [TABLE, OTHER]
-    found.bring([(A, row) for row in ROWS])
-    return found
+    result = Rig(opensearch, tmp_path)
+    result.schemas = [TABLE, OTHER]
+    result.bring([(A, row) for row in ROWS])
+    return result
 
 
 def longer(schema: TableSchema, *columns: Column, name: TableName | None = None) -> TableSchema:
@@ -193,8 +193,8 @@ def test_what_cannot_be_followed_stops_and_goes_on_by_the_operators_word(rig: Ri
 def test_documents_keep_their_versions_when_they_are_written_anew(rig: Rig) -> None:
     """So a row of before that is sent again changes nothing."""
     rig.bring([], *STEPS["reshape"][:2])
-    found = rig.node.ask("GET", f"/{rig.name}.s.a/_search?version=true")["hits"]["hits"]
-    assert {hit["_version"] for hit in found} == {2 * 50 + 1}
+    result = rig.node.ask("GET", f"/{rig.name}.s.a/_search?version=true")["hits"]["hits"]
+    assert {hit["_version"] for hit in result} == {2 * 50 + 1}
 
 
 def test_a_table_that_is_made_has_an_index_before_its_first_row(rig: Rig) -> None:

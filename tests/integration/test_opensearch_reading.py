@@ -75,11 +75,11 @@ def test_jsons_that_are_objects_come_back_and_a_json_null_is_null(opensearch: Op
     jsons = ['{"a":{"b":[1,null]},"x.y":1.50}', "[1]", "18446744073709551615", "null", None, '"null"', '"µ\\u0000"']
     rows = [(str(at), text, text) for at, text in enumerate(jsons)]
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
-    found = reading_of(output.uri, schema, log_id=LOG, parts=1)
-    assert found.form is not None
+    result = reading_of(output.uri, schema, log_id=LOG, parts=1)
+    assert result.form is not None
     assert output.read(schema) == [(one, None if text == "null" else text, None if text == "null" else text) for one, text, _ in rows]
     truth = pa.table([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], names=list(schema.column_names()))
-    assert [tuple(row.values()) for row in found.form(truth).to_pylist()] == output.read(schema)
+    assert [tuple(row.values()) for row in result.form(truth).to_pylist()] == output.read(schema)
 
 
 def test_a_document_that_somebody_else_wrote_is_told(opensearch: OpenSearchNode, tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_what_is_incomplete_is_an_error(
     asked, pages = OpenSearchSession.asked, itertools.count()
 
     def losing(session: OpenSearchSession, doing: str, method: str, path: str, *more: Any, **named: Any) -> Any:
-        found = asked(session, doing, method, path, *more, **named)
+        result = asked(session, doing, method, path, *more, **named)
         if path != "/_search/scroll" or next(pages) != 2:
-            return found
-        return asked(session, doing, method, path, *more, **named) if lost == "a page" else found.replace('"failed":0', '"failed":1')
+            return result
+        return asked(session, doing, method, path, *more, **named) if lost == "a page" else result.replace('"failed":0', '"failed":1')
 
     monkeypatch.setattr(OpenSearchSession, "asked", losing)
     with pytest.raises(SinkError, match=told):

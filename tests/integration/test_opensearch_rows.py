@@ -70,15 +70,15 @@ def bring(uri: str, folder: Path, rows: list[Any], schema: TableSchema = SCHEMA,
 
 def hits(node: OpenSearchNode, alias: str, query: dict[str, Any]) -> list[int]:
     node.ask("POST", f"/{alias}/_refresh")
-    found = node.ask("POST", f"/{alias}/_search", {"query": query, "size": 100})
-    return sorted(hit["_source"]["id"] for hit in found["hits"]["hits"])
+    result = node.ask("POST", f"/{alias}/_search", {"query": query, "size": 100})
+    return sorted(hit["_source"]["id"] for hit in result["hits"]["hits"])
 
 
 def test_every_kind_of_value_comes_back_as_it_was_and_is_found(opensearch: OpenSearchNode, tmp_path: Path) -> None:
     name, uri = new(opensearch)
     bring(uri, tmp_path, ROWS).close()
-    found = {row[0]: row for row in rows_of(opensearch, name, SCHEMA)}
-    assert found == {row[0]: row for row in ROWS}
+    result = {row[0]: row for row in rows_of(opensearch, name, SCHEMA)}
+    assert result == {row[0]: row for row in ROWS}
     alias = f"{name}.shop.kinds"
     least, most = -9223372036854775808, 9223372036854775807
     assert hits(opensearch, alias, {"term": {"u": "18446744073709551615"}}) == [least]
@@ -110,8 +110,8 @@ def test_decimals_and_jsons_are_otherwise_by_option(opensearch: OpenSearchNode, 
     bring(uri, tmp_path, rows, schema).close()
     alias = f"{name}.shop.kinds"
     opensearch.ask("POST", f"/{alias}/_refresh")
-    found = {hit["_source"]["id"]: hit["_source"] for hit in opensearch.ask("GET", f"/{alias}/_search")["hits"]["hits"]}
-    assert [found[at]["j"] for at in range(5)] == [None if text is None else json.loads(text) for text in jsons]
+    result = {hit["_source"]["id"]: hit["_source"] for hit in opensearch.ask("GET", f"/{alias}/_search")["hits"]["hits"]}
+    assert [result[at]["j"] for at in range(5)] == [None if text is None else json.loads(text) for text in jsons]
     assert hits(opensearch, alias, {"term": {"price": rows[3][1]}}) == [
         at for at, row in enumerate(rows) if float(row[1] or 0) == float(rows[3][1] or 0)
     ]
@@ -194,19 +194,19 @@ def test_a_worker_that_slept_between_two_requests_sends_no_more(
 
 def test_what_is_there_and_does_not_fit_is_told_before_and_stops(opensearch: OpenSearchNode, tmp_path: Path) -> None:
     name, uri = new(opensearch)
-    alias, found = f"{name}.shop.kinds", _read(uri, "log")[1]
-    assert list(misfits(found, [SCHEMA])) == []
-    assert not holds_rows(found)
+    alias, sink_uri = f"{name}.shop.kinds", _read(uri, "log")[1]
+    assert list(misfits(sink_uri, [SCHEMA])) == []
+    assert not holds_rows(sink_uri)
     opensearch.ask("PUT", f"/{alias}")
     with pytest.raises(SinkError, match="is an index itself"):
         bring(uri, tmp_path, ROWS)
     opensearch.ask("DELETE", f"/position-{name}")
     opensearch.ask("POST", f"/{alias}/_doc?refresh=true", {"id": 1})
-    assert holds_rows(found)
+    assert holds_rows(sink_uri)
     opensearch.ask("DELETE", f"/{alias}")
     other = {"mappings": {"properties": {"id": {"type": "keyword"}}}, "settings": {"index.translog.durability": "async"}}
     opensearch.ask("PUT", f"/{name}.hand", {**other, "aliases": {alias: {}}})
-    problems = [problem for problem, _ in misfits(found, [SCHEMA])]
+    problems = [problem for problem, _ in misfits(sink_uri, [SCHEMA])]
     assert [problem.split(" has ")[0].split(" of index")[0] for problem in problems] == [f"index {name}.hand", "field id"]
     with pytest.raises(SinkError, match="durability async"):
         bring(uri, tmp_path, ROWS)

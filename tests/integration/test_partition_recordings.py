@@ -22,14 +22,14 @@ pytestmark = pytest.mark.recordings
 def by_version(recorded: Recorded, changes: Iterable[Change]) -> dict[TableSchema, list[tuple[int, Change]]]:
     """The rows of partitioned tables with the physical id that each names, by the table as it was then."""
     history, _ = recorded.replayed()
-    found: dict[TableSchema, list[tuple[int, Change]]] = defaultdict(list)
+    result: dict[TableSchema, list[tuple[int, Change]]] = defaultdict(list)
     for change in changes:
         physical_id = json.loads(change.key or b"{}").get("ptn")
         version = history.table_at(physical_id, change.commit_ts - 1) if physical_id is not None else None
         if version is not None:
             schema = replace(version.description.schema, name=version.name, physical_ids=version.physical_ids)
-            found[schema].append((physical_id, change))
-    return found
+            result[schema].append((physical_id, change))
+    return result
 
 
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
@@ -44,10 +44,10 @@ def test_over_schema_changes_each_row_is_in_the_partition_that_ticdc_says(name: 
         changes = [change for _, change in rows]
         decoded = decode(logged(changes, codec="open-protocol"), codec="open-protocol", schemas=known).to_pylist()
         images = [row["after"] or row["before"] for row in decoded]
-        found = partition_ids(schema, [pa.array(column, pa.string()) for column in zip(*images, strict=True)])
-        assert found is not None
+        result = partition_ids(schema, [pa.array(column, pa.string()) for column in zip(*images, strict=True)])
+        assert result is not None
         told = [rows[row["ordinal"]][0] for row in decoded]
-        assert [int(one) for one in found] == told, schema
+        assert [int(one) for one in result] == told, schema
         seen[schema.name.table] += len(told)
         partitionings.add((schema.name.table, schema.physical_ids))
     assert seen["event_log"] > 300

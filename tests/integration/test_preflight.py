@@ -67,8 +67,8 @@ class Stage:
 
     def config(self, *, log: str = "", sinks: tuple[str, ...] = (), **sections: Sections) -> Path:
         sections.setdefault("spark", {"managed": False})
-        found = sinks or (f"file://{self.folder}/output?format=jsonl",)
-        return self.rig.sidecar_config(sinks=found, log=log or f"file://{self.folder}/log", **sections)
+        results = sinks or (f"file://{self.folder}/output?format=jsonl",)
+        return self.rig.sidecar_config(sinks=results, log=log or f"file://{self.folder}/log", **sections)
 
     def check(self, *names: str, wait_s: float = PATIENCE_S, write: bool = True, **sections: Any) -> dict[str, Result]:
         """The results of these checks and of all that they need."""
@@ -77,11 +77,11 @@ class Stage:
         wanted = set(names)
         while more := {need.name for name in wanted for need in every[name].needs} - wanted:
             wanted |= more
-        found = CheckResult(read_config(self.config(**sections)), options)
+        check_result = CheckResult(read_config(self.config(**sections)), options)
         try:
-            results = carried_out([check for check in every.values() if check.name in wanted], found)
+            results = carried_out([check for check in every.values() if check.name in wanted], check_result)
         finally:
-            found.close()
+            check_result.close()
         assert not any(result.defect for result in results), results
         return {result.name: result for result in results}
 
@@ -129,10 +129,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def told(result: Result, status: CheckStatus) -> str:
     """All that its findings of this status say; each must name what to change."""
-    found = [finding for finding in result.findings if finding.status is status]
-    assert found, result
-    assert status is CheckStatus.SKIPPED or all(finding.setting and finding.hint for finding in found), found
-    return "\n".join(f"{finding.what} | {finding.setting} | {finding.hint}" for finding in found)
+    findings = [finding for finding in result.findings if finding.status is status]
+    assert findings, result
+    assert status is CheckStatus.SKIPPED or all(finding.setting and finding.hint for finding in findings), findings
+    return "\n".join(f"{finding.what} | {finding.setting} | {finding.hint}" for finding in findings)
 
 
 def failure(result: Result) -> str:
@@ -145,23 +145,23 @@ def failure(result: Result) -> str:
 
 def test_on_a_healthy_rig_nothing_fails(stage: Stage) -> None:
     report = preflight(stage.config(spark={"managed": True}), CheckOptions(wait_s=PATIENCE_S))
-    found = {result.name: result for result in report.results}
+    results = {result.name: result for result in report.results}
     assert report.ok, [result for result in report.results if result.status is CheckStatus.FAILED]
     not_ok = {result.name for result in report.results if result.status is not CheckStatus.OK} - {"disk space"}
     assert not_ok == {"tidb", "gc life time", "spark session"}, "MariaDB is no TiDB, and nobody asked for Spark"
-    assert found["tidb"].status is CheckStatus.WARNING
-    assert "12 of" in found["tables"].findings[0].what
-    assert "commit_ts" in found["watermark arrives"].findings[0].what
-    assert "UTC" in found["server time zone"].findings[0].what
+    assert results["tidb"].status is CheckStatus.WARNING
+    assert "12 of" in results["tables"].findings[0].what
+    assert "commit_ts" in results["watermark arrives"].findings[0].what
+    assert "UTC" in results["server time zone"].findings[0].what
     assert not any(entry.startswith("changefeed.txt") for entry in _names(stage.folder / "log")), "the log is not claimed"
 
 
 def test_no_write_writes_nothing(stage: Stage) -> None:
     uuids = stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}")
     log = stage.folder / "untouched"
-    found = stage.check("etcd write", "log", "watermark write", "watermark arrives", write=False, log=f"file://{log}")
-    assert {found[name].status for name in ("etcd write", "watermark write", "watermark arrives")} == {CheckStatus.SKIPPED}
-    assert found["log"].status is CheckStatus.OK
+    results = stage.check("etcd write", "log", "watermark write", "watermark arrives", write=False, log=f"file://{log}")
+    assert {results[name].status for name in ("etcd write", "watermark write", "watermark arrives")} == {CheckStatus.SKIPPED}
+    assert results["log"].status is CheckStatus.OK
     assert not log.exists()
     assert stage.rig.db.execute(f"select unique_identifier from {MARK_TABLE}") == uuids
 
@@ -172,17 +172,17 @@ def test_a_dump_that_runs_is_not_disturbed_and_its_ports_are_ours(stage: Stage) 
     spark = {"managed": True, "master": "local[1]", "memory": "512m"}
     path = stage.config(log=f"file://{stage.folder}/running-log", sinks=sinks, spark=spark, dump={"chunk_rows": 10})
     with SidecarProcess(path, stage.folder / "sidecar.log") as sidecar:
-        sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=SPARK_S)
+        sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=SPARK_S)
         sidecar.ask("dumpstart", "--rows-per-second", "10")
-        sidecar.await_status(lambda found: rows_of(found) > 0, timeout_s=SPARK_S)
+        sidecar.await_status(lambda value: rows_of(value) > 0, timeout_s=SPARK_S)
         report = preflight(path, CheckOptions(wait_s=PATIENCE_S))
         assert report.ok, [result for result in report.results if result.status is CheckStatus.FAILED]
         before = sidecar.ask("dumpquery")
         assert before["state"] == "running", "the preflight ran beside it"
-        found = {result.name: result for result in report.results}
-        assert "already" in found["control address"].findings[0].what
-        assert "already" in found["metrics address"].findings[0].what
-        assert "owned by" in found["changefeed"].findings[1].what
+        results = {result.name: result for result in report.results}
+        assert "already" in results["control address"].findings[0].what
+        assert "already" in results["metrics address"].findings[0].what
+        assert "owned by" in results["changefeed"].findings[1].what
         other = stage.check("control address", changefeed={"id": "other"}, control={"listen": sidecar.address})
         assert "by another changefeed's sidecar" in failure(other["control address"])
         after = sidecar.await_status(lambda status: rows_of(status) > rows_of(before), timeout_s=SPARK_S)
@@ -196,19 +196,19 @@ def rows_of(status: dict[str, Any]) -> int:
 
 
 def app() -> typer.Typer:
-    found = typer.Typer()
-    found.callback()(lambda: None)
-    register(found)
-    return found
+    result = typer.Typer()
+    result.callback()(lambda: None)
+    register(result)
+    return result
 
 
 def test_the_command_tells_every_check_and_exits_with_1_for_a_failure(stage: Stage) -> None:
     path = stage.config(changefeed={"id": "nobody"}, metrics={"listen": ""})
     done = CliRunner().invoke(app(), ["check", "--config", str(path), "--json", "--wait", "1"])
     assert done.exit_code == EXIT_FAILED, done.output
-    found = json.loads(done.output)
-    assert found["ok"] is False
-    by_name = {check["name"]: check for check in found["checks"]}
+    result = json.loads(done.output)
+    assert result["ok"] is False
+    by_name = {check["name"]: check for check in result["checks"]}
     assert by_name["changefeed"]["status"] == "failed"
     assert by_name["changefeed"]["findings"][0]["setting"].startswith("changefeed.id")
     assert by_name["resolved marks"]["status"] == "skipped"
@@ -235,9 +235,9 @@ def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status
         check=False,
     )
     assert done.returncode == (0 if status == "ok" else EXIT_FAILED), done.stdout + done.stderr
-    (found,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "spark session"]
-    assert found["status"] == status
-    assert what in found["findings"][0]["what"]
+    (result,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "spark session"]
+    assert result["status"] == status
+    assert what in result["findings"][0]["what"]
 
 
 # ---- this machine ---------------------------------------------------------------------------------------------------
@@ -245,16 +245,16 @@ def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status
 
 def test_a_secret_that_is_not_there_or_empty_is_named(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
-    found = stage.check("secrets", source={"password_file": "/nowhere/secret"}, etcd={"password_file": str(tmp_path / "empty")})
-    text = failure(found["secrets"])
+    results = stage.check("secrets", source={"password_file": "/nowhere/secret"}, etcd={"password_file": str(tmp_path / "empty")})
+    text = failure(results["secrets"])
     assert "/nowhere/secret" in text
     assert "source.password_file" in text
     assert "is empty | etcd.password_file" in text
 
 
 def test_control_beyond_this_machine_without_protection_is_refused(stage: Stage) -> None:
-    found = stage.check("control address", control={"listen": "0.0.0.0:8310"})
-    assert "control.tls cert_file" in failure(found["control address"])
+    results = stage.check("control address", control={"listen": "0.0.0.0:8310"})
+    assert "control.tls cert_file" in failure(results["control address"])
 
 
 def test_a_port_that_is_taken_where_tls_is_spoken_is_a_warning(stage: Stage, tmp_path: Path) -> None:
@@ -264,42 +264,42 @@ def test_a_port_that_is_taken_where_tls_is_spoken_is_a_warning(stage: Stage, tmp
             "listen": f"127.0.0.1:{taken.getsockname()[1]}",
             "tls": {"cert_file": str(made.server_cert), "key_file": str(made.server_key)},
         }
-        found = stage.check("control address", control=section)
-    assert "control.listen" in told(found["control address"], CheckStatus.WARNING)
+        results = stage.check("control address", control=section)
+    assert "control.listen" in told(results["control address"], CheckStatus.WARNING)
 
 
 def test_ports_of_others_are_named(stage: Stage) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        found = stage.check("control address", "metrics address", control={"listen": listen}, metrics={"listen": listen})
-    assert f"{listen}: Address already in use" in failure(found["control address"])
-    assert "metrics.listen" in failure(found["metrics address"])
+        results = stage.check("control address", "metrics address", control={"listen": listen}, metrics={"listen": listen})
+    assert f"{listen}: Address already in use" in failure(results["control address"])
+    assert "metrics.listen" in failure(results["metrics address"])
 
 
 def test_metrics_of_a_sidecar_that_runs_are_its_own(stage: Stage) -> None:
     with closing(MetricsServer("127.0.0.1:0", lambda: None, MetricsTally)) as server:
-        found = stage.check("metrics address", metrics={"listen": f"127.0.0.1:{server.port}"})
-    assert "already" in found["metrics address"].findings[0].what
+        results = stage.check("metrics address", metrics={"listen": f"127.0.0.1:{server.port}"})
+    assert "already" in results["metrics address"].findings[0].what
 
 
 def test_the_log_of_another_changefeed_is_refused(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "changefeed.txt").write_text("default/default/other/1")
-    found = stage.check("log", "sinks", log=f"file://{tmp_path}")
-    assert "default/default/other/1" in failure(found["log"])
-    assert "log.uri" in failure(found["log"])
-    assert "needs 'log'" in told(found["sinks"], CheckStatus.SKIPPED)
+    results = stage.check("log", "sinks", log=f"file://{tmp_path}")
+    assert "default/default/other/1" in failure(results["log"])
+    assert "log.uri" in failure(results["log"])
+    assert "needs 'log'" in told(results["sinks"], CheckStatus.SKIPPED)
 
 
 def test_a_log_that_cannot_be_written_is_refused(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = stage.check("log", "disk space", log=f"file://{tmp_path}/file/log")
-    assert "log.uri" in failure(found["log"])
-    assert "log.uri" in failure(found["disk space"])
+    results = stage.check("log", "disk space", log=f"file://{tmp_path}/file/log")
+    assert "log.uri" in failure(results["log"])
+    assert "log.uri" in failure(results["disk space"])
 
 
 def test_no_room_for_what_may_be_written_is_told(stage: Stage) -> None:
-    found = stage.check("disk space", dump={"chunk_bytes_max": 1 << 50})
-    assert "dump.chunk_bytes_max" in failure(found["disk space"])
+    results = stage.check("disk space", dump={"chunk_bytes_max": 1 << 50})
+    assert "dump.chunk_bytes_max" in failure(results["disk space"])
 
 
 def test_little_room_is_a_warning(stage: Stage) -> None:
@@ -310,31 +310,31 @@ def test_little_room_is_a_warning(stage: Stage) -> None:
 def test_a_sink_of_another_log_is_refused(stage: Stage, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/output?format=jsonl"
     deliver(opened(open_sink(uri, log_id="default/default/other/1")), Segments([0]), log=open_folder(str(tmp_path)))
-    found = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
-    assert "sinks (number 1)" in failure(found["sinks"])
-    assert "default/default/other/1" in failure(found["sinks"])
+    results = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
+    assert "sinks (number 1)" in failure(results["sinks"])
+    assert "default/default/other/1" in failure(results["sinks"])
 
 
 def test_a_sink_that_is_ahead_of_the_log_is_refused(stage: Stage, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/output?format=jsonl"
     log_id = _log_id(stage)
     deliver(opened(open_sink(uri, log_id=log_id)), Segments([0]), log=open_folder(str(tmp_path)))
-    found = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
-    assert "accepted segment 0, and the log" in failure(found["sinks"])
-    assert "is empty" in failure(found["sinks"])
+    results = stage.check("sinks", sinks=(uri,), log=f"file://{tmp_path}/log")
+    assert "accepted segment 0, and the log" in failure(results["sinks"])
+    assert "is empty" in failure(results["sinks"])
 
 
 def test_a_sink_in_the_logs_folder_is_refused(stage: Stage, tmp_path: Path) -> None:
-    found = stage.check("sinks", sinks=(f"file://{tmp_path}/log/output",), log=f"file://{tmp_path}/log")
-    assert "is in the folder of log.uri" in failure(found["sinks"])
+    results = stage.check("sinks", sinks=(f"file://{tmp_path}/log/output",), log=f"file://{tmp_path}/log")
+    assert "is in the folder of log.uri" in failure(results["sinks"])
 
 
 def test_a_target_that_lacks_the_tables_is_named_with_the_sink(stage: Stage, tmp_path: Path) -> None:
     db = stage.rig.db
     uri = uri_of(db, "not_there", routes=quote(f"{SCHEMA}.*=>nowhere.*"))
-    found = stage.check("sinks", "targets", sinks=(uri,), log=f"file://{tmp_path}/log")
-    assert "is not at the target" in failure(found["targets"])
-    assert "sinks (number 1)" in failure(found["targets"])
+    results = stage.check("sinks", "targets", sinks=(uri,), log=f"file://{tmp_path}/log")
+    assert "is not at the target" in failure(results["targets"])
+    assert "sinks (number 1)" in failure(results["targets"])
     making = stage.check("sinks", "targets", sinks=(f"{uri}&create-tables=true",), log=f"file://{tmp_path}/log")
     assert "nothing is against rows" in making["targets"].findings[0].what
     assert f"(mysql://{db.host}:{db.port}/?position-schema=not_there)" in making["sinks"].findings[0].what, "no account is shown"
@@ -361,10 +361,10 @@ def test_spark_that_runs_elsewhere_or_is_not_installed_is_told(stage: Stage, mon
 
 def test_etcd_that_is_away_fails_and_what_needs_it_is_skipped(stage: Stage) -> None:
     endpoint = f"127.0.0.1:{free_port()}"
-    found = stage.check("changefeed", "tidb", etcd={"endpoints": [endpoint], "timeout_s": 1.0})
-    assert "etcd.endpoints" in failure(found["etcd"])
-    assert "needs 'etcd'" in told(found["changefeed"], CheckStatus.SKIPPED)
-    assert found["tidb"].status is CheckStatus.WARNING, "what does not need it is carried out"
+    results = stage.check("changefeed", "tidb", etcd={"endpoints": [endpoint], "timeout_s": 1.0})
+    assert "etcd.endpoints" in failure(results["etcd"])
+    assert "needs 'etcd'" in told(results["changefeed"], CheckStatus.SKIPPED)
+    assert results["tidb"].status is CheckStatus.WARNING, "what does not need it is carried out"
 
 
 @pytest.mark.parametrize("lease_s", [2, 120])
@@ -383,8 +383,8 @@ def test_an_etcd_user_that_may_not_write_our_root_is_named(stage: Stage, tmp_pat
         server.etcdctl("user", "grant-role", "reader", "reader")
         server.enable_auth("root")
         section = {"endpoints": list(server.endpoints), "user": "reader", "password_file": str(tmp_path / "secret")}
-        found = stage.check("etcd write", etcd=section)
-        assert "readwrite on /changefeed_dump/v1/" in failure(found["etcd write"])
+        results = stage.check("etcd write", etcd=section)
+        assert "readwrite on /changefeed_dump/v1/" in failure(results["etcd write"])
         section["user"] = "nobody"
         assert "etcd.password_file" in failure(stage.check("etcd", etcd=section)["etcd"])
 
@@ -398,10 +398,10 @@ def test_a_wrong_cluster_id_lists_the_changefeeds_that_there_are(stage: Stage) -
 @pytest.mark.parametrize("state", ["stopped", "failed", "finished", "removed"])
 def test_a_changefeed_that_does_not_run_fails_by_its_state(stage: Stage, state: str) -> None:
     sections = stage.put_changefeed("state-feed", change=lambda info: info.update(state=state, **{"admin-job-type": 0}))
-    found = stage.check("changefeed state", "changefeed settings", "resolved marks", **sections)
-    assert "state (changefeed)" in failure(found["changefeed state"])
-    assert found["changefeed settings"].status is CheckStatus.OK, "told once"
-    assert "needs 'changefeed state'" in told(found["resolved marks"], CheckStatus.SKIPPED)
+    results = stage.check("changefeed state", "changefeed settings", "resolved marks", **sections)
+    assert "state (changefeed)" in failure(results["changefeed state"])
+    assert results["changefeed settings"].status is CheckStatus.OK, "told once"
+    assert "needs 'changefeed state'" in told(results["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Stage) -> None:
@@ -412,17 +412,17 @@ def test_a_changefeed_that_tries_again_is_a_warning_with_ticdcs_error(stage: Sta
 
 def test_a_filter_without_the_watermark_table_is_named(stage: Stage) -> None:
     sections = stage.put_changefeed("blind-feed", change=lambda info: info["config"]["filter"].update(rules=["shop.*"]))
-    found = stage.check("changefeed settings", "watermark arrives", **sections)
-    assert 'add "changefeed_dump.*"' in failure(found["changefeed settings"])
-    assert "see 'changefeed settings'" in told(found["watermark arrives"], CheckStatus.SKIPPED)
+    results = stage.check("changefeed settings", "watermark arrives", **sections)
+    assert 'add "changefeed_dump.*"' in failure(results["changefeed settings"])
+    assert "see 'changefeed settings'" in told(results["watermark arrives"], CheckStatus.SKIPPED)
 
 
 def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
     events: list[dict[str, Any]] = [{"matcher": ["*.*"], "ignore-event": ["update"]}]
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
-    found = stage.check("changefeed settings", "tables", **sections)
-    assert "ignore-event" in failure(found["changefeed settings"])
-    assert "leaves out updates" in told(found["tables"], CheckStatus.WARNING)
+    results = stage.check("changefeed settings", "tables", **sections)
+    assert "ignore-event" in failure(results["changefeed settings"])
+    assert "leaves out updates" in told(results["tables"], CheckStatus.WARNING)
     events[0].update({"matcher": ["shop.uid"], "ignore-event": ["insert"]})
     sections = stage.put_changefeed("event-feed", change=lambda info: info["config"]["filter"].update({"event-filters": events}))
     assert "shop.uid is excluded from dumps" in told(stage.check("tables", **sections)["tables"], CheckStatus.WARNING)
@@ -430,24 +430,24 @@ def test_an_event_filter_on_the_watermark_table_is_named(stage: Stage) -> None:
 
 def test_canal_json_without_the_extension_is_named(stage: Stage) -> None:
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=canal-json"
-    found = stage.check("changefeed settings", "messages", **stage.put_changefeed("canal-feed", uri=uri))
-    assert "enable-tidb-extension=true" in failure(found["changefeed settings"])
-    assert "see 'changefeed settings'" in told(found["messages"], CheckStatus.SKIPPED)
+    results = stage.check("changefeed settings", "messages", **stage.put_changefeed("canal-feed", uri=uri))
+    assert "enable-tidb-extension=true" in failure(results["changefeed settings"])
+    assert "see 'changefeed settings'" in told(results["messages"], CheckStatus.SKIPPED)
 
 
 def test_a_sink_that_is_none_of_kafkas_is_named(stage: Stage) -> None:
-    found = stage.check("changefeed settings", "kafka", **stage.put_changefeed("mysql-feed", uri="mysql://root@127.0.0.1:3306/"))
-    assert "sink-uri" in failure(found["changefeed settings"])
-    assert found["kafka"].status is CheckStatus.SKIPPED
+    results = stage.check("changefeed settings", "kafka", **stage.put_changefeed("mysql-feed", uri="mysql://root@127.0.0.1:3306/"))
+    assert "sink-uri" in failure(results["changefeed settings"])
+    assert results["kafka"].status is CheckStatus.SKIPPED
 
 
 # ---- Kafka ----------------------------------------------------------------------------------------------------------
 
 
 def test_brokers_that_are_away_are_named(stage: Stage) -> None:
-    found = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{free_port()}"})
-    assert "kafka.brokers" in failure(found["kafka"])
-    assert "needs 'kafka'" in told(found["topics"], CheckStatus.SKIPPED)
+    results = stage.check("kafka", "topics", kafka={"brokers": f"127.0.0.1:{free_port()}"})
+    assert "kafka.brokers" in failure(results["kafka"])
+    assert "needs 'kafka'" in told(results["topics"], CheckStatus.SKIPPED)
 
 
 def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) -> None:
@@ -469,9 +469,9 @@ def test_credentials_that_kafka_refuses_are_named(stage: Stage, tmp_path: Path) 
 
 
 def test_a_topic_that_is_missing_is_named(stage: Stage) -> None:
-    found = stage.check("topics", "messages", **stage.put_changefeed("lost-feed", topic="no-such-topic"))
-    assert "topic no-such-topic does not exist" in failure(found["topics"])
-    assert found["messages"].status is CheckStatus.SKIPPED
+    results = stage.check("topics", "messages", **stage.put_changefeed("lost-feed", topic="no-such-topic"))
+    assert "topic no-such-topic does not exist" in failure(results["topics"])
+    assert results["messages"].status is CheckStatus.SKIPPED
 
 
 @pytest.mark.parametrize(("parameter", "status"), [("", CheckStatus.WARNING), ("&auto-create-topic=false", CheckStatus.FAILED)])
@@ -479,9 +479,9 @@ def test_a_tables_topic_that_is_missing_fails_where_ticdc_does_not_make_it(stage
     uri = f"kafka://{stage.rig.kafka.bootstrap}/{stage.rig.topic}?protocol=open-protocol{parameter}"
     dispatchers = [{"matcher": ["shop.account"], "topic": "of_{schema}_{table}"}]
     sections = stage.put_changefeed("split-feed", uri=uri, change=lambda info: info["config"]["sink"].update(dispatchers=dispatchers))
-    found = stage.check("tables", "topics", **sections)
-    assert found["topics"].status is status
-    assert "topic of_shop_account does not exist" in told(found["topics"], status)
+    results = stage.check("tables", "topics", **sections)
+    assert results["topics"].status is status
+    assert "topic of_shop_account does not exist" in told(results["topics"], status)
 
 
 def test_rows_of_a_table_that_was_dropped_are_a_warning(stage: Stage) -> None:
@@ -489,16 +489,16 @@ def test_rows_of_a_table_that_was_dropped_are_a_warning(stage: Stage) -> None:
     key, value = b'{"ts":9,"scm":"shop","tbl":"gone","t":1}', b'{"u":{"id":{"t":3,"h":true,"f":11,"v":1}}}'
     framed = [len(part).to_bytes(8, "big") + part for part in (key, value)]
     stage.rig.kafka.write("former", [(0, (1).to_bytes(8, "big") + framed[0], framed[1])])
-    found = stage.check("select rights", "messages", **stage.put_changefeed("former-feed", topic="former"))
-    assert "rows of shop.gone" in told(found["messages"], CheckStatus.WARNING)
+    results = stage.check("select rights", "messages", **stage.put_changefeed("former-feed", topic="former"))
+    assert "rows of shop.gone" in told(results["messages"], CheckStatus.WARNING)
 
 
 def test_messages_of_another_protocol_are_named_by_their_place(stage: Stage) -> None:
     stage.rig.kafka.create_topic("garbled", 1)
     stage.rig.kafka.write("garbled", [(0, b"not a frame", b"nor this")])
-    found = stage.check("messages", "resolved marks", **stage.put_changefeed("garbled-feed", topic="garbled"))
-    assert "kafka/garbled/0@0" in failure(found["messages"])
-    assert "needs 'messages'" in told(found["resolved marks"], CheckStatus.SKIPPED)
+    results = stage.check("messages", "resolved marks", **stage.put_changefeed("garbled-feed", topic="garbled"))
+    assert "kafka/garbled/0@0" in failure(results["messages"])
+    assert "needs 'messages'" in told(results["resolved marks"], CheckStatus.SKIPPED)
 
 
 def test_a_gap_between_the_log_and_the_topic_is_named(stage: Stage, tmp_path: Path) -> None:
@@ -531,35 +531,35 @@ def test_a_partition_without_marks_is_named_with_partition_num(stage: Stage) -> 
 def test_a_publisher_that_stands_still_sends_no_marks(stage: Stage) -> None:
     stage.rig.publisher.freeze()
     try:
-        found = stage.check("resolved marks", "lag", "watermark arrives", wait_s=SILENCE_S)
+        results = stage.check("resolved marks", "lag", "watermark arrives", wait_s=SILENCE_S)
     finally:
         stage.rig.publisher.thaw()
-    assert "no partition got any" in failure(found["resolved marks"])
-    assert "checkpoint is" in failure(found["resolved marks"])
-    assert "needs 'resolved marks'" in told(found["lag"], CheckStatus.SKIPPED)
-    assert "has not come" in failure(found["watermark arrives"])
+    assert "no partition got any" in failure(results["resolved marks"])
+    assert "checkpoint is" in failure(results["resolved marks"])
+    assert "needs 'resolved marks'" in told(results["lag"], CheckStatus.SKIPPED)
+    assert "has not come" in failure(results["watermark arrives"])
 
 
 def test_a_source_that_is_not_the_changefeeds_is_found_by_its_mark(stage: Stage) -> None:
     stage.rig.kafka.create_topic("elsewhere", 1)
     sections = stage.put_changefeed("elsewhere-feed", topic="elsewhere")
     with marks_every_moment(stage.rig, "elsewhere"):
-        found = stage.check("resolved marks", "watermark arrives", wait_s=SILENCE_S, **sections)
-    assert found["resolved marks"].status is CheckStatus.OK
-    assert "source.host" in failure(found["watermark arrives"])
+        results = stage.check("resolved marks", "watermark arrives", wait_s=SILENCE_S, **sections)
+    assert results["resolved marks"].status is CheckStatus.OK
+    assert "source.host" in failure(results["watermark arrives"])
 
 
 def test_a_feed_that_is_late_is_a_warning(stage: Stage) -> None:
     stage.rig.kafka.create_topic("late", 1)
     with marks_every_moment(stage.rig, "late", back_s=120):
-        found = stage.check("lag", **stage.put_changefeed("late-feed", topic="late"))
-    (behind_s,) = re.findall(r"is ([\d.]+) s behind", told(found["lag"], CheckStatus.WARNING))
+        results = stage.check("lag", **stage.put_changefeed("late-feed", topic="late"))
+    (behind_s,) = re.findall(r"is ([\d.]+) s behind", told(results["lag"], CheckStatus.WARNING))
     assert 120 <= float(behind_s) < 120 + PATIENCE_S
 
 
 def test_the_zone_of_ticdcs_server_is_told_by_rows(stage: Stage) -> None:
-    found = stage.check("server time zone", kafka={"server_tz": "Asia/Shanghai"})
-    text = failure(found["server time zone"])
+    results = stage.check("server time zone", kafka={"server_tz": "Asia/Shanghai"})
+    text = failure(results["server time zone"])
     assert "kafka.server_tz" in text
     assert "likely UTC" in text
 
@@ -569,10 +569,10 @@ def test_the_zone_of_ticdcs_server_is_told_by_rows(stage: Stage) -> None:
 
 def test_a_wrong_password_is_named_and_what_needs_the_source_is_skipped(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("wrong")
-    found = stage.check("schemas", "changefeed settings", source={"password_file": str(tmp_path / "wrong")})
-    assert "source.password_file" in failure(found["tidb"])
-    assert found["schemas"].status is CheckStatus.SKIPPED
-    assert found["changefeed settings"].status is CheckStatus.OK, "judged without the tables"
+    results = stage.check("schemas", "changefeed settings", source={"password_file": str(tmp_path / "wrong")})
+    assert "source.password_file" in failure(results["tidb"])
+    assert results["schemas"].status is CheckStatus.SKIPPED
+    assert results["changefeed settings"].status is CheckStatus.OK, "judged without the tables"
 
 
 def test_a_source_that_is_away_is_named(stage: Stage) -> None:
@@ -582,25 +582,25 @@ def test_a_source_that_is_away_is_named(stage: Stage) -> None:
 def test_a_right_that_was_revoked_is_named_with_its_grant(stage: Stage) -> None:
     tables = [name for name in stage.rig.tables() if name.table != "ledger"]
     sections = stage.account("narrow", f"select on {MARK_TABLE}", "insert on shop.ledger", *(f"select on {name}" for name in tables))
-    found = stage.check("select rights", **sections)
-    text = failure(found["select rights"])
+    results = stage.check("select rights", **sections)
+    text = failure(results["select rights"])
     assert "GRANT SELECT ON `shop`.`ledger` TO 'narrow'" in text
     assert "account" not in text.partition("GRANT")[0]
-    assert "no SELECT on all of" in told(found["select rights"], CheckStatus.WARNING)
+    assert "no SELECT on all of" in told(results["select rights"], CheckStatus.WARNING)
 
 
 def test_a_table_that_the_account_does_not_see_is_found_in_the_feed(stage: Stage) -> None:
     tables = [name for name in stage.rig.tables() if name.table != "account"]
     sections = stage.account("blind", f"select on {MARK_TABLE}", *(f"select on {name}" for name in tables))
-    found = stage.check("select rights", "messages", **sections)
-    assert "GRANT SELECT ON `shop`.`account` TO 'blind'" in failure(found["messages"])
+    results = stage.check("select rights", "messages", **sections)
+    assert "GRANT SELECT ON `shop`.`account` TO 'blind'" in failure(results["messages"])
 
 
 def test_a_watermark_table_that_is_not_there_is_named(stage: Stage) -> None:
     sections = stage.account("unmarked", "select on shop.*")
-    found = stage.check("watermark table", "watermark write", **sections)
-    assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in failure(found["watermark table"])
-    assert "needs 'watermark table'" in told(found["watermark write"], CheckStatus.SKIPPED)
+    results = stage.check("watermark table", "watermark write", **sections)
+    assert f"CREATE TABLE IF NOT EXISTS {MARK_TABLE}" in failure(results["watermark table"])
+    assert "needs 'watermark table'" in told(results["watermark write"], CheckStatus.SKIPPED)
 
 
 def test_a_watermark_table_of_another_shape_is_refused(stage: Stage) -> None:
@@ -653,21 +653,21 @@ def test_tables_that_cannot_be_dumped_are_warnings_and_none_at_all_is_a_failure(
         "create table odd.floating (f float primary key)",
     )  # fmt: skip
     try:
-        found = stage.check("tables", "read keys", **sections)
+        results = stage.check("tables", "read keys", **sections)
     finally:
         stage.rig.db.execute("drop database odd")
-    assert "odd.keyless" in told(found["tables"], CheckStatus.WARNING)
-    assert "odd.floating" in told(found["read keys"], CheckStatus.WARNING)
+    assert "odd.keyless" in told(results["tables"], CheckStatus.WARNING)
+    assert "odd.floating" in told(results["read keys"], CheckStatus.WARNING)
 
 
 def test_a_column_type_that_is_not_known_is_named(stage: Stage) -> None:
     stage.rig.db.execute("create database shapes", "create table shapes.place (id int primary key, at point)")
     try:
-        found = stage.check("tables", "watermark table")
+        results = stage.check("tables", "watermark table")
     finally:
         stage.rig.db.execute("drop database shapes")
-    assert "table shapes.place, column at: type point is unknown" in failure(found["schemas"])
-    assert found["tables"].status is CheckStatus.SKIPPED
+    assert "table shapes.place, column at: type point is unknown" in failure(results["schemas"])
+    assert results["tables"].status is CheckStatus.SKIPPED
 
 
 def test_many_tables_are_asked_for_in_few_statements(stage: Stage) -> None:

@@ -88,8 +88,8 @@ def test_a_large_transaction_passes_grpcs_default_bound(rig: PumpRig) -> None:
     with rig.running() as pump, Client(f"127.0.0.1:{pump.port}") as client:
         client.write(prewrite(1, value).payload)
         client.write(commit(1, 2).payload)
-        (found,) = client.pulled(1)
-        assert binlog_pb2.Binlog.FromString(found.payload).prewrite_value == value
+        (result,) = client.pulled(1)
+        assert binlog_pb2.Binlog.FromString(result.payload).prewrite_value == value
 
 
 def test_an_idle_pump_writes_fakes_and_its_registry_entry_moves(rig: PumpRig, tmp_path: Path, servers: TikvServers) -> None:
@@ -98,14 +98,14 @@ def test_an_idle_pump_writes_fakes_and_its_registry_entry_moves(rig: PumpRig, tm
         for one in client.pulled(3):
             assert one.meta.startTs == one.meta.commitTs > BASE
             assert binlog_of(one.payload).is_fake
-        found = eventually(lambda: (it := rig.registered())["maxCommitTS"] and it)
-        assert list(found) == ["nodeId", "host", "state", "isAlive", "score", "label", "maxCommitTS", "updateTS"]
+        result = eventually(lambda: (it := rig.registered())["maxCommitTS"] and it)
+        assert list(result) == ["nodeId", "host", "state", "isAlive", "score", "label", "maxCommitTS", "updateTS"]
         expected = {"nodeId": "pump-a", "host": "127.0.0.1:1", "state": "online", "isAlive": False, "score": 0, "label": None}
-        assert found | expected == found
-        eventually(lambda: rig.registered()["updateTS"] > found["updateTS"])
+        assert result | expected == result
+        eventually(lambda: rig.registered()["updateTS"] > result["updateTS"])
     left = rig.registered()
     assert left["state"] == "paused"
-    assert found["maxCommitTS"] <= left["maxCommitTS"] <= pump.storage.max_commit_ts  # a fake may come after the last entry
+    assert result["maxCommitTS"] <= left["maxCommitTS"] <= pump.storage.max_commit_ts  # a fake may come after the last entry
 
 
 def test_a_new_pump_is_online_before_drainers_hear_of_it_and_a_paused_one_tells_nobody(rig: PumpRig) -> None:
@@ -202,8 +202,8 @@ def test_a_lost_commit_is_asked_of_tikv(rig: PumpRig, servers: TikvServers) -> N
     with rig.running() as pump, Client(f"127.0.0.1:{pump.port}") as client:
         for start_ts in (BASE + 1, BASE + 2):
             client.write(prewrite(start_ts).payload)
-        (found,) = client.pulled(1)
-        assert (found.meta.startTs, found.meta.commitTs) == (BASE + 1, BASE + 5)
+        (result,) = client.pulled(1)
+        assert (result.meta.startTs, result.meta.commitTs) == (BASE + 1, BASE + 5)
         eventually(lambda: pump.storage.waiting == 0)
 
 

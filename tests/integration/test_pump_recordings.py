@@ -38,9 +38,9 @@ class RecordedTikv:
         self._commits: dict[int, int] = {}
         for node in NODES:
             for payload in frames(recording(name) / "pumps" / f"{node}.bin.gz"):
-                found = binlog_of(payload)
-                if not found.is_fake:
-                    self._commits[found.start_ts] = found.commit_ts
+                binlog = binlog_of(payload)
+                if not binlog.is_fake:
+                    self._commits[binlog.start_ts] = binlog.commit_ts
 
     def mvcc_by_key(self, key: bytes) -> Sequence[LostWrite]:
         return [LostWrite(*ended) for ended in self._commits.items()] if self.ready else []
@@ -77,7 +77,7 @@ def recorded(name: str, node: str) -> list[bytes]:
 def test_our_pump_streams_what_the_real_one_did(tmp_path: Path, etcd: Etcd, name: str, node: str) -> None:
     payloads, expected = written(name, node), recorded(name, node)
     tikv = RecordedTikv(name)
-    rest, found = len(payloads) // 2, []
+    rest, results = len(payloads) // 2, []
     with made_cluster() as servers:
         servers.physical_ms = _after(payloads)
         rig = PumpRig(tmp_path, etcd, servers, node_id=node)
@@ -88,12 +88,12 @@ def test_our_pump_streams_what_the_real_one_did(tmp_path: Path, etcd: Etcd, name
             _write(client, payloads[rest:])
             tikv.ready = True
             eventually(lambda: pump.storage.waiting == 0)
-            found = [one.payload for one in client.pulled(len(expected), offset=binlog_of(expected[0]).commit_ts - 1)]
+            results = [one.payload for one in client.pulled(len(expected), offset=binlog_of(expected[0]).commit_ts - 1)]
             lost = pump.lost.tally
-    told_by_tikv = sum(not binlog_pb2.Binlog.FromString(payload).HasField("prewrite_key") for payload in found)
+    told_by_tikv = sum(not binlog_pb2.Binlog.FromString(payload).HasField("prewrite_key") for payload in results)
     assert told_by_tikv == lost.committed
-    assert [_whole(payload) for payload in found] == [_whole(payload) for payload in expected]
-    assert [binlog_of(one).commit_ts for one in found] == sorted(binlog_of(one).commit_ts for one in found)
+    assert [_whole(payload) for payload in results] == [_whole(payload) for payload in expected]
+    assert [binlog_of(one).commit_ts for one in results] == sorted(binlog_of(one).commit_ts for one in results)
 
 
 def _write(client: Client, payloads: Sequence[bytes]) -> None:
@@ -108,9 +108,9 @@ def _after(payloads: Sequence[bytes]) -> int:
 
 def _whole(payload: bytes) -> bytes:
     """But for who told the end: a real pump that waited for a second asked TiKV, and TiDB's own end came later."""
-    found = binlog_pb2.Binlog.FromString(payload)
-    found.ClearField("prewrite_key")
-    rest: bytes = found.SerializeToString()
+    result = binlog_pb2.Binlog.FromString(payload)
+    result.ClearField("prewrite_key")
+    rest: bytes = result.SerializeToString()
     return rest
 
 

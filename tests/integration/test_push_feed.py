@@ -129,104 +129,104 @@ def playing(taking: Taking, tables: int = 1, *, part: int = 0, name: str = "", k
 @pytest.mark.parametrize("name", ["demo", *RECORDINGS])
 @pytest.mark.parametrize("senders", [1, 3])
 def test_all_entries_of_a_recording_arrive_before_the_marks_that_cover_them(name: str, senders: int) -> None:
-    with taking(name) as found, ExitStack() as held:
-        found.want()
-        threads = [held.enter_context(playing(found, senders, part=part)).thread for part in range(senders)]
-        found.until(lambda: not any(thread.is_alive() for thread in threads))
-        assert found.complete()
-        assert found.delivered == committed(name)
+    with taking(name) as result, ExitStack() as held:
+        result.want()
+        threads = [held.enter_context(playing(result, senders, part=part)).thread for part in range(senders)]
+        result.until(lambda: not any(thread.is_alive() for thread in threads))
+        assert result.complete()
+        assert result.delivered == committed(name)
 
 
 @pytest.mark.parametrize("name", ["demo", *RECORDINGS])
 def test_connections_that_break_in_the_middle_lose_nothing(name: str) -> None:
-    with taking(name, queue_bytes_max=SMALL_BYTES) as found, playing(found, 2) as one, playing(found, 2, part=1) as other:
-        found.want()
+    with taking(name, queue_bytes_max=SMALL_BYTES) as result, playing(result, 2) as one, playing(result, 2, part=1) as other:
+        result.want()
         for part in (8, 4, 2):
-            found.until(lambda part=part: found.entries > len(committed(name)) // part)  # type: ignore[misc]  # one loop's
+            result.until(lambda part=part: result.entries > len(committed(name)) // part)  # type: ignore[misc]  # one loop's
             one.break_connection()
             other.break_connection()
-        found.until(lambda: not one.thread.is_alive() and not other.thread.is_alive())
-        assert found.complete()
-        assert found.delivered == committed(name)
+        result.until(lambda: not one.thread.is_alive() and not other.thread.is_alive())
+        assert result.complete()
+        assert result.delivered == committed(name)
 
 
 def test_what_is_durable_is_forgotten_and_not_sent_again() -> None:
-    with taking("demo") as found, playing(found, keep=True) as sender:
-        found.want()
-        found.until(found.complete, acknowledge=False)
-        assert found.entries == len(committed("demo"))
+    with taking("demo") as result, playing(result, keep=True) as sender:
+        result.want()
+        result.until(result.complete, acknowledge=False)
+        assert result.entries == len(committed("demo"))
         sender.break_connection()
-        found.until(lambda: found.puller.senders() == [])
-        found.until(lambda: sum(view.spans for view in found.puller.senders()) == len(found.spans))
-        assert found.entries == len(committed("demo")), "all of it was resolved"
-        found.until(lambda: all(span.durable() for span in sender.spans))
+        result.until(lambda: result.puller.senders() == [])
+        result.until(lambda: sum(view.spans for view in result.puller.senders()) == len(result.spans))
+        assert result.entries == len(committed("demo")), "all of it was resolved"
+        result.until(lambda: all(span.durable() for span in sender.spans))
 
 
 @pytest.mark.parametrize("name", ["demo", *(RECORDINGS if LANE.whole else [])])
 def test_spans_move_to_another_sender_in_the_middle_and_back(name: str) -> None:
-    with taking(name, queue_bytes_max=SMALL_BYTES) as found, playing(found, keep=True, name="node-1") as first:
-        found.want()
-        found.until(lambda: found.entries > len(committed(name)) // 8)
-        with playing(found, 2, name="node-2", keep=True) as second:
-            found.until(lambda: any(span.moved for span in first.spans))
-            found.until(lambda: found.entries > len(committed(name)) // 2)
+    with taking(name, queue_bytes_max=SMALL_BYTES) as result, playing(result, keep=True, name="node-1") as first:
+        result.want()
+        result.until(lambda: result.entries > len(committed(name)) // 8)
+        with playing(result, 2, name="node-2", keep=True) as second:
+            result.until(lambda: any(span.moved for span in first.spans))
+            result.until(lambda: result.entries > len(committed(name)) // 2)
             second.break_connection()
-            found.until(lambda: all(span.ready for span in second.spans))
+            result.until(lambda: all(span.ready for span in second.spans))
         for span in first.spans:
             span.moved = False
         first.break_connection()
-        found.until(found.complete)
-        assert found.delivered == committed(name)
+        result.until(result.complete)
+        assert result.delivered == committed(name)
 
 
 def test_tables_that_are_wanted_later_come_from_the_ts_that_is_asked() -> None:
-    with taking("demo") as found, playing(found, keep=True):
-        early, *late = found.spans
-        found.want([early])
-        found.until(lambda: early in found.upto_ts and not found.left[early])
-        assert all(entry.key in early for entry in found.delivered)
+    with taking("demo") as result, playing(result, keep=True):
+        early, *late = result.spans
+        result.want([early])
+        result.until(lambda: early in result.upto_ts and not result.left[early])
+        assert all(entry.key in early for entry in result.delivered)
         assert late
-        found.want()
-        found.until(found.complete)
-        assert found.delivered == committed("demo")
+        result.want()
+        result.until(result.complete)
+        assert result.delivered == committed("demo")
 
 
 def test_a_table_that_is_not_wanted_any_more_ends_and_the_others_go_on() -> None:
-    with taking("demo", queue_bytes_max=16 << 10) as found, playing(found):
-        found.want()
-        found.until(lambda: found.entries > 50)
-        ended = max(found.left, key=lambda range: len(found.left[range]))
-        found.want([range for range in found.spans if range != ended])
-        upto_ts = found.upto_ts.get(ended)
-        del found.left[ended]
-        found.until(found.complete)
-        assert found.upto_ts.get(ended) == upto_ts
+    with taking("demo", queue_bytes_max=16 << 10) as result, playing(result):
+        result.want()
+        result.until(lambda: result.entries > 50)
+        ended = max(result.left, key=lambda range: len(result.left[range]))
+        result.want([range for range in result.spans if range != ended])
+        upto_ts = result.upto_ts.get(ended)
+        del result.left[ended]
+        result.until(result.complete)
+        assert result.upto_ts.get(ended) == upto_ts
 
 
 def test_a_sender_tries_its_addresses_in_turn_until_one_listens() -> None:
-    with taking("demo") as found, taking("demo") as standby:
+    with taking("demo") as result, taking("demo") as standby:
         standby.puller.close()
-        found.want()
-        with playing(found, at=f"127.0.0.1:{standby.puller.port},127.0.0.1:{found.puller.port}") as sender:
-            found.until(lambda: not sender.thread.is_alive())
-        assert found.complete()
+        result.want()
+        with playing(result, at=f"127.0.0.1:{standby.puller.port},127.0.0.1:{result.puller.port}") as sender:
+            result.until(lambda: not sender.thread.is_alive())
+        assert result.complete()
 
 
 @pytest.mark.parametrize("senders", [1, 3])
 def test_a_slow_consumer_holds_the_senders_within_the_bound(senders: int) -> None:
-    with taking("demo", queue_bytes_max=SMALL_BYTES // 2) as found, ExitStack() as held:
-        found.want()
-        playing_all = [held.enter_context(playing(found, senders, part=part)) for part in range(senders)]
-        found.until(lambda: found.entries)
+    with taking("demo", queue_bytes_max=SMALL_BYTES // 2) as result, ExitStack() as held:
+        result.want()
+        playing_all = [held.enter_context(playing(result, senders, part=part)) for part in range(senders)]
+        result.until(lambda: result.entries)
         stalls = 0
-        while not found.complete():
+        while not result.complete():
             assert waiting(lambda: all(sender._credit <= 0 or _idle(sender) for sender in playing_all))
             stalls += any(sender._credit <= 0 for sender in playing_all)
-            assert sum(view.waiting_bytes for view in found.puller.senders()) <= SMALL_BYTES // 2
-            found.take()
-            found.acknowledge()
+            assert sum(view.waiting_bytes for view in result.puller.senders()) <= SMALL_BYTES // 2
+            result.take()
+            result.acknowledge()
         assert stalls > 3
-        assert found.delivered == committed("demo")
+        assert result.delivered == committed("demo")
 
 
 def _idle(sender: Any) -> bool:
@@ -251,38 +251,38 @@ def start(taking: Taking, name: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_a_sender_that_is_killed_and_started_again_loses_nothing() -> None:
-    with taking("demo", queue_bytes_max=16 << 10) as found:
-        found.want()
-        with start(found, "demo", "--speed", "20") as first:
-            found.until(lambda: found.entries > 20)
+    with taking("demo", queue_bytes_max=16 << 10) as result:
+        result.want()
+        with start(result, "demo", "--speed", "20") as first:
+            result.until(lambda: result.entries > 20)
             first.kill()
-        assert not found.complete()
-        with start(found, "demo", "--until-durable", "--senders", "2") as second:
-            found.until(lambda: second.poll() is not None)
+        assert not result.complete()
+        with start(result, "demo", "--until-durable", "--senders", "2") as second:
+            result.until(lambda: second.poll() is not None)
             assert second.stderr is not None
             assert second.returncode == 0, second.stderr.read()
-        assert found.complete()
-        assert found.delivered == committed("demo")
+        assert result.complete()
+        assert result.delivered == committed("demo")
 
 
 def test_the_speed_is_that_of_the_recording_times_the_factor() -> None:
     commits = sorted(entry.commit_ts for entry in committed("demo"))
     recorded_s = ((commits[-1] >> 18) - (commits[0] >> 18)) / 1000
     speed = recorded_s / 2.0
-    with taking("demo") as found:
-        found.want()
+    with taking("demo") as result:
+        result.want()
         began_s = time.monotonic()
-        with start(found, "demo", "--speed", str(speed), "--until-durable") as sender:
-            found.until(lambda: sender.poll() is not None)
+        with start(result, "demo", "--speed", str(speed), "--until-durable") as sender:
+            result.until(lambda: sender.poll() is not None)
             assert sender.stderr is not None
             assert sender.returncode == 0, sender.stderr.read()
         assert time.monotonic() - began_s >= 1.9
-        assert found.delivered == committed("demo")
+        assert result.delivered == committed("demo")
 
 
 def test_a_sender_that_is_turned_away_says_why_and_stops() -> None:
-    with taking("demo") as found, start(found, "demo", "--changefeed", "another/one/here") as sender:
-        found.until(lambda: sender.poll() is not None)
+    with taking("demo") as result, start(result, "demo", "--changefeed", "another/one/here") as sender:
+        result.until(lambda: sender.poll() is not None)
         assert sender.stderr is not None
         assert sender.returncode == 1
         assert "FAILED_PRECONDITION" in sender.stderr.read()
@@ -322,42 +322,42 @@ def tls(signed: Signed, authority: Authority | None = None) -> Tls:
     return Tls(ca_file=str(authority.ca_file) if authority else "", cert_file=str(signed.cert_file), key_file=str(signed.key_file))
 
 
-def channel(found: Taking, authority: Authority, signed: Signed | None = None) -> Any:
+def channel(value: Taking, authority: Authority, signed: Signed | None = None) -> Any:
     own = (signed.key_file.read_bytes(), signed.cert_file.read_bytes()) if signed else (None, None)
-    return grpc.secure_channel(f"127.0.0.1:{found.puller.port}", grpc.ssl_channel_credentials(authority.ca_file.read_bytes(), *own))
+    return grpc.secure_channel(f"127.0.0.1:{value.puller.port}", grpc.ssl_channel_credentials(authority.ca_file.read_bytes(), *own))
 
 
 def test_with_mutual_tls_senders_need_a_certificate_of_the_authority(authority: Authority, signed: Signed, tmp_path: Path) -> None:
-    with taking("demo", tls=tls(signed, authority)) as found:
-        found.want()
+    with taking("demo", tls=tls(signed, authority)) as result:
+        result.want()
         stranger = Authority(tmp_path, "stranger").sign("stranger")
-        for wrong in (channel(found, authority), channel(found, authority, stranger), None):
-            with RawSender(found.puller.port, channel=wrong) as refused:
+        for wrong in (channel(result, authority), channel(result, authority, stranger), None):
+            with RawSender(result.puller.port, channel=wrong) as refused:
                 refused.hello()
                 assert refused.wait_end()[0] == grpc.StatusCode.UNAVAILABLE
         node = authority.sign("node")
         reached: dict[str, Any] = {"ca_file": str(authority.ca_file), "cert_file": str(node.cert_file), "key_file": str(node.key_file)}
-        with playing(found, **reached) as sender:
-            found.until(lambda: not sender.thread.is_alive())
-        assert found.complete()
+        with playing(result, **reached) as sender:
+            result.until(lambda: not sender.thread.is_alive())
+        assert result.complete()
 
 
 def test_with_a_token_senders_need_it(authority: Authority, signed: Signed, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
-    with taking("demo", tls=tls(signed), token_file=str(file), listen="0.0.0.0:0") as found:
-        found.want()
+    with taking("demo", tls=tls(signed), token_file=str(file), listen="0.0.0.0:0") as result:
+        result.want()
         for wrong in ("", "wrong", TOKEN + "x"):
-            with RawSender(found.puller.port, channel=channel(found, authority), token=wrong) as refused:
+            with RawSender(result.puller.port, channel=channel(result, authority), token=wrong) as refused:
                 refused.hello()
                 assert refused.wait_end()[0] == grpc.StatusCode.UNAUTHENTICATED
-        with playing(found, ca_file=str(authority.ca_file), token=TOKEN) as sender:
-            found.until(lambda: not sender.thread.is_alive())
-        assert found.complete()
+        with playing(result, ca_file=str(authority.ca_file), token=TOKEN) as sender:
+            result.until(lambda: not sender.thread.is_alive())
+        assert result.complete()
 
 
 def test_a_sidecar_without_senders_says_which_table_nobody_sends() -> None:
-    with taking("demo", silent_max_s=0.2) as found:
-        found.want()
+    with taking("demo", silent_max_s=0.2) as result:
+        result.want()
         with pytest.raises(FeedLost, match=r"table \d+: no sender has sent it"):
-            found.until(found.complete)
+            result.until(result.complete)

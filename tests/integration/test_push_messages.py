@@ -86,12 +86,12 @@ class Line:
 
     def changes(self) -> Counter[object]:
         """Rows and DDLs up to the recording's end: how far a line comes beyond it is its own affair."""
-        log, found, seq = MemoryLog(self.disk), Counter[object](), 0
+        log, changes, seq = MemoryLog(self.disk), Counter[object](), 0
         while (manifest := log.manifest(Seq(seq))) is not None:
-            found.update(change[:-2] for change in log.read_data(manifest) if change.commit_ts <= self.played.recording.end_ts)
-            found.update((ddl.commit_ts, ddl.schema, ddl.table) for ddl in manifest.ddls if ddl.commit_ts <= self.played.recording.end_ts)
+            changes.update(change[:-2] for change in log.read_data(manifest) if change.commit_ts <= self.played.recording.end_ts)
+            changes.update((ddl.commit_ts, ddl.schema, ddl.table) for ddl in manifest.ddls if ddl.commit_ts <= self.played.recording.end_ts)
             seq += 1
-        return found
+        return changes
 
     def rows(self, made: Stage) -> Iterator[dict[str, Any]]:
         return (row for row in output_of(made, self.disk) if int(row["commit_ts"]) <= made.recording.end_ts)
@@ -127,8 +127,8 @@ def test_a_changefeed_sent_as_messages_is_what_it_is_in_kafka(name: str, feed: s
         with closing(second):
             line.run(second, lambda ts: ts >= end_ts)
             sent.check()
-    due, found = undisturbed(played).changes(), line.changes()
-    assert found == due, f"lost: {[*(due - found)][:3]}; too many: {[*(found - due)][:3]}"
+    due, result = undisturbed(played).changes(), line.changes()
+    assert result == due, f"lost: {[*(due - result)][:3]}; too many: {[*(result - due)][:3]}"
     if name not in NOT_TRUE:
         made = stage(name, feed)
         check_from_start(made, line.rows(made))

@@ -50,24 +50,24 @@ def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar
         config = settings(tmp_path, etcd, source, push_port, push='push.form = "messages"\npush.begin = "sent"')
         with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar:
             with sending(made.recording, feed, at, changefeed=CHANGEFEED, upto_ts=half):
-                sidecar.await_status(lambda found: int(found["resolved_tso"]) >= half - 1, timeout_s=PATIENCE_S)
+                sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half - 1, timeout_s=PATIENCE_S)
                 due = Counter(map(told_by, undisturbed(made.feed).rows(made)))  # while Spark starts
-                sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
+                sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
             with sending_all(made, at, tmp_path / "first.log") as first:
-                before = sidecar.await_status(lambda found: int(found["resolved_tso"]) > half, timeout_s=PATIENCE_S)
+                before = sidecar.await_status(lambda value: int(value["resolved_tso"]) > half, timeout_s=PATIENCE_S)
                 sidecar.kill()
                 sidecar.start()
-                after = sidecar.await_status(lambda found: as_far(found, before), timeout_s=PATIENCE_S)
+                after = sidecar.await_status(lambda value: as_far(value, before), timeout_s=PATIENCE_S)
                 assert first.poll() is None, (tmp_path / "first.log").read_text()
             with sending_all(made, at, tmp_path / "second.log", "--until-kept") as second:
                 assert second.wait(PATIENCE_S) == 0, (tmp_path / "second.log").read_text()
-                told = sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
+                told = sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
             assert sidecar.stop(timeout_s=PATIENCE_S) == 0
     assert told["epoch"] >= after["epoch"] > before["epoch"]
     output = [row for row in read_output(open_folder(f"{tmp_path}/output")) if int(row["commit_ts"]) <= end]
     check_from_start(made, output)
-    found = Counter(map(told_by, output))
-    assert found == due, f"lost: {[*(due - found)][:3]}; too many: {[*(found - due)][:3]}"
+    counter = Counter(map(told_by, output))
+    assert counter == due, f"lost: {[*(due - counter)][:3]}; too many: {[*(counter - due)][:3]}"
 
 
 @contextmanager

@@ -63,16 +63,16 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
         put_changefeed(etcd, made.recording)
         with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.log") as sidecar:
             with sending_first(made.recording, push_port):
-                sidecar.await_status(lambda found: int(found["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
+                sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
                 due = Counter(map(told_by, undisturbed(made)))  # while Spark starts
-                before = sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
+                before = sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
                 sidecar.kill()
                 former = set(tmp_path.glob("aside-*/*"))
                 sidecar.start()
-                after = sidecar.await_status(lambda found: as_far(found, before), timeout_s=PATIENCE_S)
+                after = sidecar.await_status(lambda value: as_far(value, before), timeout_s=PATIENCE_S)
                 assert half <= int(after["resolved_tso"]) < end, "what is judged comes from both senders"
             with sending_all(made.recording, push_port, tmp_path / "second.log"):
-                sidecar.await_status(lambda found: int(found["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
+                sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
                 told = sidecar.ask("dumpquery")
                 assert sidecar.stop(timeout_s=PATIENCE_S) == 0
     assert set(tmp_path.glob("aside-*/*")) <= former
@@ -86,8 +86,8 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
     assert told["segments"] > before["segments"] > 0
     output = list(read_output(open_folder(f"{tmp_path}/output")))
     check_from_start(made, output)
-    found = Counter(map(told_by, output))
-    assert found == due, f"lost: {[*(due - found)][:3]}; too many: {[*(found - due)][:3]}"
+    counter = Counter(map(told_by, output))
+    assert counter == due, f"lost: {[*(due - counter)][:3]}; too many: {[*(counter - due)][:3]}"
 
 
 def undisturbed(made: Stage) -> Iterator[dict[str, Any]]:

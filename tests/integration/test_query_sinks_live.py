@@ -65,7 +65,7 @@ class Product:
         self.ticker.stop()
         await_finished(self.sidecar)
         truth = self.rig.truth()
-        status = await_progress(self.sidecar, lambda found: int(found["delivered_tso"]) >= truth.ts)
+        status = await_progress(self.sidecar, lambda value: int(value["delivered_tso"]) >= truth.ts)
         assert [sink["error"] for sink in status["sinks"]] == [""] * len(places)
         for place in places:
             assert not place.wrong(truth), place.uri
@@ -122,11 +122,11 @@ if LANE.whole:  # two to four minutes each
 
     @pytest.mark.parametrize("name", SINKS)
     def test_whatever_dies_every_table_ends_as_the_source(tmp_path: Path, name: str) -> None:
-        with SINKS[name](tmp_path / "target") as place, product(tmp_path, place) as found, looked_at(place):
+        with SINKS[name](tmp_path / "target") as place, product(tmp_path, place) as result, looked_at(place):
             names = OF_THE_WORKER if isinstance(place.target, Nowhere) else OF_THE_SERVER
-            start_dump(found.sidecar, rows_per_s=ROWS_PER_S)
-            pass_through(found.disasters(place), names, rows_per_s=ROWS_PER_S)
-            found.check_end(place)
+            start_dump(result.sidecar, rows_per_s=ROWS_PER_S)
+            pass_through(result.disasters(place), names, rows_per_s=ROWS_PER_S)
+            result.check_end(place)
 
     def test_of_three_sinks_one_that_is_away_holds_no_other(tmp_path: Path) -> None:
         """Its server dies amid a dump, and stays away for longer than the sink asks by itself."""
@@ -134,10 +134,10 @@ if LANE.whole:  # two to four minutes each
             merged, posted, searched = (
                 running.enter_context(SINKS[name](tmp_path / name.split()[0])) for name in ("delta merge in a folder", "http", "opensearch")
             )
-            found = running.enter_context(product(tmp_path, merged, posted, searched))
+            enter_context = running.enter_context(product(tmp_path, merged, posted, searched))
             for place in (merged, searched):
                 running.enter_context(looked_at(place))
-            sidecar = found.sidecar
+            sidecar = enter_context.sidecar
             start_dump(sidecar, rows_per_s=ROWS_PER_S)
             await_progress(sidecar, lambda status: rows(status) > 0)
             posted.target.kill()
@@ -148,8 +148,8 @@ if LANE.whole:  # two to four minutes each
                 before = newest(place)
                 eventually(lambda place=place, before=before: newest(place) > before, place.says, within_s=DEADLINE_S)  # type: ignore[misc]
             posted.target.start()
-            pass_through(found.disasters(searched), ["worker_dies", "target_dies"], rows_per_s=ROWS_PER_S)
-            found.check_end(merged, posted, searched)
+            pass_through(enter_context.disasters(searched), ["worker_dies", "target_dies"], rows_per_s=ROWS_PER_S)
+            enter_context.check_end(merged, posted, searched)
 
 
 def newest(place: LiveSink) -> int:

@@ -90,10 +90,10 @@ def test_what_is_read_back_over_schema_changes_is_the_source(
         assert reading.exact
         assert reading.accepted is not None
         assert reading.accepted.upto_ts == last.upto_ts
-        found = cast("dict[Key, Row]", dict(counted(list(zip(*(column.to_pylist() for column in rows.columns), strict=True)), schema)))
+        result = cast("dict[Key, Row]", dict(counted(list(zip(*(column.to_pylist() for column in rows.columns), strict=True)), schema)))
         expected = made.history.rows(table, last.upto_ts)
-        assert found.keys() == expected.keys(), table
-        wrong = [(row, expected[key]) for key, row in found.items() if not equal_rows(schema, row, expected[key])]
+        assert result.keys() == expected.keys(), table
+        wrong = [(row, expected[key]) for key, row in result.items() if not equal_rows(schema, row, expected[key])]
         assert not wrong, (table, wrong[:2])
         read.add(table)
     sink.close()

@@ -29,7 +29,7 @@ def schedule(brackets: str, seed: int) -> Run:
 
 def seeds_of(name: str, feed: str) -> range:
     """The schedules that are played on this feed."""
-    feeds = [other for found, other in CASES if found == name]
+    feeds = [other for text, other in CASES if text == name]
     return SEEDS if LANE.whole else SEEDS[feeds.index(feed) :: len(feeds)]
 
 

@@ -28,8 +28,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CertifiedDump]:
 
 @pytest.fixture
 def content(run: CertifiedDump) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run.certificate.read_bytes())
-    return found
+    result: dict[str, Any] = json.loads(run.certificate.read_bytes())
+    return result
 
 
 @pytest.fixture
@@ -70,6 +70,6 @@ def test_the_death_of_the_sidecar_is_an_event_and_what_was_waited_for_is_named(r
 
 def test_the_chunks_for_those_who_watch_are_the_last_ones(run: CertifiedDump, content: dict[str, Any]) -> None:
     logged = [line["seq"] for line in content["chunks"]]
-    found = [chunk.seq for chunk in run.chunks.found() if chunk.dump_id == run.dump_id]
-    assert found == logged[-len(found) :]
-    assert len(found) == 100
+    seqs = [chunk.seq for chunk in run.chunks.found() if chunk.dump_id == run.dump_id]
+    assert seqs == logged[-len(seqs) :]
+    assert len(seqs) == 100

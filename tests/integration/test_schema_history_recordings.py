@@ -64,8 +64,8 @@ class Recorded:
         """Of mysql.tidb_ddl_history, in commit order."""
         lines = (self.folder / "schema" / "ddl_history.jsonl").read_text().splitlines()
         rows = [json.loads(line) for line in lines]
-        found = [history_job(row["job_meta"].encode(), at=f"job {row['job_id']}") for row in rows]
-        return sorted((job for job in found if job is not None), key=lambda job: job.commit_ts)
+        ddl_jobs = [history_job(row["job_meta"].encode(), at=f"job {row['job_id']}") for row in rows]
+        return sorted((job for job in ddl_jobs if job is not None), key=lambda job: job.commit_ts)
 
     def entries(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = pq.read_table(self.folder / "kv" / "entries.parquet").to_pylist()
@@ -73,13 +73,13 @@ class Recorded:
 
     def jobs(self) -> list[DdlJob | Step]:
         """Of the change feed of mysql.tidb_ddl_job, in commit order, up to the end."""
-        found = [
+        results = [
             ddl_job(meta, commit_ts=CommitTs(row["commit_ts"]), at=f"{self.folder.name} at {row['commit_ts']}")
             for row in self.entries()
             if row["op"] == "put" and physical_id(row["key"]) == DDL_JOB_TABLE_ID
             for meta in job_metas(row["value"])
         ]
-        return sorted((job for job in found if job is not None and job.commit_ts <= self.end), key=lambda job: job.commit_ts)
+        return sorted((job for job in results if job is not None and job.commit_ts <= self.end), key=lambda job: job.commit_ts)
 
     def replayed(self) -> tuple[SchemaHistory[Described], list[DdlEvent]]:
         history = self.history()
@@ -99,10 +99,10 @@ def assert_equals_snapshot(history: SchemaHistory[Described], recorded: Recorded
     for schema in recorded.snapshot(ts):
         expected |= {TableName(schema.name, info["name"]["O"]): info for info in schema.tables}
     with_rows = {name: info for name, info in expected.items() if info["view"] is None and info["sequence"] is None}
-    found = {version.name: version for version in history.tables_at(ts)}
-    assert found.keys() == with_rows.keys()
+    versions = {version.name: version for version in history.tables_at(ts)}
+    assert versions.keys() == with_rows.keys()
     for name, info in with_rows.items():
-        version = found[name]
+        version = versions[name]
         assert version.table_id == info["id"]
         assert json.loads(version.description.shape) == shape(info), name
         partitions = [one["id"] for one in info["partition"]["definitions"]] if info["partition"] else [info["id"]]
@@ -177,8 +177,8 @@ def infos(history: SchemaHistory[Described], schema_id: int, ts: int) -> list[Ta
     ]
 
 
-def view_infos(found: list[TableVersion[Described] | Rowless | None], schema_id: int) -> list[TableInfo]:
-    views = [one for one in found if one is not None and one.schema_id == schema_id]
+def view_infos(value: list[TableVersion[Described] | Rowless | None], schema_id: int) -> list[TableInfo]:
+    views = [one for one in value if one is not None and one.schema_id == schema_id]
     return [{"id": one.table_id, "name": {"O": one.name.table}, "view": {}} for one in views]
 
 
@@ -205,20 +205,20 @@ def test_every_row_of_the_feed_finds_its_table_or_is_known_not_to_be_data(name: 
     its switch; what was written to its old partitions after, whose twin under the new id is."""
     recorded = Recorded(name)
     history, events = recorded.replayed()
-    found: set[tuple[int, str, bytes]] = set()
+    results: set[tuple[int, str, bytes]] = set()
     lost: Counter[str] = Counter()
     gone: list[tuple[int, int, bytes]] = []
     for commit_ts, table_id, handle in rows(recorded):
         version = history.table_at(table_id, commit_ts - 1)
         if version is not None:
-            found.add((commit_ts, version.name.table, handle))
+            results.add((commit_ts, version.name.table, handle))
         elif history.absence(table_id, commit_ts - 1) == "gone":
             gone.append((commit_ts, table_id, handle))
         else:
             lost[history.absence(table_id, commit_ts - 1)] += 1
     switches = [event for event in events if event.action == Action.REMOVE_PARTITIONING and event.effect is Effect.SWITCH]
     replaced = frozenset().union(*(change.vanished for event in switches for change in event.tables))
-    with_twin = [(commit_ts, "event_log", handle) in found for commit_ts, table_id, handle in gone if table_id in replaced]
+    with_twin = [(commit_ts, "event_log", handle) in results for commit_ts, table_id, handle in gone if table_id in replaced]
     truncated = [commit_ts for commit_ts, table_id, _ in gone if table_id not in replaced]
     assert (len(truncated), lost, with_twin) == (late, Counter({"not yet": copies} if copies else {}), [True] * twins)
     for commit_ts in truncated:

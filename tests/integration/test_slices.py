@@ -78,8 +78,8 @@ class SlicedTable:
         self.db.execute(f"DELETE FROM {self.schema.name} ORDER BY RAND({rng.randrange(1000)}) LIMIT {rng.randrange(20)}")
 
     def keys(self) -> list[Key]:
-        found = self.source().ranges(self.schema, [KeySpan()], form=None)
-        return rows_of(found)
+        parts = self.source().ranges(self.schema, [KeySpan()], form=None)
+        return rows_of(parts)
 
     def source(self) -> SqlSource:
         keep_password(SqlServer.SECRET_KIND, f"{self.db.user}@{self.db.host}:{self.db.port}", self.db.password)
@@ -110,10 +110,10 @@ def test_slices_have_each_row_once_beside_writes(table: SlicedTable) -> None:
         while slices == 0 or after:
             step, count = rng.randrange(1, 40), rng.randrange(1, 4)
             ranges = source.walk(table.schema, KeySpan(after), range_rows=step, ranges_max=count)
-            found = rows_of(source.ranges(table.schema, ranges, form=None))
+            rows = rows_of(source.ranges(table.schema, ranges, form=None))
             assert len(ranges) <= count
-            assert len(found) <= (step + 1) * count or not ranges[-1].upper
-            read += found
+            assert len(rows) <= (step + 1) * count or not ranges[-1].upper
+            read += rows
             after, slices = ranges[-1].upper, slices + 1
             table.live(rng)
             there &= set(table.keys())  # what was there all the time
@@ -125,9 +125,9 @@ def test_a_slice_within_bounds_has_their_rows(table: SlicedTable) -> None:
     table.fill(Random(1), 300)
     source, keys = table.source(), table.keys()
     bounds = source.walk(table.schema, KeySpan(), range_rows=70, ranges_max=100)
-    found = [source.walk(table.schema, one, range_rows=9, ranges_max=1000) for one in bounds]
-    assert [(ranges[0].after, ranges[-1].upper) for ranges in found] == bounds
-    assert sorted(rows_of(source.ranges(table.schema, [one for each in found for one in each], form=None))) == sorted(keys)
+    spans = [source.walk(table.schema, one, range_rows=9, ranges_max=1000) for one in bounds]
+    assert [(ranges[0].after, ranges[-1].upper) for ranges in spans] == bounds
+    assert sorted(rows_of(source.ranges(table.schema, [one for each in spans for one in each], form=None))) == sorted(keys)
 
 
 def test_bounds_that_a_key_cannot_have_any_more_bound_nothing(table: SlicedTable) -> None:

@@ -29,19 +29,19 @@ MARK_EVERY_S = 1.0
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with Rig(tmp_path, initial_rows=300, mark_every_s=MARK_EVERY_S) as found:
-        yield found
+    with Rig(tmp_path, initial_rows=300, mark_every_s=MARK_EVERY_S) as result:
+        yield result
 
 
 def dumped(rig: Rig, sidecar: SidecarProcess, *options: str, after: str = "") -> dict[str, Any]:
     """The last status while a dump of all tables runs amid writes, whose output equals the tables. `after`: the id of the one before."""
     running = dict[str, Any]()
 
-    def finished(found: dict[str, Any]) -> bool:
-        if found["dump_id"] == after:
+    def finished(value: dict[str, Any]) -> bool:
+        if value["dump_id"] == after:
             return False
-        running.update(found if found["state"] == "running" else {})
-        return bool(found["state"] == "finished")
+        running.update(value if value["state"] == "running" else {})
+        return bool(value["state"] == "finished")
 
     with rig.workload(writes_per_s=WRITES_PER_S, sessions=2):
         sidecar.ask("dumpstart", *options)
@@ -63,7 +63,7 @@ def test_where_spark_merges_every_window_the_bound_is_exceeded_in_so_many_words(
         MergeWorkerProcess(settings, rig.folder / "worker.log", slow_job_s=JOB_S),
         SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
     ):
-        sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
+        sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         bound = "--delivery-bound-seconds", "0.5"
         first = dumped(rig, sidecar, *bound)["dump_id"]  # over before any batch with its rows is: nobody knows yet what one costs
         (sink,) = dumped(rig, sidecar, *bound, "--rows-per-second", "300", after=first)["sinks"]
@@ -81,7 +81,7 @@ def test_small_windows_wait_for_no_spark_and_a_dump_ends_beside_busy_loops(rig: 
         SidecarProcess(settings, rig.folder / "sidecar.log") as sidecar,
         busy_loops(2),
     ):
-        sidecar.await_status(lambda found: bool(found["sinks"]), timeout_s=DEADLINE_S)
+        sidecar.await_status(lambda value: bool(value["sinks"]), timeout_s=DEADLINE_S)
         (sink,) = dumped(rig, sidecar)["sinks"]
     assert sink["limit_s"] < DEADLINE_S, "no batch has waited for a job"
     assert "Spark ready" not in (rig.folder / "sidecar.log").read_text()

@@ -49,12 +49,12 @@ def test_every_recorded_table_is_made_with_its_columns_kinds_and_key(
 ) -> None:
     schemas = recorded_schemas(recording(name), moment)
     made = make_tables(target, schemas.values(), ROUTES)
-    found = TidbSchemas(mariadb.settings()).tables()
+    result = TidbSchemas(mariadb.settings()).tables()
     expected = {
         ROUTES.target(one): replace(schema, name=ROUTES.target(one), table_id=0, physical_ids=()) for one, schema in schemas.items()
     }
     assert {one.name for one in made} == expected.keys()
-    assert {table: found[table].undefined() for table in expected} == {table: one.undefined() for table, one in expected.items()}
+    assert {table: result[table].undefined() for table in expected} == {table: one.undefined() for table, one in expected.items()}
     assert all(one.partitioned for one in made)
     parted = {table for table, schema in expected.items() if schema.definition and schema.definition.partitioning}
     assert parted == {table for table in expected if "PARTITION BY" in mariadb.execute(f"SHOW CREATE TABLE {table}")[0][1]}
@@ -68,7 +68,7 @@ def test_charsets_and_collations_are_the_sources(mariadb: MariaDb, target: OneCo
     for table, schema in schemas.items():
         assert schema.definition is not None
         to = ROUTES.target(table)
-        found = mariadb.execute(
+        results = mariadb.execute(
             "SELECT COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
             f" WHERE TABLE_SCHEMA = '{to.schema}' AND TABLE_NAME = '{to.table}'"
         )
@@ -77,7 +77,7 @@ def test_charsets_and_collations_are_the_sources(mariadb: MariaDb, target: OneCo
             for one in schema.definition.columns
             if one.charset
         }
-        assert {row for row in found if row[1] is not None} - {row for row in found if row[0] in _json_columns(schema)} == expected
+        assert {row for row in results if row[1] is not None} - {row for row in results if row[0] in _json_columns(schema)} == expected
 
 
 def _json_columns(schema: TableSchema) -> set[str]:

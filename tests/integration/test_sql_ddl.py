@@ -68,8 +68,8 @@ class Deaths(MemoryDdlPosition):
         self._die("after done", intent)
 
     def connect(self) -> OneConnection:
-        found = OneConnection(self._server)
-        plain = found.rows
+        connection = OneConnection(self._server)
+        plain = connection.rows
 
         def rows(sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
             answer = plain(sql, values)
@@ -81,8 +81,8 @@ class Deaths(MemoryDdlPosition):
                 self._die("after the statement", noted)
             return answer
 
-        found.rows = rows  # type: ignore[method-assign]
-        return found
+        connection.rows = rows  # type: ignore[method-assign]
+        return connection
 
     def _die(self, step: str, intent: Intent) -> None:
         if step == self._at and (intent.seq, intent.number) not in self._died:
@@ -126,10 +126,10 @@ def test_the_recorded_changes_end_in_the_sources_tables_whatever_step_a_worker_d
     again = [one for one, count in Counter(position.statements).items() if count > 1]
     assert all("truncate" in one.lower() for one in again)
     assert len(set(position.statements)) == len(heads) - 1, "each once, and no view"
-    found = TidbSchemas(target.settings()).tables()
+    schemas = TidbSchemas(target.settings()).tables()
     for table, schema in heads[-1].next_schemas.items():
-        assert (found[ROUTES.target(table)].columns, found[ROUTES.target(table)].key) == (schema.columns, schema.key), table
-    assert {table for table in found if table.schema in DATABASES} == {ROUTES.target(table) for table in heads[-1].next_schemas}
+        assert (schemas[ROUTES.target(table)].columns, schemas[ROUTES.target(table)].key) == (schema.columns, schema.key), table
+    assert {table for table in schemas if table.schema in DATABASES} == {ROUTES.target(table) for table in heads[-1].next_schemas}
 
 
 def test_both_architectures_histories_leave_the_tables_that_are_made_from_the_end(target: MariaDb) -> None:
@@ -323,9 +323,9 @@ def test_a_worker_that_was_replaced_before_it_held_the_lock_carries_out_nothing(
     head, settings = ddl("TRUNCATE TABLE a", table="a"), DdlSettings("log-1")
 
     def unable() -> OneConnection:
-        found = OneConnection(two_tables)
-        found.rows = partial(_without_ddl, found.rows)  # type: ignore[method-assign]
-        return found
+        connection = OneConnection(two_tables)
+        connection.rows = partial(_without_ddl, connection.rows)  # type: ignore[method-assign]
+        return connection
 
     def overtaken() -> OneConnection:
         later.open(None)
@@ -400,5 +400,5 @@ def test_a_recorded_column_with_current_timestamp_has_the_sources_value_in_rows_
     session.rows("INSERT INTO copied.event_log (id, kind, at) VALUES (1, 1, '2026-01-01')")
     session.close()
     carry_out(Deaths(target), head, ROUTES)
-    ((found,),) = target.execute("SELECT CAST(extra AS CHAR) FROM copied.event_log")
-    assert found == truth
+    ((result,),) = target.execute("SELECT CAST(extra AS CHAR) FROM copied.event_log")
+    assert result == truth

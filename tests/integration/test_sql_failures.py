@@ -59,9 +59,9 @@ def story(mariadb: MariaDb, tmp_path: Path) -> Story:
 
 @pytest.fixture
 def target(mariadb: MariaDb) -> Iterator[MysqlSession]:
-    found = MysqlSession(server_of(mariadb), Role.WRITE_TARGET)
-    yield found
-    found.close()
+    session = MysqlSession(server_of(mariadb), Role.WRITE_TARGET)
+    yield session
+    session.close()
 
 
 def delivering(story: Story) -> Background:
@@ -308,10 +308,10 @@ def test_unique_keys_are_read_with_their_prefixes_and_expressions(target: MysqlS
         "CREATE DATABASE IF NOT EXISTS s", "DROP TABLE IF EXISTS s.keyed",
         "CREATE TABLE s.keyed (a INT PRIMARY KEY, b VARCHAR(20), c INT AS (a + 1), UNIQUE (b(3), a), UNIQUE (c), KEY (b))",
     )  # fmt: skip
-    found = read_table(target, TableName("s", "keyed"))
-    assert found is not None
-    assert set(found.indexes) == {(("a", None),), (("b", 3), ("a", None)), (("c", None),)}
-    assert [column.generated for column in found.columns] == [False, False, True]
+    table = read_table(target, TableName("s", "keyed"))
+    assert table is not None
+    assert set(table.indexes) == {(("a", None),), (("b", 3), ("a", None)), (("c", None),)}
+    assert [column.generated for column in table.columns] == [False, False, True]
     assert read_table(target, TableName("s", "not_there")) is None
 
 
@@ -335,9 +335,9 @@ def test_a_target_that_is_slow_with_each_row_is_no_hang(mariadb: MariaDb, tmp_pa
     write_log(log, history)
     place = history_place(mariadb, next(numbers), tables=1, max_txn_row="1", worker_count="2")
     mariadb.execute(f"CREATE TRIGGER s.slow BEFORE INSERT ON {table} FOR EACH ROW DO SLEEP({each_s})")
-    found = deliver_watched(log, place.uri, hang_s=limit_s)
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) > limit_s
+    result = deliver_watched(log, place.uri, hang_s=limit_s)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) > limit_s
     assert len(place.rows()[table]) == len(changes)
 
 
@@ -350,9 +350,9 @@ def test_a_dumps_delete_removes_the_row_of_exactly_its_text(target: MysqlSession
         target.change(f"CREATE TABLE {name} (k varchar(9) CHARACTER SET latin1 COLLATE latin1_swedish_ci, n int, PRIMARY KEY (k, n))")
         target.change(f"INSERT INTO {name} VALUES ('abc', 1), ('d''e', 1), ('f', 2)")
         schema = TableSchema(name, (Column("k", "text"), Column("n", "int")), ("k", "n"))
-        found = read_table(target, name)
-        assert found is not None
-        texts = SqlTexts(schema, target_table(schema, name, found, target.flavour))
+        table = read_table(target, name)
+        assert table is not None
+        texts = SqlTexts(schema, target_table(schema, name, table, target.flavour))
         keys = pa.table({"k": ["ABC", "d'e", "f"], "n": ["1", "1", "1"]})
         for sql in Puts(0, texts, keys, deletes=True).statements(known=0, batched=True):
             target.change(sql)

@@ -37,7 +37,7 @@ class SqlDisasters(Disasters):
 
     def target_is_full(self) -> None:
         fill(self.target)
-        self.sidecar.await_status(lambda found: "full" in found["last_error"], timeout_s=DEADLINE_S)
+        self.sidecar.await_status(lambda value: "full" in value["last_error"], timeout_s=DEADLINE_S)
         self.target.stop()
         self.target._settings = {**self.target._settings, **room(10 * FULL_MB)}
         self.target.start()
@@ -46,8 +46,8 @@ class SqlDisasters(Disasters):
 def copied(target: MariaDb, truth: LiveTruth) -> list[str]:
     """What differs."""
     address = MySqlAddress(target.host, target.port, target.user, target.password)
-    found = read_truth(address, [TableName(COPY, table.table) for table in truth.tables], ts=truth.ts)
-    there = {TableName(SCHEMA, name.table): rows_by_key(found.schemas[name], table) for name, table in found.tables.items()}
+    result = read_truth(address, [TableName(COPY, table.table) for table in truth.tables], ts=truth.ts)
+    there = {TableName(SCHEMA, name.table): rows_by_key(result.schemas[name], table) for name, table in result.tables.items()}
     return differences(truth, there)
 
 
@@ -77,7 +77,7 @@ def test_whatever_dies_the_target_equals_the_source(tmp_path: Path, names: list[
                 workload.stop()
                 await_finished(sidecar)
                 truth = rig.truth()
-                status = await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= truth.ts)
+                status = await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= truth.ts)
                 assert [sink["sink"] for sink in status["sinks"]] == [f"mysql://{target.host}:{target.port}/"]
                 assert not copied(target, truth)
                 assert workload.counts.rows > 1000
@@ -98,7 +98,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 start_dump(sidecar, rows_per_s=10_000)
                 await_finished(sidecar)
                 dumped_ts = max(int(table["complete_at_tso"]) for table in sidecar.ask("dumpquery")["tables"])
-                await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
+                await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= dumped_ts)
                 table = f"{COPY}.{SPOILT}"
                 ids = [int(key) for (key,) in target.execute(f"SELECT id FROM {table} ORDER BY id LIMIT 9")]
                 extra = [10**9 + 1, 10**9 + 2]
@@ -109,7 +109,7 @@ def test_rows_that_somebody_spoilt_are_right_after_a_dump_of_their_keys(tmp_path
                 workload.stop()
                 await_finished(sidecar)
                 truth = rig.truth()
-                await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= truth.ts)
+                await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= truth.ts)
                 assert not copied(target, truth)
             except Exception as error:
                 error.add_note((tmp_path / "sidecar.log").read_text()[-4000:])

@@ -54,10 +54,10 @@ def test_a_schema_file_is_ticdcs_own(name: str, architecture: str) -> None:
             assert table.table in ("v1", "nokey", "nokey2"), path
             continue
         ddl = DdlRecord(ts, *table, told["Query"]) if told["Query"] else None
-        found = schema_file(table, schema, ts, architecture, ddl)  # type: ignore[arg-type]  # one of the two
+        file = schema_file(table, schema, ts, architecture, ddl)  # type: ignore[arg-type]  # one of the two
         if path.startswith("shop/item/"):
             path, data = _without_virtual(told, schema)
-        assert (found.path, found.text()) == (path, data.decode())
+        assert (file.path, file.text()) == (path, data.decode())
         compared += 1
     assert compared >= {"tz": 3, "ddl": 42, "ddl-new": 42}[name]
 
@@ -75,8 +75,8 @@ def test_the_reader_reads_what_ticdc_wrote() -> None:
     """Its rules are TiCDC's, if its checksums are, and its files' lines are lines to it."""
     there = Output(ticdcs("tz"), FORM)
     there.check_classic()
-    found = list(there.read())
-    assert len([line for line in found if isinstance(line, Line)]) > 1000
+    results = list(there.read())
+    assert len([line for line in results if isinstance(line, Line)]) > 1000
 
 
 def test_checksums_are_those_of_ticdcs_own_tests() -> None:
@@ -111,22 +111,22 @@ def test_each_line_of_csv_is_ticdcs_own(tmp_path: Path, recorded_logs: RecordedL
     deliver(log.folder, uri, seed=3, deaths=2)
     high_ts = {window.high_ts for manifest in log.manifests for window in manifest.windows}
     ours, theirs = _lines(output(uri, FORM), high_ts), _lines(Output(ticdcs("tz"), FORM), set())
-    last = min(max(line[0] for line in found) for found in (ours, theirs))
+    last = min(max(line[0] for line in results) for results in (ours, theirs))
     assert {line for line in ours if line[0] <= last} == {line for line in theirs if line[0] <= last}
     assert len(theirs) > 500
 
 
 def _lines(there: Output, without: set[CommitTs]) -> set[tuple[int, str]]:
     """With their commit_ts, whole, and by table."""
-    found = set()
+    lines = set()
     for path, data in there.files.items():
         if path.endswith(".csv") and not path.startswith(MARK_TABLE.schema):
             text = data.decode()
             for line in text.split(FORM.terminator + '"'):
                 commit_ts = int(line.split(",")[3])
                 if commit_ts not in without:
-                    found.add((commit_ts, line.removeprefix('"').removesuffix(FORM.terminator)))
-    return found
+                    lines.add((commit_ts, line.removeprefix('"').removesuffix(FORM.terminator)))
+    return lines
 
 
 if LANE.whole:
@@ -151,7 +151,7 @@ if LANE.whole:
                 assert (mine["Query"], told["Type"]) == ("", 14)
                 continue
             assert _unworded(mine) == _unworded(told), path
-        assert len([found for found in there.read() if isinstance(found, Ddl)]) > 25
+        assert len([ddl for ddl in there.read() if isinstance(ddl, Ddl)]) > 25
 
 
 def _version(path: str) -> str:

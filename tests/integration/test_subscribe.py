@@ -82,10 +82,10 @@ def shown(rows: list[Row]) -> list[tuple[object, ...]]:
 
 
 def by_table(rows: list[tuple[object, ...]]) -> dict[object, list[tuple[object, ...]]]:
-    found: dict[object, list[tuple[object, ...]]] = {}
+    table: dict[object, list[tuple[object, ...]]] = {}
     for row in rows:
-        found.setdefault(row[2], []).append(row)
-    return found
+        table.setdefault(row[2], []).append(row)
+    return table
 
 
 @contextmanager
@@ -106,12 +106,12 @@ def subscribed(stub: Any, metadata: tuple[tuple[str, str], ...] = (), **given: A
 
 def up_to(stream: Any, seq: int) -> list[delivery_pb2.Delivery]:
     """All deliveries until segment `seq` is complete."""
-    found = []
+    result = []
     for delivery in stream:
-        found.append(delivery)
+        result.append(delivery)
         if delivery.seq == seq and delivery.HasField("resolved"):
             stream.cancel()
-            return found
+            return result
     raise AssertionError(f"the stream ended before {seq}")
 
 
@@ -234,8 +234,8 @@ class Counting:
         return getattr(self._reader, name)
 
     def deliveries(self, seq: Seq) -> Iterator[delivery_pb2.Delivery] | None:
-        found = self._reader.deliveries(seq)
-        return None if found is None else map(self._counted, found)
+        deliveries = self._reader.deliveries(seq)
+        return None if deliveries is None else map(self._counted, deliveries)
 
     def _counted(self, delivery: delivery_pb2.Delivery) -> delivery_pb2.Delivery:
         self.taken += delivery.ByteSize()
@@ -307,14 +307,14 @@ def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path
     output = Output(tmp_path).deliver()
     stream, take_apart = client()
     assert sum(1 for line in stream.splitlines() if line.strip() and not line.startswith(("import", "from"))) <= 10
-    found: list[tuple[object, ...]] = []
+    results: list[tuple[object, ...]] = []
 
     class Enough(Exception):
         pass
 
     def apply(table: delivery_pb2.TableColumns, rows: Any) -> None:
-        found.extend((table.table, commit_tso, before, after) for _, commit_tso, before, after in rows)
-        if len(found) == len(expected):
+        results.extend((table.table, commit_tso, before, after) for _, commit_tso, before, after in rows)
+        if len(results) == len(expected):
             raise Enough
 
     rows = output.history.merged(output.manifests)
@@ -323,6 +323,6 @@ def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path
     exec(take_apart, names)
     with serving(owner, output.reader) as server, suppress(Enough):
         exec(stream.replace("127.0.0.1:8310", server.address).replace('"orders"', '"cf"'), names)
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert sorted(results, key=repr) == sorted(expected, key=repr)
     [known] = output.reader.subscribers()
     assert (known.name, known.segments <= 2) == ("search", True)

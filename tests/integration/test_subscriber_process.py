@@ -153,7 +153,7 @@ def test_a_subscriber_that_is_killed_amid_its_stream_has_every_delivery_once(tmp
                     eventually(lambda: [one.segments for one in reader.subscribers()] == [0])
                 has = last
     assert killed > 3
-    found = list(in_file(own))
-    assert list(rows_of(found)) == list(rows_of(sent))
-    assert list(map(without_tables, found)) == list(map(without_tables, sent))
+    deliveries = list(in_file(own))
+    assert list(rows_of(deliveries)) == list(rows_of(sent))
+    assert list(map(without_tables, deliveries)) == list(map(without_tables, sent))
     assert len(sent) > 4 * SEGMENTS

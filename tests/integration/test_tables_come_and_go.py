@@ -66,8 +66,8 @@ class Output:
 def _sqlite(_: pytest.FixtureRequest, folder: Path) -> Iterator[Output]:
     def rows(schema: TableSchema) -> list[Texts]:
         with closing(sqlite3.connect(folder / "out.db")) as connection:
-            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (str(schema.name),)).fetchall()
-            rows = connection.execute(f'SELECT * FROM "{schema.name}"').fetchall() if found else []
+            fetchall = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (str(schema.name),)).fetchall()
+            rows = connection.execute(f'SELECT * FROM "{schema.name}"').fetchall() if fetchall else []
             return [tuple(map(str, row)) for row in rows]
 
     yield Output(f"sqlite://{folder}/out.db?", str(folder), rows)
@@ -129,8 +129,8 @@ OUTPUTS: Mapping[str, tuple[Callable[[pytest.FixtureRequest, Path], Iterator[Out
 
 
 def _params(*names: str) -> list[object]:
-    found = ((name, OUTPUTS[name][1]) for name in names or OUTPUTS)
-    return [pytest.param(name, id=name, marks=[pytest.mark.xdist_group(group)] if group else []) for name, group in found]
+    result = ((name, OUTPUTS[name][1]) for name in names or OUTPUTS)
+    return [pytest.param(name, id=name, marks=[pytest.mark.xdist_group(group)] if group else []) for name, group in result]
 
 
 @pytest.fixture

@@ -57,10 +57,10 @@ def recorded_tables(folder: Path) -> tuple[list[str], dict[TableName, TableSchem
     for line in (folder / "schema" / "ddl_history.jsonl").read_text().splitlines():
         job = json.loads(line)["job_meta"]
         job = json.loads(job) if isinstance(job, str) else job
-        found = re.match(r"create table (?:if not exists )?(?:changefeed_dump\.)?(\w+)", job.get("query", ""))
-        if found and TableName(job["schema_name"], found[1]) in expected:
+        match = re.match(r"create table (?:if not exists )?(?:changefeed_dump\.)?(\w+)", job.get("query", ""))
+        if match and TableName(job["schema_name"], match[1]) in expected:
             ddls.setdefault(
-                f"{job['schema_name']}.{found[1]}", re.sub(found[0], f"create table {job['schema_name']}.{found[1]}", job["query"])
+                f"{job['schema_name']}.{match[1]}", re.sub(match[0], f"create table {job['schema_name']}.{match[1]}", job["query"])
             )
     return [as_mariadb(ddl) for ddl in ddls.values()], expected
 
@@ -68,11 +68,13 @@ def recorded_tables(folder: Path) -> tuple[list[str], dict[TableName, TableSchem
 def as_told(schema: TableSchema) -> TableDefinition:
     """Without what MariaDB has otherwise: ids of indexes, tables that are not clustered, default collations, a decimal's default with all
     its digits."""
-    found = schema.definition
-    assert found is not None
-    columns = [replace(column, collation="", default=column.default and column.default.replace(".0000", "")) for column in found.columns]
-    indexes = sorted((replace(index, id=0) for index in found.indexes), key=lambda index: (not index.primary, index.name))
-    return replace(found, columns=tuple(columns), indexes=tuple(indexes), clustered=True, charset="", collation="")
+    definition = schema.definition
+    assert definition is not None
+    columns = [
+        replace(column, collation="", default=column.default and column.default.replace(".0000", "")) for column in definition.columns
+    ]
+    indexes = sorted((replace(index, id=0) for index in definition.indexes), key=lambda index: (not index.primary, index.name))
+    return replace(definition, columns=tuple(columns), indexes=tuple(indexes), clustered=True, charset="", collation="")
 
 
 @pytest.mark.parametrize("name", ["demo", "shop", "filter", "rowformats"])
@@ -81,10 +83,10 @@ def test_schemas_are_those_of_tidbs_own_table_info(mariadb: MariaDb, name: str) 
     databases = {table.schema for table in expected}
     mariadb.execute("SET sql_mode = ''", *(f"CREATE DATABASE {database}" for database in databases), *ddls)
     try:
-        found = TidbSchemas(mariadb.settings()).tables()
+        result = TidbSchemas(mariadb.settings()).tables()
         without_ids = {table: replace(schema.undefined(), table_id=0, physical_ids=()) for table, schema in expected.items()}
-        assert {table: found[table].undefined() for table in expected} == without_ids
-        assert {table: as_told(found[table]) for table in expected} == {table: as_told(schema) for table, schema in expected.items()}
+        assert {table: result[table].undefined() for table in expected} == without_ids
+        assert {table: as_told(result[table]) for table in expected} == {table: as_told(schema) for table, schema in expected.items()}
         assert len(expected) > 1
     finally:
         mariadb.execute(*(f"DROP DATABASE {database}" for database in databases))
@@ -103,12 +105,12 @@ def test_the_handle_key_is_the_primary_or_the_smallest_unique_key_that_cannot_be
         "CREATE TABLE app.virtual (a int NOT NULL, v int AS (a + 1) VIRTUAL, UNIQUE (v), UNIQUE (a, v))",
         "CREATE TABLE app.stored (a int, s int AS (a + 1) STORED)",
     )
-    found = {name.table: schema for name, schema in schemas.tables().items()}
-    assert {name: schema.key for name, schema in found.items()} == {
+    result = {name.table: schema for name, schema in schemas.tables().items()}
+    assert {name: schema.key for name, schema in result.items()} == {
         "pk": ("b", "a"), "small": ("c",), "nullable": (), "virtual": (), "stored": ()
     }  # fmt: skip
-    assert found["virtual"].column_names() == ("a",)
-    assert found["stored"].column_names() == ("a", "s")
+    assert result["virtual"].column_names() == ("a",)
+    assert result["stored"].column_names() == ("a", "s")
 
 
 def test_a_type_that_is_not_known_is_refused_with_its_name(mariadb: MariaDb, schemas: TidbSchemas) -> None:
@@ -193,8 +195,8 @@ def test_a_cluster_that_limits_selects_loses_no_table(mariadb: MariaDb, schemas:
     mariadb.execute(*(f"CREATE TABLE app.{name} (id int PRIMARY KEY, v int)" for name in names))
     mariadb.execute("SET GLOBAL sql_select_limit = 2")
     try:
-        found = schemas.tables()
-        assert {name.table: len(schema.columns) for name, schema in found.items() if name.schema == "app"} == dict.fromkeys(names, 2)
+        result = schemas.tables()
+        assert {name.table: len(schema.columns) for name, schema in result.items() if name.schema == "app"} == dict.fromkeys(names, 2)
     finally:
         mariadb.execute("SET GLOBAL sql_select_limit = DEFAULT")
 

@@ -81,8 +81,8 @@ class Dumper:
             assert time.monotonic() < give_up, f"{self.heard} is all that came"
             self.heard += self.source.results()
             time.sleep(0.002)  # a source tells what is done only when asked
-        found, self.heard = self.heard[:count], self.heard[count:]
-        return found
+        results, self.heard = self.heard[:count], self.heard[count:]
+        return results
 
     def ask(self, *commands: Command) -> list[SourceEvent]:
         for command in commands:
@@ -134,10 +134,10 @@ def walk(dumper: Dumper, table: str, rows_max: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     after: Key | None = None
     for number in range(1000):
-        event, found = dumper.read(chunk(table, number, after=after, rows_max=rows_max))
-        assert len(found) <= rows_max
-        assert event.file.rows == len(found)
-        rows += found
+        event, results = dumper.read(chunk(table, number, after=after, rows_max=rows_max))
+        assert len(results) <= rows_max
+        assert event.file.rows == len(results)
+        rows += results
         after = event.file.last
         if event.exhausted:
             return rows
@@ -411,14 +411,14 @@ def test_a_chunk_of_large_rows_ends_early_and_the_next_one_continues(db: MariaDb
         "CREATE TABLE app.t (k int PRIMARY KEY, v longtext)", "INSERT INTO app.t SELECT seq, REPEAT('x', 300000) FROM mysql.seq_1_to_20"
     )
     with dumping(db.settings(), readers_max=1) as dumper:
-        found, after, exhausted, number = list[str](), None, False, 0
+        results, after, exhausted, number = list[str](), None, False, 0
         while not exhausted:
             number += 1
             event, rows = dumper.read(chunk("t", number, after=after, rows_max=100, bytes_max=1_000_000))
             assert len(rows) <= 8
-            found += [row[0] for row in rows]
+            results += [row[0] for row in rows]
             after, exhausted = event.file.last, event.exhausted
-        assert found == [str(at) for at in range(1, 21)]
+        assert results == [str(at) for at in range(1, 21)]
         keys = tuple((str(at),) for at in range(15, 25))
         event, rows = dumper.read(chunk("t", number + 1, keys=keys, bytes_max=1_000_000))
         assert 0 < event.keys_read < 10
@@ -440,9 +440,9 @@ class Selects:
         if self.done + 1 == self.fail:
             self.done += 1
             raise pymysql.err.ProgrammingError(1064, "not this time")
-        found = read_up_to(session, sql, columns, bytes_max=bytes_max)
+        result = read_up_to(session, sql, columns, bytes_max=bytes_max)
         self.done += 1
-        return found
+        return result
 
     def until(self, count: int) -> None:
         give_up = time.monotonic() + PATIENCE_S
@@ -453,9 +453,9 @@ class Selects:
 
 @pytest.fixture
 def selects(monkeypatch: pytest.MonkeyPatch) -> Selects:
-    found = Selects()
-    monkeypatch.setattr("sidecar.adapters.tidb.read.read_up_to", found.read)
-    return found
+    result = Selects()
+    monkeypatch.setattr("sidecar.adapters.tidb.read.read_up_to", result.read)
+    return result
 
 
 @pytest.fixture
@@ -572,8 +572,8 @@ def decimals(precision: int, scale: int) -> st.SearchStrategy[tuple[Any, str]]:
 
 def moments(scale: int, low: datetime, high: datetime) -> st.SearchStrategy[tuple[Any, str]]:
     length = 19 + bool(scale) + scale
-    found = st.datetimes(low, high).map(lambda at: at.isoformat(" ", "microseconds")[:length])
-    return same(found | st.just("0000-00-00 00:00:00.000000"[:length]))
+    result = st.datetimes(low, high).map(lambda at: at.isoformat(" ", "microseconds")[:length])
+    return same(result | st.just("0000-00-00 00:00:00.000000"[:length]))
 
 
 YEAR_1, YEAR_9999 = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  (a DATETIME has no zone)
@@ -638,8 +638,8 @@ def test_every_value_of_every_type_comes_as_its_canonical_text(
             values = [number, *(value and value[0] for value in row)]
             cursor.execute(f"INSERT INTO types.t VALUES ({', '.join(['%s'] * len(values))})", values)
     expected = [(str(number), *(value and value[1] for value in row)) for number, row in enumerate(rows)]
-    _, found = typed.read(replace(chunk("t"), table=TableName("types", "t")))
-    assert found == expected
+    _, results = typed.read(replace(chunk("t"), table=TableName("types", "t")))
+    assert results == expected
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------------

@@ -82,20 +82,20 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
                     start_dump(sidecar, rows_per_s=10_000)
                     await_finished(sidecar)
                     dumped_ts = max(int(table["complete_at_tso"]) for table in sidecar.ask("dumpquery")["tables"])
-                    await_progress(sidecar, lambda found: int(found["delivered_tso"]) >= dumped_ts)
-                    code, found = verified(sidecar)
-                    assert (code, found["state"]) == (0, "equal"), "a dump and live changes alone make no difference"
-                    assert {table["sink"] for table in found["tables"]} == {"copy", "small"}
-                    assert [one["sink"] for one in found["left_out"]] == ["shown"]
-                    assert sum(int(table["rows"]) for table in found["tables"]) > 4_000
+                    await_progress(sidecar, lambda value: int(value["delivered_tso"]) >= dumped_ts)
+                    code, result = verified(sidecar)
+                    assert (code, result["state"]) == (0, "equal"), "a dump and live changes alone make no difference"
+                    assert {table["sink"] for table in result["tables"]} == {"copy", "small"}
+                    assert [one["sink"] for one in result["left_out"]] == ["shown"]
+                    assert sum(int(table["rows"]) for table in result["tables"]) > 4_000
                     workload.stop()
                 spoilt = outputs.spoil()
                 with rig.workload(writes_per_s=WRITES_PER_S):
                     named(sidecar, spoilt)
                     assert_goes_on_after_deaths(sidecar, spoilt)
-                    code, found = verified(sidecar, "--repair")
-                    assert (code, found["state"]) == (0, "equal")
-                    assert {(table["sink"], table["table"]) for table in found["tables"]} == {
+                    code, result = verified(sidecar, "--repair")
+                    assert (code, result["state"]) == (0, "equal")
+                    assert {(table["sink"], table["table"]) for table in result["tables"]} == {
                         ("copy", SPOILT), ("small", SPOILT),
                     }  # fmt: skip
                 history = eventually(partial(listed, sidecar), "the history does not have the last result")
@@ -108,22 +108,22 @@ def test_faults_are_named_and_repaired_beside_writes_and_deaths(tmp_path: Path) 
 
 def listed(sidecar: SidecarProcess) -> list[dict[str, Any]] | None:
     """The history, newest first, once its newest entry has ended: it is written after the report."""
-    found: list[dict[str, Any]] = sidecar.ask("dumpverify", "--list")["operations"]
-    return found if found[0]["state"] != "running" else None
+    results: list[dict[str, Any]] = sidecar.ask("dumpverify", "--list")["operations"]
+    return results if results[0]["state"] != "running" else None
 
 
 def named(sidecar: SidecarProcess, spoilt: Faults) -> None:
-    code, found = verified(sidecar)
-    assert (code, found["state"]) == (1, "different")
+    code, result = verified(sidecar)
+    assert (code, result["state"]) == (1, "different")
     told: Faults = {}
-    for table in found["tables"]:
+    for table in result["tables"]:
         for one in table["examples"]:
             assert table["table"] == SPOILT
             told.setdefault(table["sink"], {})[one["key"][0]] = one["kind"]
     check_named(told, spoilt)
-    columns = {table["sink"]: [one["column"] for one in table["columns"]] for table in found["tables"] if table["columns"]}
+    columns = {table["sink"]: [one["column"] for one in table["columns"]] for table in result["tables"] if table["columns"]}
     assert columns == {"copy": ["note"], "small": ["balance"]}
-    done = sidecar.cdc("dumpverify", "--differences", "--id", found["id"])
+    done = sidecar.cdc("dumpverify", "--differences", "--id", result["id"])
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in told.items() for key in keys}
 
@@ -140,7 +140,7 @@ def assert_goes_on_after_deaths(sidecar: SidecarProcess, spoilt: Faults) -> None
     started = sidecar.ask("dumpverify", "--detach")
     sidecar.kill()
     sidecar.start()
-    code, found = verified(sidecar, "--id", started["id"], "--timeout", "60")
-    assert (code, found["state"], found["id"]) == (1, "different", started["id"])
-    examples = [(table["sink"], one) for table in found["tables"] for one in table["examples"]]
+    code, result = verified(sidecar, "--id", started["id"], "--timeout", "60")
+    assert (code, result["state"], result["id"]) == (1, "different", started["id"])
+    examples = [(table["sink"], one) for table in result["tables"] for one in table["examples"]]
     check_named({sink: {one["key"][0]: one["kind"] for of, one in examples if of == sink} for sink in spoilt}, spoilt)

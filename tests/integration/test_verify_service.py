@@ -104,8 +104,8 @@ class Service:
         """The last object that was printed."""
         done = self.run("--json", *arguments)
         assert done.exit_code in (0, 1, 3), done.output
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def test_differences_are_shown_and_end_with_1(service: Service) -> None:
     assert "missing (1)" in done.output
     assert "amount: source NULL, sink 'xxx" in done.output
     assert "differing columns: amount (1 rows)" in done.output
-    found = service.asked("--id", "last")
-    assert (found["state"], found["tables"][0]["state"], found["tables"][0]["missing"]) == ("different", "different", 1)
-    [cell] = found["tables"][0]["examples"][2]["cells"]
+    result = service.asked("--id", "last")
+    assert (result["state"], result["tables"][0]["state"], result["tables"][0]["missing"]) == ("different", "different", 1)
+    [cell] = result["tables"][0]["examples"][2]["cells"]
     assert cell["source"] is None
     assert len(cell["sink"]) < 300, "an answer of many examples must fit"
     lines = [json.loads(line) for line in service.run("--differences").stdout.splitlines()]
@@ -234,10 +234,10 @@ def test_an_exact_dump_is_followed_by_a_verification_that_repairs(service: Servi
     done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
     assert done.exit_code == 0, done.output
     dump_id = json.loads(done.stdout)["dump_id"]
-    found = service.asked("--id", "last", "--detach")
-    assert (found["id"], found["state"]) == (derived_id(dump_id, "exact"), "waiting")
-    assert found["waiting_for"].startswith(f"dump {dump_id}")
-    request = read_waiting(service.log, found["id"])
+    result = service.asked("--id", "last", "--detach")
+    assert (result["id"], result["state"]) == (derived_id(dump_id, "exact"), "waiting")
+    assert result["waiting_for"].startswith(f"dump {dump_id}")
+    request = read_waiting(service.log, result["id"])
     assert request is not None
     assert (request.after_dump, request.sinks, request.repair) == (dump_id, ("copy", "lake"), True)
     assert [table.name for table in request.tables] == [ORDERS]
@@ -268,21 +268,21 @@ def test_what_could_not_be_compared_is_not_equal(service: Service) -> None:
 
 
 def test_one_that_is_detached_runs_on_and_can_be_ended(service: Service) -> None:
-    found = service.asked("--detach")
-    assert (found["state"], found["waiting_for"]) == ("waiting", "the merge worker, which has not begun with it")
+    result = service.asked("--detach")
+    assert (result["state"], result["waiting_for"]) == ("waiting", "the merge worker, which has not begun with it")
     assert service.run("--stop").exit_code == 0
     service.worker = lambda operation_id: VerifyReport(operation_id, CheckState.STOPPED, 1, 2)
-    assert service.asked("--id", found["id"])["state"] == "stopped"
+    assert service.asked("--id", result["id"])["state"] == "stopped"
     operations = json.loads(service.run("--list", "--json").stdout)["operations"]
-    assert [(one["id"], one["state"], one["commands"][0]["command"]) for one in operations] == [(found["id"], "stopped", "stop")]
+    assert [(one["id"], one["state"], one["commands"][0]["command"]) for one in operations] == [(result["id"], "stopped", "stop")]
 
 
 def test_a_dry_run_starts_nothing(service: Service) -> None:
-    found = service.asked("--dry-run", "--sink", "copy")
-    assert [(table["sink"], table["table"], table["rows_estimated"]) for table in found["tables"]] == [
+    result = service.asked("--dry-run", "--sink", "copy")
+    assert [(table["sink"], table["table"], table["rows_estimated"]) for table in result["tables"]] == [
         ("copy", "orders", 1000), ("copy", "item", 1000),
     ]  # fmt: skip
-    assert (found["id"], found["waiting_for"], found["state"]) == ("", "", "none")
+    assert (result["id"], result["waiting_for"], result["state"]) == ("", "", "none")
     text = service.run("--dry-run", "--sink", "copy").output
     assert "nothing was started" in text
     assert "not started" in text

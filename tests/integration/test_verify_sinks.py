@@ -70,8 +70,8 @@ def compared(world: World, uri: str) -> TableCheck:
 
 def in_parts(world: World, uri: str) -> list[TableCheck]:
     """The whole table in slices, if the sink finds keys, one after another."""
-    found, after = list[TableCheck](), Key()
-    while not found or after:
+    checks, after = list[TableCheck](), Key()
+    while not checks or after:
         sink = open_sink(uri, log_id="log-1")
         try:
             part = Slice(after, (), 30)
@@ -79,13 +79,13 @@ def in_parts(world: World, uri: str) -> list[TableCheck]:
             check.run()
         finally:
             sink.close()
-        found.append(check)
+        checks.append(check)
         after = check.report.upper
-    return found
+    return checks
 
 
-def named(found: RowDifference) -> Named:
-    return found.kind, frozenset(cell.column for cell in found.cells)
+def named(difference: RowDifference) -> Named:
+    return difference.kind, frozenset(cell.column for cell in difference.cells)
 
 
 @each_output
@@ -113,11 +113,11 @@ def test_every_planted_fault_is_named_and_nothing_else(request: pytest.FixtureRe
         check = compared(world, output.uri)
         report = check.report
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: named(one) for one in check.tally.differences}
-        assert found.items() <= faults.named.items(), (seed, found.items() - faults.named.items())
-        assert faults.named.keys() - healed <= found.keys(), (seed, faults.named.keys() - healed - found.keys())
-        assert (report.differences, report.moving) == (len(found), 0)
-        sought += len(found)
+        result = {one.key: named(one) for one in check.tally.differences}
+        assert result.items() <= faults.named.items(), (seed, result.items() - faults.named.items())
+        assert faults.named.keys() - healed <= result.keys(), (seed, faults.named.keys() - healed - result.keys())
+        assert (report.differences, report.moving) == (len(result), 0)
+        sought += len(result)
         for kind, count in faults.kinds.items():
             planted[kind] = planted.get(kind, 0) + count
     assert sought > WORLDS * FAULTS / 2, (sought, planted)
@@ -140,9 +140,9 @@ def test_slices_name_every_planted_fault_but_extra_rows_once(
     faults.plant(FAULTS)
     since_ts = CommitTs(world.ts)
     output.spoil(world, faults.rows)
-    found = [one for check in in_parts(world, output.uri) for one in check.tally.differences]
+    differences = [one for check in in_parts(world, output.uri) for one in check.tally.differences]
     healed = {key for ts, key in world.changed if ts > since_ts}
-    told = {one.key: named(one) for one in found}
-    assert len(told) == len(found), "each by one slice"
+    told = {one.key: named(one) for one in differences}
+    assert len(told) == len(differences), "each by one slice"
     assert told.items() <= faults.named.items()
     assert {key for key, (kind, _) in faults.named.items() if kind != "extra"} - healed <= told.keys()

@@ -122,12 +122,12 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help=f"renew this page; default: {PAGE.name} in deploy, if all was measured in full"
     )
-    found = parser.parse_args(arguments)
-    if found.runs < 1 or found.rows < 1 or found.writes_per_second <= 0 or found.live_seconds <= 0 or found.warm_up_seconds < 0:
+    args = parser.parse_args(arguments)
+    if args.runs < 1 or args.rows < 1 or args.writes_per_second <= 0 or args.live_seconds <= 0 or args.warm_up_seconds < 0:
         parser.error("runs, rows, writes and seconds must be positive")
-    if found.page is not None and not found.page.is_file():
-        parser.error(f"{found.page} is no page: copy {PAGE.name} there")
-    return found
+    if args.page is not None and not args.page.is_file():
+        parser.error(f"{args.page} is no page: copy {PAGE.name} there")
+    return args
 
 
 def sizes_of(options: argparse.Namespace) -> Sizes:
@@ -139,8 +139,8 @@ def page_of(options: argparse.Namespace, sizes: Sizes) -> Path | None:
     """The page to renew: figures of reduced sizes, of a part of the systems or of too few runs stay out of the project's own."""
     full = Sizes()
     whole = sizes.rows >= full.rows and sizes.live_s >= 20 and sizes == replace(full, rows=sizes.rows, live_s=sizes.live_s)
-    found: Path | None = options.page
-    return found or (PAGE if whole and not options.only and options.runs >= PAGE_RUNS_MIN else None)
+    path: Path | None = options.page
+    return path or (PAGE if whole and not options.only and options.runs >= PAGE_RUNS_MIN else None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_all(chosen: Sequence[Measurement], runs: int, root: Path) -> tuple[list[Outcome], str]:
     """Run by run, so that what changes on the machine meanwhile meets all systems alike. It ends with the first run that fails: what
     was measured until then, and what went wrong, else nothing."""
-    found: dict[str, list[Run]] = {one.key: [] for one in chosen}
+    result: dict[str, list[Run]] = {one.key: [] for one in chosen}
     failed = ""
     for number, one in ((number, one) for number in range(runs) for one in chosen if not one.absent):
         began_s, folder = time.monotonic(), root / f"{number}-{one.key}"
@@ -182,10 +182,10 @@ def run_all(chosen: Sequence[Measurement], runs: int, root: Path) -> tuple[list[
         except (RuntimeError, TimeoutError, ValueError) as error:
             failed = f"run {number + 1} of {one.system} failed: {error}"
             break
-        found[one.key].append(figures)
+        result[one.key].append(figures)
         shutil.rmtree(folder, ignore_errors=True)
         sys.stderr.write(f"run {number + 1} of {runs}: {one.system}: {_in_short(figures)} ({time.monotonic() - began_s:.0f} s)\n")
-    return [Outcome(one.system, tuple(found[one.key]), _absent(one, found[one.key])) for one in chosen], failed
+    return [Outcome(one.system, tuple(result[one.key]), _absent(one, result[one.key])) for one in chosen], failed
 
 
 def _absent(one: Measurement, runs: Sequence[Run]) -> str:

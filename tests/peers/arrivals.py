@@ -26,8 +26,8 @@ class Writes:
     @classmethod
     def read(cls, path: Path) -> Writes:
         """Raises RuntimeError for a file that is not whole."""
-        found = _table(path, columns=2)
-        return cls(found[:, 0], found[:, 1])
+        table = _table(path, columns=2)
+        return cls(table[:, 0], table[:, 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Arrivals:
 
     @classmethod
     def read(cls, path: Path) -> Arrivals:
-        found = _table(path, columns=4)
-        return cls(found[:, 0], found[:, 1], found[:, 2], found[:, 3])
+        table = _table(path, columns=4)
+        return cls(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
     def since(self, from_ns: int) -> Arrivals:
         kept = self.at_ns >= from_ns
@@ -64,8 +64,8 @@ def latencies_s(writes: Writes, arrivals: Arrivals, *, from_ns: int, until_ns: i
     missing = wanted[~np.isin(wanted, numbers)]
     if len(missing):
         raise ValueError(f"{len(missing)} of {len(wanted)} writes never arrived, among them {missing[:MISSING_SHOWN].tolist()}")
-    found: list[float] = ((at_ns[np.searchsorted(numbers, wanted)] - began_ns) / 1e9).tolist()
-    return found
+    tolist: list[float] = ((at_ns[np.searchsorted(numbers, wanted)] - began_ns) / 1e9).tolist()
+    return tolist
 
 
 def missing_ids(arrivals: Arrivals, *, rows: int) -> int:
@@ -77,13 +77,13 @@ def missing_ids(arrivals: Arrivals, *, rows: int) -> int:
 
 def dumped_at_ns(arrivals: Arrivals, *, asked_ns: int, rows: int) -> int:
     """When the last row of the dump that was asked for then was there. Raises ValueError if rows are missing."""
-    found = arrivals.since(asked_ns)
-    if missing := missing_ids(found, rows=rows):
+    result = arrivals.since(asked_ns)
+    if missing := missing_ids(result, rows=rows):
         raise ValueError(f"the dump is not whole: {missing:,} of {rows:,} rows came neither with it nor live")
-    return int(found.at_ns[found.dumped == 1].max())
+    return int(result.at_ns[result.dumped == 1].max())
 
 
 def _table(path: Path, *, columns: int) -> Numbers:
     """A file of int64 as rows. The last row may be half written."""
-    found = np.fromfile(path, dtype=np.int64)
-    return found[: len(found) // columns * columns].reshape(-1, columns)
+    fromfile = np.fromfile(path, dtype=np.int64)
+    return fromfile[: len(fromfile) // columns * columns].reshape(-1, columns)

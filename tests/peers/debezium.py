@@ -108,8 +108,8 @@ def properties(settings: Mapping[str, str]) -> str:
 def versions() -> dict[str, str]:
     """What is pinned, by artifact."""
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
-    found = ElementTree.parse(POM).getroot().findall("m:dependencies/m:dependency", space)
-    return {str(one.findtext("m:artifactId", "", space)): str(one.findtext("m:version", "", space)) for one in found}
+    results = ElementTree.parse(POM).getroot().findall("m:dependencies/m:dependency", space)
+    return {str(one.findtext("m:artifactId", "", space)): str(one.findtext("m:version", "", space)) for one in results}
 
 
 class Debezium:
@@ -190,10 +190,10 @@ class Debezium:
         assert self._process is not None, "enter it first"
         if self._process.poll() is not None:
             raise RuntimeError(f"Kafka Connect ended with {self._process.returncode}: {self._log.read_text()[-3000:]}")
-        found = self._status()
-        if found is None:
+        status = self._status()
+        if status is None:
             return []
-        parts = [found["connector"], *found["tasks"]]
+        parts = [status["connector"], *status["tasks"]]
         for part in parts:
             if part["state"] == "FAILED":
                 raise RuntimeError(f"Debezium failed: {part.get('trace', '')[:3000]}")

@@ -82,8 +82,8 @@ def measure(rig: Rig, system: System, sizes: Sizes) -> Run:
             answered = big.queries(rig.db).since(asked)
             meter.sample()
         arrivals = system.arrivals()
-    found = figures(Phases(*phases, alone_ns), writes, arrivals, meter, rows=sizes.rows)
-    return found | {"selects": float(answered.selects), "statements": float(answered.questions)}
+    result = figures(Phases(*phases, alone_ns), writes, arrivals, meter, rows=sizes.rows)
+    return result | {"selects": float(answered.selects), "statements": float(answered.questions)}
 
 
 def _beside_writes(rig: Rig, system: System, sizes: Sizes) -> tuple[tuple[int, int], Writes]:
@@ -128,7 +128,7 @@ def figures(phases: Phases, writes: Writes, arrivals: Arrivals, meter: Meter, *,
     before = latencies_s(writes, arrivals, from_ns=live_ns, until_ns=dump_ns)
     during = latencies_s(writes, arrivals, from_ns=dump_ns, until_ns=beside_done_ns)
     beside_s, alone_s = (beside_done_ns - dump_ns) / 1e9, (alone_done_ns - alone_ns) / 1e9
-    found = {
+    result = {
         "writes_per_s": len(before) / ((dump_ns - live_ns) / 1e9),
         "live_cores": meter.cores("system", live_ns, dump_ns),
         "live_p50_s": percentile(before, 0.5),
@@ -146,8 +146,8 @@ def figures(phases: Phases, writes: Writes, arrivals: Arrivals, meter: Meter, *,
         "others_cores": meter.cores_of_others(live_ns, alone_done_ns),
     }
     if meter.knows("publisher"):
-        found["publisher_cores"] = meter.cores("publisher", live_ns, dump_ns)
-    return found
+        result["publisher_cores"] = meter.cores("publisher", live_ns, dump_ns)
+    return result
 
 
 def _until(arrivals: Arrivals, until_ns: int) -> Arrivals:

@@ -35,23 +35,23 @@ class Process:
 
 def processes() -> dict[int, Process]:
     """Of the machine, by pid, with their own user and system time (proc_pid_stat(5))."""
-    found = {}
+    result = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             after_name = (entry / "stat").read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found[int(entry.name)] = Process(int(after_name[1]), int(after_name[19]), int(after_name[11]) + int(after_name[12]))
-    return found
+        result[int(entry.name)] = Process(int(after_name[1]), int(after_name[19]), int(after_name[11]) + int(after_name[12]))
+    return result
 
 
-def tree(root: int, found: Mapping[int, Process]) -> set[int]:
+def tree(root: int, value: Mapping[int, Process]) -> set[int]:
     """The pids of `root` and of all below it; empty if it is not there."""
     children: dict[int, list[int]] = {}
-    for pid, process in found.items():
+    for pid, process in value.items():
         children.setdefault(process.parent, []).append(pid)
     pids: set[int] = set()
-    waiting = [root] if root in found else []
+    waiting = [root] if root in value else []
     while waiting:
         pid = waiting.pop()
         pids.add(pid)
@@ -112,10 +112,10 @@ class Meter:
 
     def sample(self) -> None:
         with self._lock:
-            at_ns, found = time.time_ns(), processes()
+            at_ns, result = time.time_ns(), processes()
             self._spent.setdefault(MACHINE, Spent()).add(at_ns, {(0, 0): machine_ticks()})
             for name, root in self._roots.items():
-                ticks = {(pid, found[pid].started): found[pid].ticks for pid in tree(root, found)}
+                ticks = {(pid, result[pid].started): result[pid].ticks for pid in tree(root, result)}
                 self._spent.setdefault(name, Spent()).add(at_ns, ticks)
 
     def cpu_s(self, name: str, from_ns: int, until_ns: int) -> float:

@@ -27,8 +27,8 @@ def version() -> str | None:
     if program is None:
         return None
     done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
-    found = re.search(r"(\d+\.\d+(?:\.\d+)?)", done.stdout + done.stderr)
-    return found[1] if found else "of unknown version"
+    match = re.search(r"(\d+\.\d+(?:\.\d+)?)", done.stdout + done.stderr)
+    return match[1] if match else "of unknown version"
 
 
 def command(source: MySqlAddress, out: Path, *, threads: int, rows: int, installed: str) -> list[str]:

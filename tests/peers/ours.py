@@ -59,7 +59,7 @@ class Ours:
         try:
             if self._worker is not None:
                 self._worker.start()
-            self._sidecar.await_status(lambda found: found["merge_worker"] in ("running", "external"), timeout_s=START_S_MAX)
+            self._sidecar.await_status(lambda value: value["merge_worker"] in ("running", "external"), timeout_s=START_S_MAX)
         except BaseException:
             self.__exit__()
             raise
@@ -121,8 +121,8 @@ class Ours:
         return sorted(folder.glob("[0-9]*.json")) if folder.exists() else []
 
     def _upto_ts(self) -> int:
-        found = self._segments()
-        return int(_read(found[-1]).upto_ts) if found else 0
+        paths = self._segments()
+        return int(_read(paths[-1]).upto_ts) if paths else 0
 
     def _call(self, method: str, request: Any) -> Any:
         with ControlClient(self._sidecar.address, Access()) as client:
@@ -178,7 +178,7 @@ def _read(path: Path) -> DeliveredSegment:
 
 
 def _rows(file: Path, at_ns: int) -> Numbers:
-    found = pq.read_table(file, columns=["id", "touched", "_origin"])
-    dumped = pc.equal(found["_origin"], "dump").to_numpy().astype(np.int64)
-    at = np.full(len(found), at_ns, dtype=np.int64)
-    return np.column_stack([at, found["id"].to_numpy().astype(np.int64), found["touched"].to_numpy().astype(np.int64), dumped])
+    table = pq.read_table(file, columns=["id", "touched", "_origin"])
+    dumped = pc.equal(table["_origin"], "dump").to_numpy().astype(np.int64)
+    at = np.full(len(table), at_ns, dtype=np.int64)
+    return np.column_stack([at, table["id"].to_numpy().astype(np.int64), table["touched"].to_numpy().astype(np.int64), dumped])

@@ -28,8 +28,8 @@ class Outcome:
     absent: str = ""
 
     def value(self, name: str) -> float | None:
-        found = [run[name] for run in self.runs if name in run]
-        return median(found) if found else None
+        results = [run[name] for run in self.runs if name in run]
+        return median(results) if results else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ def _shown(name: str, value: float | None) -> str:
 
 
 def table(report: Report) -> Table:
-    found = Table("system", title=title(report), title_justify="left")
+    result = Table("system", title=title(report), title_justify="left")
     for header, _ in COLUMNS:
-        found.add_column(header, justify="right")
+        result.add_column(header, justify="right")
     for outcome in report.outcomes:
         if outcome.absent:
-            found.add_row(outcome.system, outcome.absent)
+            result.add_row(outcome.system, outcome.absent)
         else:
-            found.add_row(outcome.system, *cells(outcome))
-    return found
+            result.add_row(outcome.system, *cells(outcome))
+    return result
 
 
 def title(report: Report) -> str:

@@ -65,13 +65,13 @@ def await_true(what: str, is_true: Callable[[], bool], *, timeout_s: float) -> N
 
 def kill_tree(root: int) -> None:
     """SIGKILL for the process and all below it. Whoever started it reaps it. Raises TimeoutError if one of them stays."""
-    found = processes()
-    pids = tree(root, found)
+    result = processes()
+    pids = tree(root, result)
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     give_up_s = time.monotonic() + GONE_S_MAX
-    while left := {pid for pid in pids - {root} if _is_alive(pid, started=found[pid].started)}:
+    while left := {pid for pid in pids - {root} if _is_alive(pid, started=result[pid].started)}:
         if time.monotonic() > give_up_s:
             raise TimeoutError(f"these do not end though killed: {sorted(left)}")
         time.sleep(0.05)  # they are no children of this process: nothing tells

@@ -33,8 +33,8 @@ SECOND_NS = 10**9
 
 def arrivals(*rows: tuple[float, int, int, int]) -> Arrivals:
     """`rows`: second, id, touched, dumped."""
-    found = np.array([(int(second * SECOND_NS), *rest) for second, *rest in rows], dtype=np.int64).reshape(-1, 4)
-    return Arrivals(found[:, 0], found[:, 1], found[:, 2], found[:, 3])
+    reshape = np.array([(int(second * SECOND_NS), *rest) for second, *rest in rows], dtype=np.int64).reshape(-1, 4)
+    return Arrivals(reshape[:, 0], reshape[:, 1], reshape[:, 2], reshape[:, 3])
 
 
 def writes(*began_s: float) -> Writes:
@@ -49,8 +49,8 @@ class TestArrivals:
 
     def test_only_writes_that_began_in_the_phase_count(self) -> None:
         came = arrivals((9.0, 1, 1, 0), (9.0, 1, 2, 0), (9.0, 1, 3, 0))
-        found = latencies_s(writes(1.0, 2.0, 3.0), came, from_ns=2 * SECOND_NS, until_ns=3 * SECOND_NS)
-        assert found == pytest.approx([7.0])
+        results = latencies_s(writes(1.0, 2.0, 3.0), came, from_ns=2 * SECOND_NS, until_ns=3 * SECOND_NS)
+        assert results == pytest.approx([7.0])
 
     def test_a_write_that_never_arrived_is_an_error_that_names_it(self) -> None:
         with pytest.raises(ValueError, match=r"1 of 2 writes never arrived, among them \[2\]"):
@@ -78,16 +78,16 @@ class TestFigures:
         meter = Meter()
         meter.watch("system", 1)
         meter.watch("source", 1)
-        found = figures(Phases(*(s * SECOND_NS for s in (2, 8, 20))), writes(*began), arrivals(*live, *dumps), meter, rows=2)
-        assert (found["writes_per_s"], found["live_p50_s"], found["dump_p99_s"]) == pytest.approx((2.0, 0.5, 0.5))
-        assert (found["beside_s"], found["alone_s"], found["beside_rows_per_s"]) == pytest.approx((2.0, 2.0, 1.0))
-        assert "publisher_cores" not in found
+        result = figures(Phases(*(s * SECOND_NS for s in (2, 8, 20))), writes(*began), arrivals(*live, *dumps), meter, rows=2)
+        assert (result["writes_per_s"], result["live_p50_s"], result["dump_p99_s"]) == pytest.approx((2.0, 0.5, 0.5))
+        assert (result["beside_s"], result["alone_s"], result["beside_rows_per_s"]) == pytest.approx((2.0, 2.0, 1.0))
+        assert "publisher_cores" not in result
 
 
 class TestMeter:
     def test_a_tree_is_the_root_and_all_below(self) -> None:
-        found = {1: Process(0, 0, 0), 5: Process(1, 0, 0), 6: Process(5, 0, 0), 7: Process(6, 0, 0), 8: Process(1, 0, 0)}
-        assert (tree(5, found), tree(9, found)) == ({5, 6, 7}, set())
+        processes = {1: Process(0, 0, 0), 5: Process(1, 0, 0), 6: Process(5, 0, 0), 7: Process(6, 0, 0), 8: Process(1, 0, 0)}
+        assert (tree(5, processes), tree(9, processes)) == ({5, 6, 7}, set())
 
     def test_what_a_process_used_is_kept_when_it_is_gone_and_a_pid_may_come_back(self) -> None:
         spent = Spent()
@@ -121,11 +121,11 @@ class TestMeter:
 
 class TestPeers:
     def test_the_rows_are_filled_once_each_and_outside_the_binlog(self) -> None:
-        found = statements(120_000)
-        fills = [one for one in found if one.startswith("insert")]
+        results = statements(120_000)
+        fills = [one for one in results if one.startswith("insert")]
         assert [one.rpartition("seq_")[2] for one in fills] == ["1_to_50000", "50001_to_100000", "100001_to_120000"]
-        assert found.index("set session sql_log_bin = 0") < found.index(fills[0])
-        assert found.index("set session sql_log_bin = 1") > found.index(fills[-1])
+        assert results.index("set session sql_log_bin = 0") < results.index(fills[0])
+        assert results.index("set session sql_log_bin = 1") > results.index(fills[-1])
         assert ROW_BYTES == 8 + 4 + 120 + 50 + 8
 
     def test_debezium_as_it_comes_has_none_of_the_tuned_options(self) -> None:
@@ -141,14 +141,14 @@ class TestPeers:
         assert text == "database.password=p@ss:w/ord #1%\\\\\na=1\n"
 
     def test_the_worker_keeps_its_offsets_in_its_own_file_and_listens_on_loopback(self) -> None:
-        found = debezium.worker_settings(brokers="b:1", offsets=Path("/x/offsets"), rest_port=8083)
-        assert found["offset.storage.file.filename"] == "/x/offsets"
-        assert found["listeners"] == "http://127.0.0.1:8083"
+        worker_settings = debezium.worker_settings(brokers="b:1", offsets=Path("/x/offsets"), rest_port=8083)
+        assert worker_settings["offset.storage.file.filename"] == "/x/offsets"
+        assert worker_settings["listeners"] == "http://127.0.0.1:8083"
 
     def test_the_versions_are_pinned_and_connect_is_of_one(self) -> None:
-        found = debezium.versions()
-        assert found["debezium-connector-mariadb"].startswith("3.")
-        assert found["connect-runtime"] == found["connect-json"]
+        versions = debezium.versions()
+        assert versions["debezium-connector-mariadb"].startswith("3.")
+        assert versions["connect-runtime"] == versions["connect-json"]
 
     @pytest.mark.parametrize(("op", "dumped"), [("r", 1), ("u", 0)])
     def test_a_row_is_read_out_of_debeziums_envelope(self, op: str, dumped: int) -> None:
@@ -164,20 +164,20 @@ class TestPeers:
     def test_rows_are_read_out_of_open_protocols_frames_and_marks_have_none(self, dumped: int) -> None:
         rows = [{"u": {"id": {"t": 8, "v": number}, "touched": {"t": 8, "v": 40 + number}}} for number in (1, 2)]
         keys = version + framed(*[{"ts": 1, "scm": "shop", "tbl": "big", "t": 1}] * 2)
-        found = of_open_protocol(message(keys, framed(*rows), (ORIGIN, DUMP + b"7 3 d1 0" if dumped else b"log 7 3")))
-        assert found == [(1, 41, dumped), (2, 42, dumped)]
+        protocol = of_open_protocol(message(keys, framed(*rows), (ORIGIN, DUMP + b"7 3 d1 0" if dumped else b"log 7 3")))
+        assert protocol == [(1, 41, dumped), (2, 42, dumped)]
         assert of_open_protocol(message(version + framed({"ts": 1, "t": 3}), b"")) == []
 
     @pytest.mark.parametrize(("installed", "table"), [("0.10.0", "big"), ("0.11.5", "shop.big"), ("0.16", "shop.big")])
     def test_mydumper_takes_names_as_its_version_does(self, installed: str, table: str) -> None:
-        found = command(SOURCE, Path("/x"), threads=1, rows=10, installed=installed)
-        assert found[found.index("-T") + 1] == table
-        assert "-k" in found
-        assert "-r" not in found
+        results = command(SOURCE, Path("/x"), threads=1, rows=10, installed=installed)
+        assert results[results.index("-T") + 1] == table
+        assert "-k" in results
+        assert "-r" not in results
 
     def test_several_threads_of_mydumper_have_a_part_of_the_table_each(self) -> None:
-        found = command(SOURCE, Path("/x"), threads=4, rows=10, installed="0.10.0")
-        assert found[found.index("-r") + 1] == "3"
+        results = command(SOURCE, Path("/x"), threads=4, rows=10, installed="0.10.0")
+        assert results[results.index("-r") + 1] == "3"
 
 
 version = (1).to_bytes(8, "big")
@@ -204,10 +204,10 @@ class TestReport:
         assert outcome.value("cpu_us_a_row") is None
 
     def test_a_cell_without_its_figures_is_empty(self) -> None:
-        found = dict(zip([header for header, _ in COLUMNS], cells(Outcome("ours", (run(),))), strict=True))
-        assert found["live p50 / p99, s"] == "0.10 / 0.25"
-        assert found["rows/s of it, beside the writes"] == "12,346"
-        assert found["during the dump, s"] == ""
+        result = dict(zip([header for header, _ in COLUMNS], cells(Outcome("ours", (run(),))), strict=True))
+        assert result["live p50 / p99, s"] == "0.10 / 0.25"
+        assert result["rows/s of it, beside the writes"] == "12,346"
+        assert result["during the dump, s"] == ""
 
     def test_what_could_not_be_measured_is_told(self) -> None:
         report = Report([Outcome("ours", (run(),)), Outcome("mydumper", absent="not installed")], {"rows": "10 rows"})
@@ -267,9 +267,9 @@ class TestCommand:
 
     def test_every_system_is_in_the_table_whether_or_not_it_can_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mydumper, "version", lambda: None)
-        found = measurements(options_of([]), Sizes())
-        assert tuple(one.key for one in found) == KEYS
-        assert [one.absent for one in found if one.key.startswith("mydumper")] == ["not installed (apt-get install mydumper)"] * 2
+        results = measurements(options_of([]), Sizes())
+        assert tuple(one.key for one in results) == KEYS
+        assert [one.absent for one in results if one.key.startswith("mydumper")] == ["not installed (apt-get install mydumper)"] * 2
 
     def test_a_run_that_fails_ends_it_and_what_was_measured_before_is_kept(self, tmp_path: Path) -> None:
         def lost(_: Path) -> dict[str, float]:

@@ -116,8 +116,8 @@ def of_open_protocol(message: Message) -> list[Row]:
     dumped = int(isinstance(origin, bytes) and origin.startswith(DUMP))
     keys, values = _frames(key[8:]), _frames(_value(message))
     rows = [value for key, value in zip(keys, values, strict=False) if msgspec.json.decode(key)["t"] == ROW_EVENT]
-    found = [msgspec.json.decode(row, type=_Update).u for row in rows]
-    return [(row.id.v, row.touched.v, dumped) for row in found]
+    columns = [msgspec.json.decode(row, type=_Update).u for row in rows]
+    return [(row.id.v, row.touched.v, dumped) for row in columns]
 
 
 FORMS: dict[str, Callable[[Message], list[Row]]] = {"debezium": of_debezium, "open-protocol": of_open_protocol}
@@ -130,12 +130,12 @@ def _value(message: Message) -> bytes:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    found, at = [], 0
+    frames, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 8], "big")
-        found.append(data[at + 8 : at + 8 + size])
+        frames.append(data[at + 8 : at + 8 + size])
         at += 8 + size
-    return found
+    return frames
 
 
 def _read(brokers: str, topic: str, rows_of: Callable[[Message], list[Row]], out: IO[bytes]) -> None:

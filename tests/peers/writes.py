@@ -132,8 +132,8 @@ class Sessions:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    found = json.loads((folder / SETTINGS_FILE).read_text())
-    sessions = Sessions(WriteSettings(**(found | {"source": MySqlAddress(**found["source"])})))
+    result = json.loads((folder / SETTINGS_FILE).read_text())
+    sessions = Sessions(WriteSettings(**(result | {"source": MySqlAddress(**result["source"])})))
     sessions.start()
     ending = threading.Thread(target=sys.stdin.buffer.read, daemon=True)
     ending.start()

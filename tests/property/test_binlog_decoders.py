@@ -54,23 +54,23 @@ def events(draw: st.DrawFn, table: Table, values: dict[int, st.SearchStrategy[Va
     def row() -> Values:
         return {id_: draw(values[id_] if id_ in table.handle else values[id_] | st.just(Value(None, None))) for id_ in table.columns}
 
-    def whole(found: Values) -> bytes:
-        return pairs(columns, {id_: value.plain for id_, value in found.items()} | gone, rowid)
+    def whole(result: Values) -> bytes:
+        return pairs(columns, {id_: value.plain for id_, value in result.items()} | gone, rowid)
 
-    def new(found: Values) -> bytes:
-        handle = rowid if rowid is not None else found[table.handle[0]].plain
+    def new(result: Values) -> bytes:
+        handle = rowid if rowid is not None else result[table.handle[0]].plain
         if table.kv.key_parts:
-            parts = [(table.columns[id_], plain) for id_ in table.handle if (plain := found[id_].plain) is not None]
+            parts = [(table.columns[id_], plain) for id_ in table.handle if (plain := result[id_].plain) is not None]
             start = common_handle(parts)
         else:
             assert isinstance(handle, int)
             start = int_handle(handle)
-        left = {id_: value.plain for id_, value in found.items() if id_ not in table.handle}
+        left = {id_: value.plain for id_, value in result.items() if id_ not in table.handle}
         absent = {id_ for id_, plain in left.items() if plain is None and draw(st.booleans())}  # NULL where that is the default
         return start + row_1(columns, {id_: plain for id_, plain in left.items() if id_ not in absent} | gone)
 
-    def texts(found: Values) -> Texts:
-        return [found[id_].text for id_ in table.columns]
+    def texts(value: Values) -> Texts:
+        return [value[id_].text for id_ in table.columns]
 
     ordinal, version = draw(st.integers(0, (1 << 32) - 1)), draw(st.integers(0, (1 << 63) - 1))
     old_row, new_row = row(), row()
@@ -99,14 +99,14 @@ def tables_with_events(draw: st.DrawFn) -> tuple[Table, list[EncodedEvent]]:
 
 
 def by_columns(schema: TableSchema, values: list[bytes]) -> list[DecodedBinlogRows]:
-    found = decode_events(schema, pa.array(values, pa.binary()))
-    for texts in found.columns:
+    images = decode_events(schema, pa.array(values, pa.binary()))
+    for texts in images.columns:
         texts.validate(full=True)
-    rows = [list(row) for row in zip(*(texts.to_pylist() for texts in found.columns), strict=True)]
-    assert sorted(one for one in [*found.before, *found.after] if one != NO_IMAGE) == list(range(len(rows)))
+    rows = [list(row) for row in zip(*(texts.to_pylist() for texts in images.columns), strict=True)]
+    assert sorted(one for one in [*images.before, *images.after] if one != NO_IMAGE) == list(range(len(rows)))
     return [
         DecodedBinlogRows(None if old == NO_IMAGE else rows[old], None if new == NO_IMAGE else rows[new])
-        for old, new in zip(found.before, found.after, strict=True)
+        for old, new in zip(images.before, images.after, strict=True)
     ]
 
 
@@ -122,8 +122,8 @@ def outcome(schema: TableSchema, value: bytes) -> DecodedBinlogRows | str:
 def test_every_event_decodes_to_its_rows(made: tuple[Table, list[EncodedEvent]]) -> None:
     table, rows = made
     for row in rows:
-        found = decode_logged(schema_of(table), row.value)
-        for texts, expected in zip(found, (row.before, row.after), strict=True):
+        decoded_binlog_rows = decode_logged(schema_of(table), row.value)
+        for texts, expected in zip(decoded_binlog_rows, (row.before, row.after), strict=True):
             assert (texts is None) == (expected is None)
             for one, text, wanted in zip(table.kv.columns if texts else (), texts or (), expected or (), strict=True):
                 assert same(one.column.kind, text, wanted), (one, text, wanted)
@@ -143,11 +143,13 @@ def test_both_decoders_refuse_the_same_broken_events_with_the_same_words(data: s
     table, rows = data.draw(tables_with_events())
     schema, broken = schema_of(table), [data.draw(mutations(row.value)) for row in rows]
     outcomes = [outcome(schema, value) for value in broken]
-    refused = [found for found in outcomes if isinstance(found, str)]
+    refused = [text for text in outcomes if isinstance(text, str)]
     if refused:
         with pytest.raises(MessageUnreadable) as caught:
             by_columns(schema, broken)
         assert str(caught.value) == refused[0]
-    fit = [value for value, found in zip(broken, outcomes, strict=True) if not isinstance(found, str)]
+    fit = [value for value, result in zip(broken, outcomes, strict=True) if not isinstance(result, str)]
     if fit:
-        assert by_columns(schema, fit) == [found for found in outcomes if not isinstance(found, str)]
+        assert by_columns(schema, fit) == [
+            decoded_binlog_rows for decoded_binlog_rows in outcomes if not isinstance(decoded_binlog_rows, str)
+        ]

@@ -32,9 +32,9 @@ _SETTINGS = settings(
 def columns_of(table: KvTable, rows: list[tuple[bytes, bytes]]) -> list[list[str | None]]:
     """Rows of texts, by the columnar decoder."""
     keys, values = pa.array([key for key, _ in rows], pa.binary()), pa.array([value for _, value in rows], pa.binary())
-    found = decode_rows(table, keys, values)
-    found.validate(full=True)
-    return [list(row) for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
+    result = decode_rows(table, keys, values)
+    result.validate(full=True)
+    return [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)]
 
 
 def outcome(table: KvTable, key: bytes, value: bytes) -> list[str | None] | str:
@@ -63,8 +63,8 @@ def same(kind: Kind, text: str | None, expected: str | None) -> bool:
 def test_every_row_decodes_to_its_values(made: tuple[Table, list[EncodedRow]]) -> None:
     table, rows = made
     for row in rows:
-        found = decode_row(table.kv, row.key, row.value)
-        for column, text, expected in zip(table.kv.columns, found, row.texts, strict=True):
+        results = decode_row(table.kv, row.key, row.value)
+        for column, text, expected in zip(table.kv.columns, results, row.texts, strict=True):
             assert same(column.column.kind, text, expected), (column, text, expected)
 
 
@@ -103,14 +103,14 @@ def test_both_decoders_refuse_the_same_broken_rows_with_the_same_words(data: st.
         for row in rows
     ]
     outcomes = [outcome(table.kv, key, value) for key, value in broken]
-    refused = [found for found in outcomes if isinstance(found, str)]
+    refused = [text for text in outcomes if isinstance(text, str)]
     if refused:
         with pytest.raises(MessageUnreadable) as caught:
             columns_of(table.kv, broken)
         assert str(caught.value) == refused[0]
-    fit = [row for row, found in zip(broken, outcomes, strict=True) if not isinstance(found, str)]
+    fit = [row for row, result in zip(broken, outcomes, strict=True) if not isinstance(result, str)]
     if fit:
-        assert columns_of(table.kv, fit) == [found for found in outcomes if not isinstance(found, str)]
+        assert columns_of(table.kv, fit) == [results for results in outcomes if not isinstance(results, str)]
 
 
 @_SETTINGS

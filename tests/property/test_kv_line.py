@@ -101,9 +101,9 @@ def test_the_log_holds_the_rows_of_replicated_tables_and_no_others(seed: int, ru
         raise AssertionError(f"does not end: {line.upto_ts} of {cluster.end_ts}")
     line.check_order()
     assert not refused or "from outside the changefeed's table rules to inside" in refused or "whose tables were dropped" in refused
-    found = sorted(rows_with_tables(line))
+    rows = sorted(rows_with_tables(line))
     last_ts = max((manifest.upto_ts for manifest in line.manifests()), default=0)
-    assert found == [row for row in cluster.expected if row[0] <= min(upto_ts, last_ts)]
+    assert rows == [row for row in cluster.expected if row[0] <= min(upto_ts, last_ts)]
     if not refused:
         owners = cluster.life.states()[-1][2].owners()
         wanted = {one for one, owner in owners.items() if cluster.rules.tables.matches(TableName(*owner[:2]))}

@@ -125,17 +125,17 @@ def tellings(draw: st.DrawFn) -> Telling:
 def obvious(rows: Sequence[R], checkpoint_ts: int) -> set[KvEntry]:
     """Looks through the whole telling for each commit."""
     initialized = rows.index(R(INITIALIZED))
-    found = set()
+    result = set()
     for number, row in enumerate(rows):
         if row.type == COMMITTED:
-            found.add(row)
+            result.add(row)
         if row.type == COMMIT:
             told = [it for it in rows[: max(number, initialized)] if (it.type, it.start_ts, it.key) == (PREWRITE, row.start_ts, row.key)]
             real = [it for it in told if it.value or it.op_type == DELETE]  # no heartbeats
             if real:
                 last = max(real, key=lambda it: it.generation)
-                found.add(row._replace(value=last.value, old_value=last.old_value))
-    return {_entry(row) for row in found if row.commit_ts > checkpoint_ts}
+                result.add(row._replace(value=last.value, old_value=last.old_value))
+    return {_entry(row) for row in result if row.commit_ts > checkpoint_ts}
 
 
 def _entry(row: R) -> KvEntry:
@@ -146,12 +146,12 @@ def _entry(row: R) -> KvEntry:
 @given(telling=tellings(), chunk=st.integers(1, 10))
 def test_any_telling_gives_every_commit_once_or_more_with_its_values(telling: Telling, chunk: int) -> None:
     matcher = RegionMatcher(1, RANGE, CommitTs(telling.checkpoint_ts))
-    found: list[KvEntry] = []
+    entries: list[KvEntry] = []
     for start in range(0, len(telling.rows), chunk):
-        found += matcher.entries(telling.rows[start : start + chunk])
-    assert set(found) == obvious(telling.rows, telling.checkpoint_ts)
-    assert set(found) == {_entry(row) for row in telling.commits}
-    assert len(found) <= 2 * len(telling.commits), "at most once live and once by the scan"
+        entries += matcher.entries(telling.rows[start : start + chunk])
+    assert set(entries) == obvious(telling.rows, telling.checkpoint_ts)
+    assert set(entries) == {_entry(row) for row in telling.commits}
+    assert len(entries) <= 2 * len(telling.commits), "at most once live and once by the scan"
     assert matcher.held_bytes >= 0
 
 

@@ -57,8 +57,8 @@ def _outcomes_agree(entry: Entry, key: bytes, value: bytes) -> bool:
     """Whether the row is refused."""
 
     def columnar() -> list[str | None]:
-        found = decode_rows(entry.table, pa.array([key]), pa.array([value]))
-        return [column[0].as_py() for column in found.columns]
+        rows = decode_rows(entry.table, pa.array([key]), pa.array([value]))
+        return [column[0].as_py() for column in rows.columns]
 
     slow, fast = _outcome(lambda: decode_row(entry.table, key, value)), _outcome(columnar)
     assert slow == fast, (key.hex(), value.hex())

@@ -39,9 +39,9 @@ pytestmark = pytest.mark.recordings
 JUNK: tuple[Any, ...] = (None, 0, -1, 1 << 70, 1.5, "", "x", True, [], {}, [None], [{}], {"id": 1}, {"O": None, "L": None})
 
 
-def spoiled(random: Random, found: Any) -> Any:
+def spoiled(random: Random, value: Any) -> Any:
     """One place of a parsed JSON is gone, is something else, or is doubled."""
-    made = deepcopy(found)
+    made = deepcopy(value)
     at = random.choice(list(_places(made)))
     parent, key = at
     match random.randrange(4):
@@ -64,11 +64,11 @@ def retyped(random: Random, info: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _places(found: Any) -> Iterator[tuple[Any, Any]]:
-    keys = found.keys() if isinstance(found, dict) else range(len(found)) if isinstance(found, list) else ()
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
-        yield found, key
-        yield from _places(found[key])
+        yield value, key
+        yield from _places(value[key])
 
 
 @cache
@@ -79,10 +79,12 @@ def jobs() -> tuple[tuple[int, bytes], ...]:
 @cache
 def infos() -> tuple[tuple[str, dict[str, Any]], ...]:
     """Of the start, of every job, and amid every MODIFY COLUMN, where columns have successors."""
-    found = ddl_recording("ddl")
-    tables = [(schema.name, dict(info)) for schema in snapshot(found.recording.folder, found.recording.start_ts) for info in schema.tables]
+    recording = ddl_recording("ddl")
+    tables = [
+        (schema.name, dict(info)) for schema in snapshot(recording.recording.folder, recording.recording.start_ts) for info in schema.tables
+    ]
     tables += [("shop", dict(one.info)) for job in steps() if isinstance(job, DdlJob) for one in job.tables]
-    history = begun(found)
+    history = begun(recording)
     for step in steps():
         if history.apply(step) is not None and isinstance(step, ColumnSwitch):
             tables.append(("shop", dict(history.info(step.table_id))))
@@ -108,12 +110,12 @@ def test_mutated_jobs_are_jobs_or_refused(seed: int) -> None:
         else:
             meta = mutant(random, meta, random.choice(jobs())[1])
         try:
-            found = ddl_job(meta, commit_ts=CommitTs(commit_ts), at="entry")
+            result = ddl_job(meta, commit_ts=CommitTs(commit_ts), at="entry")
         except MessageUnreadable:
             outcomes["refused"] += 1
             continue
-        outcomes["none" if found is None else "job"] += 1
-        assert found is None or isinstance(found, DdlJob | PartitionSwitch | ColumnSwitch)
+        outcomes["none" if result is None else "job"] += 1
+        assert result is None or isinstance(result, DdlJob | PartitionSwitch | ColumnSwitch)
     assert min(outcomes.values()) > 50
 
 
@@ -127,13 +129,13 @@ def test_mutated_keys_are_keys_or_refused(seed: int) -> None:
         key = mutant(random, random.choice(keys), random.choice(keys))
         key = b"x\0\0\7" + key if not random.randrange(4) else key
         try:
-            found = record_key(key)
+            result = record_key(key)
         except Broken:
             continue
         read += 1
-        keyspace = b"" if found.keyspace is None else b"x" + found.keyspace.to_bytes(3, "big")
-        assert keyspace + b"t" + (found.table_id + (1 << 63)).to_bytes(8, "big") + b"_r" + found.handle == key
-        assert keyspace + found.bare == key
+        keyspace = b"" if result.keyspace is None else b"x" + result.keyspace.to_bytes(3, "big")
+        assert keyspace + b"t" + (result.table_id + (1 << 63)).to_bytes(8, "big") + b"_r" + result.handle == key
+        assert keyspace + result.bare == key
     assert 500 < read < 4500
 
 
@@ -176,8 +178,10 @@ def rows_by_table() -> dict[int, list[Raw]]:
 # ---- sequences ------------------------------------------------------------------------------------------------------
 
 
-def begun(found: DdlRecording) -> SchemaHistory[KvTable]:
-    return SchemaHistory(found.recording.start_ts, snapshot(found.recording.folder, found.recording.start_ts), describe=describe)
+def begun(recording: DdlRecording) -> SchemaHistory[KvTable]:
+    return SchemaHistory(
+        recording.recording.start_ts, snapshot(recording.recording.folder, recording.recording.start_ts), describe=describe
+    )
 
 
 def told(history: SchemaHistory[KvTable], ts: int) -> object:
@@ -204,10 +208,10 @@ def _spoiled_job(random: Random, job: Job) -> Job:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_spoiled_job_is_refused_and_changes_nothing_or_is_followed(seed: int) -> None:
-    random, found = Random(seed), ddl_recording("ddl")
+    random, recording = Random(seed), ddl_recording("ddl")
     refused = followed = 0
     for _ in range(40):
-        history, place = begun(found), random.randrange(len(steps()))
+        history, place = begun(recording), random.randrange(len(steps()))
         for job in steps()[:place]:
             history.apply(job)
         ts = max(history.complete_ts - 1, history.floor_ts)  # at the last job's ts another may follow
@@ -244,22 +248,22 @@ def dropped(random: Random, sequence: list[Job]) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_jobs_in_disorder_are_refused_or_lead_to_the_same(seed: int, disorder: Callable[[Random, list[Job]], None]) -> None:
     """A job that is gone and that nothing later needs is not to be seen; whatever it did to one table, the others are right."""
-    random, found = Random(seed), ddl_recording("ddl")
-    expected = {one.table_id: one for one in found.history.tables_at(found.recording.end_ts)}
+    random, recording = Random(seed), ddl_recording("ddl")
+    expected = {one.table_id: one for one in recording.history.tables_at(recording.recording.end_ts)}
     refused = same = 0
     for _ in range(25):
         sequence = list(steps())
         disorder(random, sequence)
         touched = _touched([job for job in steps() if job not in sequence])
-        history = begun(found)
+        history = begun(recording)
         try:
             for job in sequence:
                 history.apply(job)
         except TicdcDumpError:
             refused += 1
             continue
-        history.advance(found.recording.end_ts)
-        ours = {one.table_id: one for one in history.tables_at(found.recording.end_ts)}
+        history.advance(recording.recording.end_ts)
+        ours = {one.table_id: one for one in history.tables_at(recording.recording.end_ts)}
         assert {id_ for id_ in ours.keys() | expected.keys() if ours.get(id_) != expected.get(id_)} <= touched
         same += 1
     assert refused + same == 25
@@ -273,12 +277,12 @@ def _touched(gone: list[Job]) -> set[int | None]:
 
 
 def test_lookups_between_and_beyond_the_jobs_are_answered_or_refused() -> None:
-    found = ddl_recording("ddl")
-    history = begun(found)
+    recording = ddl_recording("ddl")
+    history = begun(recording)
     for job, later in pairwise(steps()):
         history.apply(job)
         for ts in {min(job.commit_ts - 1, history.complete_ts), history.complete_ts}:
             assert history.tables_at(ts)
-        for wrong in (0, -1, found.recording.start_ts - 1, later.commit_ts + (1 << 60)):
+        for wrong in (0, -1, recording.recording.start_ts - 1, later.commit_ts + (1 << 60)):
             with pytest.raises(TicdcDumpError):
                 history.tables_at(wrong)

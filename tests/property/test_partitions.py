@@ -57,22 +57,22 @@ def slow(rule: PartitionRule, row: tuple[int, Image | None, Image | None], count
     commit_ts, before, after = row
     if rule.kind == "ts":
         return commit_ts % count
-    found = crc32("Größet".encode())
+    number = crc32("Größet".encode())
     image = after if after is not None else before
     assert image is not None
     for name in {"table": (), "index-value": SCHEMA.key, "columns": rule.columns}[rule.kind]:
         text, column = image[NAMES.index(name)], SCHEMA.columns[NAMES.index(name)]
         if text is not None:
-            found ^= crc32(name.encode() + value(column, text, rule.hashing))
+            number ^= crc32(name.encode() + value(column, text, rule.hashing))
         elif rule.hashing.null is not None:
-            found ^= crc32(name.encode() + rule.hashing.null.encode())
-    return found % count
+            number ^= crc32(name.encode() + rule.hashing.null.encode())
+    return number % count
 
 
 images = st.tuples(
     st.integers(-(2**63), 2**63 - 1).map(str),
     st.none() | st.text(max_size=20).filter(lambda text: text.isprintable()),
-    st.none() | st.binary(max_size=12).map(lambda found: found.hex().upper()),
+    st.none() | st.binary(max_size=12).map(lambda data: data.hex().upper()),
     st.none() | st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.none() | st.sampled_from(["a", "", "c"]),
     st.none() | st.sampled_from(["", "x", "x,z", "x,y,z", "y"]),
@@ -83,7 +83,7 @@ rows = st.lists(
     st.tuples(
         st.integers(1, 2**62),
         st.one_of(st.tuples(st.none(), images), st.tuples(images, images), st.tuples(images, st.none())),
-    ).map(lambda found: (found[0], *found[1])),
+    ).map(lambda result: (result[0], *result[1])),
     max_size=12,
 )
 rules = st.builds(

@@ -206,15 +206,15 @@ def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, en
     lanes = defaultdict[int, list[tuple[CommitTs, RowMessage]]](list)
     for table in tables:
         lanes[crc32("".join(table.schema.name).encode()) % PARTITIONS] += _messages_of(table)
-    found: list[tuple[int, int, int, bytes | None, bytes | None]] = []
+    results: list[tuple[int, int, int, bytes | None, bytes | None]] = []
     marks = [ts_at(ms) for ms in range(physical_ms(start_ts), physical_ms(end_ts) + 2 * RESOLVED_EVERY_MS, RESOLVED_EVERY_MS)]
     for partition in range(PARTITIONS):
         resolved = [(CommitTs(ts), RowMessage(*encode_resolved(ts, physical_ms(ts)))) for ts in marks]
         told = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
-        found += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(told)]
+        results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(told)]
     kinds = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary(), "value": pa.binary()}
     path.parent.mkdir(parents=True)
-    columns = zip(*found, strict=True)
+    columns = zip(*results, strict=True)
     pq.write_table(pa.table({name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}), path)
 
 
@@ -230,17 +230,17 @@ def _messages_of(table: _Table) -> list[tuple[CommitTs, RowMessage]]:
     rows = pa.table([pa.array(values[one.name], one.type) for one in CHANGES], schema=CHANGES)
     written = zip(*(new or old for new, old in zip(after, before, strict=True)), strict=True)
     ids = partition_ids(schema, [pa.array(column, pa.string()) for column in written])
-    found: dict[CommitTs, RowMessage] = {}
+    messages: dict[CommitTs, RowMessage] = {}
     for ts, (key, value) in zip(
         commit_ts, OpenProtocolEncoder("classic").rows(schema, rows, None if ids is None else ids.tolist()), strict=True
     ):
         assert key is not None
         assert value is not None
-        first = found.get(ts)
-        found[ts] = (
+        first = messages.get(ts)
+        messages[ts] = (
             RowMessage(key, value) if first is None else RowMessage((first.key or b"") + key[VERSION_BYTES:], (first.value or b"") + value)
         )
-    return list(found.items())
+    return list(messages.items())
 
 
 def _write_head(folder: Path, start_ts: CommitTs, end_ts: CommitTs) -> None:

@@ -63,8 +63,8 @@ WHOLE = 1 << 30
 def kept_files(folder: Path) -> list[Path]:
     """Of one recording, in the order of the copy; relative to `folder`."""
     unread = set(_feeds_unread(folder))
-    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return [path for path in found if path.parts[0] not in FOLDERS_UNREAD and path.name not in FILES_UNREAD and path not in unread]
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return [path for path in paths if path.parts[0] not in FOLDERS_UNREAD and path.name not in FILES_UNREAD and path not in unread]
 
 
 def _feeds_unread(folder: Path) -> Iterator[Path]:
@@ -103,14 +103,14 @@ def pack(folder: Path) -> bytes:
 def differences(folder: Path, archive: bytes) -> Iterator[str]:
     """Where the copy does not hold what the recording holds."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as opened:
-        found = {entry.name: opened.extractfile(entry) for entry in opened if entry.isfile()}
+        result = {entry.name: opened.extractfile(entry) for entry in opened if entry.isfile()}
         for path in kept_files(folder):
-            file = found.pop(f"{folder.name}/{path.as_posix()}", None)
+            file = result.pop(f"{folder.name}/{path.as_posix()}", None)
             if file is None:
                 yield f"{folder.name}/{path} is not in the copy"
             elif not _same(folder / path, file.read()):
                 yield f"{folder.name}/{path} differs"
-        yield from (f"{name} is in the copy alone" for name in found)
+        yield from (f"{name} is in the copy alone" for name in result)
 
 
 def _same(path: Path, copy: bytes) -> bool:

@@ -160,8 +160,8 @@ class KnownTables:
         self._known: dict[tuple[object, ...], _Known] = {}
         self._stored: dict[str, Table] = {}
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
-            found = json.loads(line)
-            self._stored[found["shape"]] = _table_from_json(found["table"])
+            result = json.loads(line)
+            self._stored[result["shape"]] = _table_from_json(result["table"])
 
     def at(self, name: TableName, columns: list[Any]) -> _Known:
         """The table as it was when the binlog mapped it with `columns`."""
@@ -176,23 +176,23 @@ class KnownTables:
         connection = self._source.connect()
         try:
             with connection.cursor() as cursor:
-                found = read_tables(cursor, only=name)
+                tables = read_tables(cursor, only=name)
         finally:
             connection.close()
-        if name not in found or [column.name for column in found[name].columns] != columns:
+        if name not in tables or [column.name for column in tables[name].columns] != columns:
             raise RuntimeError(f"{name} was changed before its rows in the binlog were read; they have the columns {columns}")
         with self._path.open("ab") as file:
-            file.write(json.dumps({"shape": shape, "table": asdict(found[name])}).encode() + b"\n")
-        return found[name]
+            file.write(json.dumps({"shape": shape, "table": asdict(tables[name])}).encode() + b"\n")
+        return tables[name]
 
 
 def _sizes(column: Any) -> tuple[object, ...]:
     return tuple(getattr(column, name, None) for name in ("max_length", "length_size", "size", "fsp", "precision", "decimals", "bits"))
 
 
-def _table_from_json(found: dict[str, Any]) -> Table:
-    columns = tuple(TableColumn(**(column | {"labels": tuple(column["labels"])})) for column in found["columns"])
-    return Table(TableName(*found["name"]), columns, tuple(found["handle"]), tuple(found["unique"]), tuple(found["primary"]))
+def _table_from_json(value: dict[str, Any]) -> Table:
+    columns = tuple(TableColumn(**(column | {"labels": tuple(column["labels"])})) for column in value["columns"])
+    return Table(TableName(*value["name"]), columns, tuple(value["handle"]), tuple(value["unique"]), tuple(value["primary"]))
 
 
 # ---- DDL ----------------------------------------------------------------------------------------------------------------
@@ -221,9 +221,9 @@ _PATTERNS = tuple((re.compile(rf"\s*(?:/\*.*?\*/\s*)*{pattern}", re.IGNORECASE |
 def ddl_of(query: str, schema: str) -> Ddl | None:
     """None for what changes no table: accounts, events, statistics. `schema`: the session's."""
     for pattern, action in _PATTERNS:
-        found = pattern.match(query)
-        if found is not None:
-            names = found.groupdict()
+        match = pattern.match(query)
+        if match is not None:
+            names = match.groupdict()
             table = names.get("t") or names.get("tq") or ""
             return Ddl(names["s"] or names["sq"] or schema, table, query, action)
     return None

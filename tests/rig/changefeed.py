@@ -44,7 +44,7 @@ def info(
     state: str = "normal",
 ) -> str:
     """ChangeFeedInfo. `state`: normal or stopped (paused)."""
-    found = {
+    result = {
         "upstream-id": UPSTREAM_ID,
         "namespace": NAMESPACE,
         "changefeed-id": changefeed_id,
@@ -62,7 +62,7 @@ def info(
         "creator-version": "v9.0.0-beta.2",
         "epoch": start_ts + 1,
     }
-    return _json(found)
+    return _json(result)
 
 
 def _config(filter_rules: Sequence[str], dispatchers: Sequence[Dispatcher], protocol: str) -> dict[str, Any]:
@@ -91,6 +91,6 @@ def _config(filter_rules: Sequence[str], dispatchers: Sequence[Dispatcher], prot
     }  # fmt: skip
 
 
-def _json(found: dict[str, Any]) -> str:
+def _json(value: dict[str, Any]) -> str:
     """Go escapes `&` in the sink URI."""
-    return json.dumps(found, separators=(",", ":")).replace("&", "\\u0026")
+    return json.dumps(value, separators=(",", ":")).replace("&", "\\u0026")

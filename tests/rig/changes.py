@@ -38,11 +38,11 @@ def net_changes(rows: Iterable[Change]) -> list[Change]:
             versions.setdefault(old, [row.before, None])[1] = None
         if new is not None:
             versions.setdefault(new, [row.before if old == new else None, None])[1] = row.after
-    found: list[Change] = []
+    changes: list[Change] = []
     for table, versions in by_table.values():
         net = [Change(table, first, last) for first, last in versions.values() if first != last]
-        found += _split(table, net)
-    return found
+        changes += _split(table, net)
+    return changes
 
 
 def _key(table: Table, image: Image | None) -> _Key | None:
@@ -50,15 +50,15 @@ def _key(table: Table, image: Image | None) -> _Key | None:
 
 
 def _split(table: Table, changes: list[Change]) -> list[Change]:
-    found: list[Change] = []
+    results: list[Change] = []
     for change in changes:
         if _changes_unique(change):
-            found += (change._replace(after=None), change._replace(before=None))
+            results += (change._replace(after=None), change._replace(before=None))
         else:
-            found.append(change)
-    was_split = len(found) > len(changes)
-    moved_key = any(change.after is None for change in found) and any(change.before is None for change in found)
-    return sorted(found, key=_rank) if was_split or moved_key else found
+            results.append(change)
+    was_split = len(results) > len(changes)
+    moved_key = any(change.after is None for change in results) and any(change.before is None for change in results)
+    return sorted(results, key=_rank) if was_split or moved_key else results
 
 
 def _changes_unique(change: Change) -> bool:

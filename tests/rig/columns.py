@@ -118,10 +118,10 @@ def read_tables(cursor: Any, *, only: TableName | None = None) -> dict[TableName
     rows = cursor.fetchall()
     json_columns = _json_columns(cursor)
     for row in rows:
-        found = dict(zip(names, row, strict=True))
-        if (found["table_schema"], found["table_name"], found["column_name"]) in json_columns:
-            found["data_type"] = "json"
-        columns.setdefault(TableName(found["table_schema"], found["table_name"]), []).append(found)
+        result = dict(zip(names, row, strict=True))
+        if (result["table_schema"], result["table_name"], result["column_name"]) in json_columns:
+            result["data_type"] = "json"
+        columns.setdefault(TableName(result["table_schema"], result["table_name"]), []).append(result)
     cursor.execute(
         "select table_schema, table_name, index_name, non_unique, column_name from information_schema.statistics"
         f" where {where} order by table_schema, table_name, index_name, seq_in_index",
@@ -130,13 +130,13 @@ def read_tables(cursor: Any, *, only: TableName | None = None) -> dict[TableName
     parts: dict[TableName, dict[tuple[str, bool], list[str]]] = {}
     for schema, table, index, non_unique, column in cursor.fetchall():
         parts.setdefault(TableName(schema, table), {}).setdefault((index, not int(non_unique)), []).append(column)
-    return {name: table_of(name, found, _indexes(parts.get(name, {}))) for name, found in columns.items()}
+    return {name: table_of(name, results, _indexes(parts.get(name, {}))) for name, results in columns.items()}
 
 
 def _json_columns(cursor: Any) -> set[tuple[str, str, str]]:
     cursor.execute("select constraint_schema, table_name, check_clause from information_schema.check_constraints")
-    found = ((schema, table, _JSON_CHECK.fullmatch(clause)) for schema, table, clause in cursor.fetchall())
-    return {(schema, table, match[1]) for schema, table, match in found if match}
+    result = ((schema, table, _JSON_CHECK.fullmatch(clause)) for schema, table, clause in cursor.fetchall())
+    return {(schema, table, match[1]) for schema, table, match in result if match}
 
 
 def _indexes(parts: Mapping[tuple[str, bool], list[str]]) -> list[Index]:
@@ -156,27 +156,27 @@ def table_of(name: TableName, columns: list[dict[str, Any]], indexes: list[Index
     return Table(name, made, tuple(numbers[column] for column in handle), tuple(unique), primary)
 
 
-def _column(found: dict[str, Any], *, primary: tuple[str, ...], handle: tuple[str, ...], indexes: list[Index]) -> TableColumn:
-    name, data_type, column_type = found["column_name"], found["data_type"].lower(), found["column_type"]
+def _column(value: dict[str, Any], *, primary: tuple[str, ...], handle: tuple[str, ...], indexes: list[Index]) -> TableColumn:
+    name, data_type, column_type = value["column_name"], value["data_type"].lower(), value["column_type"]
     if data_type not in _TYPE_CODES:
         raise ValueError(f"the rig does not publish columns of type {column_type} ({name})")
-    charset = found["character_set_name"]
+    charset = value["character_set_name"]
     is_text = data_type in _TEXTS
     flags = 0 if is_text or data_type in _LABELS else _FLAG_BINARY
     flags |= _FLAG_HANDLE if name in handle else 0
     flags |= _FLAG_PRIMARY if name in primary else 0
     flags |= _FLAG_UNIQUE if any(name in index.columns for index in indexes if index.unique and index.name != "PRIMARY") else 0
     flags |= _FLAG_MULTIPLE if any(name in i.columns and (len(i.columns) > 1 or not i.unique) for i in indexes) else 0
-    flags |= _FLAG_NULLABLE if found["is_nullable"] == "YES" else 0
+    flags |= _FLAG_NULLABLE if value["is_nullable"] == "YES" else 0
     flags |= _FLAG_UNSIGNED if "unsigned" in column_type or data_type in ("bit", "year") else 0
-    length = found["character_octet_length"] if data_type == "binary" else found["numeric_precision"]
+    length = value["character_octet_length"] if data_type == "binary" else value["numeric_precision"]
     return TableColumn(
         name=name,
         data_type=data_type,
         type_code=_TYPE_CODES[data_type],
         flags=flags,
         length=int(length) if data_type in ("binary", "bit", "decimal") else -1,
-        digits=int((found["numeric_scale"] if data_type == "decimal" else found["datetime_precision"]) or 0),
+        digits=int((value["numeric_scale"] if data_type == "decimal" else value["datetime_precision"]) or 0),
         encoding=_ENCODINGS[charset] if is_text or data_type == "json" else "",
         labels=tuple(label.replace("''", "'") for label in _LABEL.findall(column_type)) if data_type in _LABELS else (),
     )

@@ -54,17 +54,17 @@ def _demo(folder: Path) -> int:
         config = rig.sidecar_config(sinks=_sinks(rig, folder), log=f"file://{folder}/log", console={"listen": f"127.0.0.1:{port}"})
         _say("$ ticdc-dump run --config sidecar.toml")
         with SidecarProcess(config, folder / "sidecar.log") as sidecar:
-            sidecar.await_status(lambda found: found["merge_worker"] == "running", timeout_s=DEADLINE_S)
+            sidecar.await_status(lambda value: value["merge_worker"] == "running", timeout_s=DEADLINE_S)
             _run(sidecar, "dumpstart", "--chunk-rows", str(CHUNK_ROWS), "--rows-per-second", str(ROWS_PER_S))
-            sidecar.await_status(lambda found: _rows(found) >= 300, timeout_s=DEADLINE_S)
+            sidecar.await_status(lambda value: _rows(value) >= 300, timeout_s=DEADLINE_S)
             _run(sidecar, "dumppause")
             stood = _rows(sidecar.ask("dumpquery"))
             _run(sidecar, "dumpresume")
-            went_on = sidecar.await_status(lambda found: _rows(found) > stood, timeout_s=DEADLINE_S)
+            went_on = sidecar.await_status(lambda value: _rows(value) > stood, timeout_s=DEADLINE_S)
             _say(f"  it stood at {stood} rows and went on from there: {_rows(went_on)}")
             _run(sidecar, "dumprestart")
             _say(f"  another dump of the same tables, from the start: {_rows(sidecar.ask('dumpquery'))} rows")
-            done = sidecar.await_status(lambda found: found["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+            done = sidecar.await_status(lambda value: value["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
             _run(sidecar, "dumpquery")
             updates.end()
             truth = rig.truth()
@@ -72,7 +72,7 @@ def _demo(folder: Path) -> int:
             _say(f"{updates.count} UPDATEs ran beside it. Comparing the merged output with the tables …")
             verdict = await_delivered(open_folder(f"{folder}/output"), truth, complete_at=complete, timeout_s=DEADLINE_S)
             _say(f"  files: {len(truth.tables)} tables {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
-            sidecar.await_status(lambda found: _delivered(found, truth), timeout_s=DEADLINE_S)
+            sidecar.await_status(lambda value: _delivered(value, truth), timeout_s=DEADLINE_S)
             sidecar.stop()
             report = _kept(folder / "log" / REPORTS.name(str(done["dump_id"])))
             wrong = _judged("Kafka topic", truth, _topic_rows(rig, truth)) + _judged("database", truth, _database_rows(rig, truth))
@@ -112,12 +112,12 @@ def _topic_rows(rig: Rig, truth: LiveTruth) -> dict[TableName, dict[Key, Row]]:
 
 
 def _database_rows(rig: Rig, truth: LiveTruth) -> dict[TableName, dict[Key, Row]]:
-    found = read_truth(rig.source, [TableName(COPY, table.table) for table in truth.tables], ts=truth.ts)
-    return {TableName(SCHEMA, name.table): rows_by_key(found.schemas[name], rows) for name, rows in found.tables.items()}
+    result = read_truth(rig.source, [TableName(COPY, table.table) for table in truth.tables], ts=truth.ts)
+    return {TableName(SCHEMA, name.table): rows_by_key(result.schemas[name], rows) for name, rows in result.tables.items()}
 
 
-def _judged(what: str, truth: LiveTruth, found: dict[TableName, dict[Key, Row]]) -> list[str]:
-    wrong = differences(truth, found)
+def _judged(what: str, truth: LiveTruth, value: dict[TableName, dict[Key, Row]]) -> list[str]:
+    wrong = differences(truth, value)
     _say(f"  {what}: {f'different: {wrong}' if wrong else f'{len(truth.tables)} tables equal'}")
     return wrong
 

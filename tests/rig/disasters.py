@@ -62,7 +62,7 @@ class Disasters:
         self.target.kill()
         time.sleep(AWAY_S)
         if LANE.whole:
-            self.sidecar.await_status(lambda found: self.says in found["last_error"], timeout_s=DEADLINE_S)
+            self.sidecar.await_status(lambda value: self.says in value["last_error"], timeout_s=DEADLINE_S)
         self.target.start()
 
     def worker_dies(self) -> None:
@@ -110,16 +110,16 @@ class Disasters:
     def await_delivery(self) -> dict[str, Any]:
         """Of a batch, or more."""
         before = self._delivered_tso()
-        return self.sidecar.await_status(lambda found: int(found["delivered_tso"]) > before, timeout_s=DEADLINE_S)
+        return self.sidecar.await_status(lambda value: int(value["delivered_tso"]) > before, timeout_s=DEADLINE_S)
 
     def _delivered_tso(self) -> int:
         return int(self.sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)["delivered_tso"])
 
     def _tasks(self) -> list[int]:
         """Spark's Python workers: children of the daemon that Spark's JVM has."""
-        found = {pid: (parent, command) for pid, parent, command in _processes()}
-        daemons = {pid for pid, (_, command) in found.items() if "-m spark_merge.worker.daemon" in command and self._is_ours(pid)}
-        return [pid for pid, (parent, _) in found.items() if parent in daemons]
+        result = {pid: (parent, command) for pid, parent, command in _processes()}
+        daemons = {pid for pid, (_, command) in result.items() if "-m spark_merge.worker.daemon" in command and self._is_ours(pid)}
+        return [pid for pid, (parent, _) in result.items() if parent in daemons]
 
     def _is_ours(self, pid: int) -> bool:
         with suppress(ProcessLookupError):
@@ -137,7 +137,7 @@ def _processes() -> Iterator[tuple[int, int, str]]:
 
 
 def start_dump(sidecar: SidecarProcess, *, rows_per_s: int) -> None:
-    sidecar.await_status(lambda found: int(found["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
+    sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
     sidecar.ask("dumpstart", "--chunk-rows", "50", "--rows-per-second", str(rows_per_s))
 
 
@@ -145,11 +145,11 @@ def pass_through(disasters: Disasters, names: Sequence[str], *, rows_per_s: int)
     """After each disaster see the dump go on. Another one is started where the last one has ended before the next disaster."""
     sidecar = disasters.sidecar
     for name in names:
-        found = sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)
-        if found["state"] == "finished":
+        result = sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)
+        if result["state"] == "finished":
             start_dump(sidecar, rows_per_s=rows_per_s)
-        found = await_progress(sidecar, lambda status: rows(status) > 0)
-        print(f"{time.strftime('%X')} {name}: {rows(found)} rows, {found['state']}")  # noqa: T201  # beside what was logged of a run that fails
+        result = await_progress(sidecar, lambda status: rows(status) > 0)
+        print(f"{time.strftime('%X')} {name}: {rows(result)} rows, {result['state']}")  # noqa: T201  # beside what was logged of a run that fails
         disaster: Callable[[], None] = getattr(disasters, name)
         disaster()
         before = rows(disasters.await_delivery())
@@ -157,7 +157,7 @@ def pass_through(disasters: Disasters, names: Sequence[str], *, rows_per_s: int)
 
 
 def await_finished(sidecar: SidecarProcess) -> None:
-    done = await_progress(sidecar, lambda found: found["state"] in ("finished", "failed"))
+    done = await_progress(sidecar, lambda value: value["state"] in ("finished", "failed"))
     assert done["state"] == "finished", done["reason"]
 
 
@@ -165,13 +165,13 @@ def await_progress(sidecar: SidecarProcess, wanted: Callable[[dict[str, Any]], b
     """As long as delivery goes on, however slowly; else TimeoutError."""
     delivered_tso = 0
     while True:
-        found = sidecar.await_status(
+        progress = sidecar.await_status(
             lambda status, above=delivered_tso: wanted(status) or int(status["delivered_tso"]) > above,  # type: ignore[misc]  # bound now
             timeout_s=DEADLINE_S,
         )
-        if wanted(found):
-            return found
-        delivered_tso = int(found["delivered_tso"])
+        if wanted(progress):
+            return progress
+        delivered_tso = int(progress["delivered_tso"])
 
 
 def rows(status: dict[str, Any]) -> int:

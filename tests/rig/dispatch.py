@@ -29,16 +29,16 @@ class Dispatcher:
 @lru_cache(maxsize=4096)
 def matches(rules: tuple[str, ...], table: TableName) -> bool:
     """By TiCDC's table filter, without quotes and expressions: the last rule that matches decides; `!` excludes."""
-    found = False
+    result = False
     for rule in rules:
         if fnmatchcase(str(table), rule.removeprefix("!")):
-            found = not rule.startswith("!")
-    return found
+            result = not rule.startswith("!")
+    return result
 
 
 @lru_cache(maxsize=4096)
 def dispatcher_of(dispatchers: tuple[Dispatcher, ...], table: TableName) -> Dispatcher:
-    return next((found for found in dispatchers if matches(found.matcher, table)), Dispatcher(("*.*",)))
+    return next((dispatcher for dispatcher in dispatchers if matches(dispatcher.matcher, table)), Dispatcher(("*.*",)))
 
 
 def topic_of(dispatcher: Dispatcher, table: TableName, default: str) -> str:

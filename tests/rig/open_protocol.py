@@ -74,12 +74,12 @@ def _columns(table: Table, image: Image) -> bytes:
 @lru_cache(maxsize=1024)
 def _encoders(table: Table) -> list[tuple[int, bytes, Callable[[Value], bytes]]]:
     """Of each column, sorted by name: its number, what stands before its value, and how the value is written."""
-    found = []
+    encoders = []
     for number, column in sorted(enumerate(table.columns), key=lambda entry: entry[1].name.encode()):
         handle = b'"h":true,' if column.is_handle else b""
         start = go_json(column.name) + b':{"t":%d,%b"f":%d,"v":' % (column.type_code, handle, column.flags)
-        found.append((number, start, _encoder(column)))
-    return found
+        encoders.append((number, start, _encoder(column)))
+    return encoders
 
 
 def _encoder(column: TableColumn) -> Callable[[Value], bytes]:

@@ -65,15 +65,15 @@ class Outbox:
 
     def take(self) -> list[Outgoing]:
         """The messages of every row added since the last time."""
-        found, self._in_order, self.rows = self._in_order, [], 0
+        results, self._in_order, self.rows = self._in_order, [], 0
         groups = list(self._groups.items())
         self._groups = {}
         self._order.shuffle(groups)
         for (topic, partition, _), rows in groups:
             entries = iter(rows)
             while batch := list(islice(entries, open_protocol.ROWS_MAX)):
-                found.append((topic, partition, *open_protocol.message(batch)))
-        return found
+                results.append((topic, partition, *open_protocol.message(batch)))
+        return results
 
     def resolved(self, ts: int) -> list[Outgoing]:
         """To every partition of every topic."""

@@ -121,9 +121,9 @@ class Publisher:
         while True:
             self._way.clear()
             try:
-                found = transactions(self._settings.source, after_gtid=self._gtid, tables=self._tables, in_scope=self._in_scope)
-                with contextlib.closing(found):
-                    for read in found:
+                result = transactions(self._settings.source, after_gtid=self._gtid, tables=self._tables, in_scope=self._in_scope)
+                with contextlib.closing(result):
+                    for read in result:
                         for transaction in self._way.through(read, time.monotonic()):
                             self._publish(transaction)
                 logging.warning("MariaDB has ended the stream")
@@ -136,10 +136,10 @@ class Publisher:
         connection = self._wait_for_source()
         try:
             with connection.cursor() as cursor:
-                found = [name for name, table in read_tables(cursor).items() if table.handle and self._in_scope(name)]
+                tables = [name for name, table in read_tables(cursor).items() if table.handle and self._in_scope(name)]
         finally:
             connection.close()
-        self._outbox.open(found)
+        self._outbox.open(tables)
 
     def _wait_for_source(self) -> pymysql.Connection[Any]:
         while True:
@@ -190,9 +190,9 @@ class Publisher:
         """Waits for Kafka. A topic that does not exist is made with the changefeed's number of partitions."""
         while True:
             try:
-                found = self._producer.list_topics(topic, timeout=2).topics[topic]
-                if found.error is None and found.partitions:
-                    return len(found.partitions)
+                result = self._producer.list_topics(topic, timeout=2).topics[topic]
+                if result.error is None and result.partitions:
+                    return len(result.partitions)
                 self._admin.create_topics([NewTopic(topic, self._settings.partitions, 1)])[topic].result(TOPIC_S_MAX)
             except (KafkaException, TimeoutError) as error:
                 logging.warning("Kafka is away or does not have %s yet: %s", topic, error)
@@ -202,8 +202,8 @@ class Publisher:
         """While Kafka is away the topics have as many as before."""
         for topic in list(self._outbox.partitions):
             try:
-                found = self._producer.list_topics(topic, timeout=2).topics[topic]
-                self._outbox.partitions[topic] = max(len(found.partitions), self._outbox.partitions[topic])
+                result = self._producer.list_topics(topic, timeout=2).topics[topic]
+                self._outbox.partitions[topic] = max(len(result.partitions), self._outbox.partitions[topic])
             except KafkaException as error:
                 logging.warning("Kafka is away: %s", error)
 

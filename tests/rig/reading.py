@@ -27,7 +27,7 @@ def read_messages(brokers: str, topics: Iterable[str]) -> list[Message]:
                 if high > low:
                     left[topic, partition] = high
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in left])
-        found: list[Message] = []
+        messages: list[Message] = []
         while left:
             record = consumer.poll(POLL_S)
             if record is None:
@@ -36,10 +36,10 @@ def read_messages(brokers: str, topics: Iterable[str]) -> list[Message]:
                 raise KafkaException(record.error())
             topic, partition, offset = str(record.topic()), int(record.partition() or 0), int(record.offset() or 0)
             if offset < left.get((topic, partition), 0):
-                found.append(Message(Lane(f"kafka/{topic}/{partition}"), offset, record.key(), record.value()))
+                messages.append(Message(Lane(f"kafka/{topic}/{partition}"), offset, record.key(), record.value()))
             if offset + 1 >= left.get((topic, partition), 0):
                 left.pop((topic, partition), None)
-        return found
+        return messages
     finally:
         consumer.close()
 
@@ -59,19 +59,19 @@ def replayed(
         columns = [schemas[name].column_names().index(column) for column in schemas[name].key]
         images = zip(*table.to_pydict().values(), strict=True)
         rows[name] = {tuple(image[at] for at in columns): image for image in images}
-    for found in sorted(decoded(ordered, schemas, protocol), key=lambda row: (row["commit_ts"], row["rank"], row["ordinal"])):
-        name = TableName(found["schema"], found["table"])
-        image: tuple[str | None, ...] = tuple(found["after"] or found["before"])
+    for item in sorted(decoded(ordered, schemas, protocol), key=lambda row: (row["commit_ts"], row["rank"], row["ordinal"])):
+        name = TableName(item["schema"], item["table"])
+        image: tuple[str | None, ...] = tuple(item["after"] or item["before"])
         columns = [schemas[name].column_names().index(column) for column in schemas[name].key]
         key = tuple(image[at] for at in columns)
-        if found["after"] is None:
+        if item["after"] is None:
             rows[name].pop(key, None)
         else:
             rows[name][key] = image
-    return {name: set(found.values()) for name, found in rows.items()}
+    return {name: set(result.values()) for name, result in rows.items()}
 
 
 def decoded(changes: list[Change], schemas: Mapping[TableName, TableSchema], protocol: str) -> list[dict[str, Any]]:
     """Rows of the change frame."""
-    found: list[dict[str, Any]] = decode(logged(changes, protocol), codec=protocol, schemas=schemas).to_pylist()
-    return found
+    results: list[dict[str, Any]] = decode(logged(changes, protocol), codec=protocol, schemas=schemas).to_pylist()
+    return results

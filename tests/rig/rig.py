@@ -173,8 +173,8 @@ class Rig:
     def tables(self) -> tuple[TableName, ...]:
         """What the changefeed replicates but the watermark table."""
         names = self.db.execute("select table_schema, table_name from information_schema.tables where table_type = 'BASE TABLE'")
-        found = (TableName(schema, table) for schema, table in names)
-        return tuple(sorted(name for name in found if matches(self.options.filter_rules, name) and name != MARK_TABLE))
+        tables = (TableName(schema, table) for schema, table in names)
+        return tuple(sorted(name for name in tables if matches(self.options.filter_rules, name) and name != MARK_TABLE))
 
     def truth(self, *, timeout_s: float = QUIET_S_MAX) -> LiveTruth:
         """The tables now, while nobody writes them, at a commit_ts that the topics have reached. Raises TimeoutError."""
@@ -199,7 +199,7 @@ class Rig:
         """The publisher starts again from the newest checkpoint that is `back_s` older than its last one, else the first."""
         written = self.publisher.checkpoints()
         newest = written[-1].ts - tso_of_ms(int(back_s * 1000))
-        checkpoint = max((found for found in written if found.ts <= newest), key=lambda found: found.ts, default=written[0])
+        checkpoint = max((item for item in written if item.ts <= newest), key=lambda value: value.ts, default=written[0])
         self.publisher.resend(checkpoint)
         return checkpoint
 
@@ -218,7 +218,7 @@ class Rig:
         token = self.folder / "console.token"
         token.write_text(CONSOLE_TOKEN)
         token.chmod(0o600)
-        found: dict[str, dict[str, Any]] = {
+        result: dict[str, dict[str, Any]] = {
             "changefeed": {"id": self.options.changefeed_id},
             "etcd": {"endpoints": list(self.etcd.endpoints)},
             "source": {"host": self.source.host, "port": self.source.port, "user": self.source.user, "password_file": str(password)},
@@ -228,9 +228,9 @@ class Rig:
             "console": {"listen": f"127.0.0.1:{console}", "token_file": str(token)},
         }
         for name, settings in sections.items():
-            found[name] = found.get(name, {}) | settings
+            result[name] = result.get(name, {}) | settings
         path = self.folder / "sidecar.toml"
-        path.write_text(_toml({"sinks": list(sinks)}) + "".join(f"\n[{name}]\n{_toml(settings)}" for name, settings in found.items()))
+        path.write_text(_toml({"sinks": list(sinks)}) + "".join(f"\n[{name}]\n{_toml(settings)}" for name, settings in result.items()))
         return path
 
 

@@ -32,7 +32,7 @@ def reader(table: Table, columns: Sequence[Any]) -> Callable[[bytes, int], tuple
     """`columns`: the table map's columns (pymysqlreplication), in the same order. Raises ValueError if they are others."""
     if len(columns) != len(table.columns):
         raise ValueError(f"{table.name} has {len(table.columns)} columns, its rows in the binlog {len(columns)}")
-    takes = [_take(column, found) for column, found in zip(table.columns, columns, strict=True)]
+    takes = [_take(column, result) for column, result in zip(table.columns, columns, strict=True)]
     bitmap_bytes = (len(takes) + 7) // 8
 
     def read(data: bytes, at: int) -> tuple[Image, int]:
@@ -51,7 +51,7 @@ def reader(table: Table, columns: Sequence[Any]) -> Callable[[bytes, int], tuple
     return read
 
 
-def _take(column: TableColumn, found: Any) -> _Take:
+def _take(column: TableColumn, value: Any) -> _Take:
     match column.data_type:
         case "tinyint" | "smallint" | "mediumint" | "int" | "bigint":
             width = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}[column.data_type]
@@ -61,27 +61,27 @@ def _take(column: TableColumn, found: Any) -> _Take:
         case "double":
             return _double
         case "decimal":
-            return _decimal(found.precision, found.decimals)
+            return _decimal(value.precision, value.decimals)
         case "year":
             return lambda data, at: (1900 + data[at] if data[at] else 0, at + 1)
         case "bit":
-            return _unsigned(found.bytes, "big")
+            return _unsigned(value.bytes, "big")
         case "enum" | "set":
-            return _unsigned(found.size, "little")
+            return _unsigned(value.size, "little")
         case "date":
             return _date
         case "time":
-            return _time(found.fsp)
+            return _time(value.fsp)
         case "datetime":
-            return _datetime(found.fsp)
+            return _datetime(value.fsp)
         case "timestamp":
-            return _timestamp(found.fsp)
+            return _timestamp(value.fsp)
         case "binary":
-            return _padded(_prefixed(2 if found.max_length > 255 else 1), column.length)
+            return _padded(_prefixed(2 if value.max_length > 255 else 1), column.length)
         case "char" | "varchar" | "varbinary":
-            return _prefixed(2 if found.max_length > 255 else 1)
+            return _prefixed(2 if value.max_length > 255 else 1)
         case _:
-            return _prefixed(found.length_size)
+            return _prefixed(value.length_size)
 
 
 def _integer(width: int, *, signed: bool) -> _Take:
@@ -158,8 +158,8 @@ def _decimal(precision: int, decimals: int) -> _Take:
             text += str(int.from_bytes(raw[place : place + size], "big")).rjust(digits, "0")
             place += size
         whole = text[:integral].lstrip("0") or "0"
-        found = f"{whole}.{text[integral:]}" if decimals else whole
-        return f"-{found}" if negative else found, at + total
+        result = f"{whole}.{text[integral:]}" if decimals else whole
+        return f"-{result}" if negative else result, at + total
 
     return take
 

@@ -93,8 +93,8 @@ class SidecarProcess:
         """The answer's JSON. Raises AssertionError with what was said instead, if it failed."""
         done = self.cdc(command, *arguments, "--json", "--timeout", str(timeout_s / 2), timeout_s=timeout_s)
         assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}"
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
 
     def await_status(self, wanted: Callable[[dict[str, Any]], bool], *, timeout_s: float) -> dict[str, Any]:
         """Ask until `wanted` is true of the status; a sidecar that does not answer is asked again. Raises TimeoutError."""
@@ -103,13 +103,13 @@ class SidecarProcess:
         while time.monotonic() < until_s:
             try:
                 with ControlClient(self.address, Access(patience_s=1.0)) as client:
-                    found = status_json(client.call("Query", request))
+                    status = status_json(client.call("Query", request))
             except CallFailed as error:
                 last = str(error)
             else:
-                if wanted(found):
-                    return found
-                last = json.dumps(found)
+                if wanted(status):
+                    return status
+                last = json.dumps(status)
             if self.ended() is not None:
                 raise TimeoutError(f"the sidecar ended with {self.ended()}: {self.log.read_text()[-3000:]}")
             time.sleep(POLL_S)  # a query tells of one moment

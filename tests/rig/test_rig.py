@@ -36,22 +36,22 @@ class Stage:
         self.at_start = read_truth(rig.source, rig.tables(), ts=rig.start_ts)
 
     def topics(self) -> list[str]:
-        found = self.rig.kafka.admin().list_topics(timeout=PATIENCE_S).topics
-        return sorted(name for name in found if not name.startswith("__"))
+        topics = self.rig.kafka.admin().list_topics(timeout=PATIENCE_S).topics
+        return sorted(name for name in topics if not name.startswith("__"))
 
     def envelopes(self) -> list[Change | Ddl | Resolved]:
         return envelopes(read_messages(self.rig.kafka.bootstrap, self.topics()), self.rig.options.protocol)
 
     def changes(self) -> list[Change]:
-        return [found for found in self.envelopes() if isinstance(found, Change)]
+        return [envelope for envelope in self.envelopes() if isinstance(envelope, Change)]
 
     def differences(self, truth: LiveTruth) -> dict[str, tuple[object, object]]:
         """Of each table that differs: rows only in the tables, rows only in the topics."""
-        found = replayed(self.at_start.tables, self.changes(), truth.schemas, self.rig.options.protocol)
+        result = replayed(self.at_start.tables, self.changes(), truth.schemas, self.rig.options.protocol)
         return {
-            str(name): (here - found[name], found[name] - here)
+            str(name): (here - result[name], result[name] - here)
             for name, table in truth.tables.items()
-            if (here := set(zip(*table.to_pydict().values(), strict=True))) != found[name]
+            if (here := set(zip(*table.to_pydict().values(), strict=True))) != result[name]
         }
 
 
@@ -112,11 +112,11 @@ def test_the_ends_of_every_type_come_through(stage: Stage) -> None:
 def test_what_is_sent_again_has_the_same_commit_ts(stage: Stage) -> None:
     work(stage.rig, rows=1000, seed=2)
     end = stage.rig.await_published()
-    before = {(found.commit_ts, found.key, found.value) for found in stage.changes()}
+    before = {(change.commit_ts, change.key, change.value) for change in stage.changes()}
     checkpoint = stage.rig.resend(back_s=2)
     assert checkpoint.ts < end
     stage.rig.await_published()
-    after = [(found.commit_ts, found.key, found.value) for found in stage.changes()]
+    after = [(change.commit_ts, change.key, change.value) for change in stage.changes()]
     assert {change for change in after if change[0] <= end} == before
     again = len([change for change in after if change[0] <= end]) - len([change for change in before if change[0] <= end])
     assert again > 0, "nothing was repeated"
@@ -127,21 +127,23 @@ def test_nothing_at_or_below_a_mark_comes_after_it_within_a_run(stage: Stage) ->
     work(stage.rig, rows=1000, seed=3)
     stage.rig.await_published()
     marks: dict[Lane, list[int]] = {}
-    for found in stage.envelopes():
-        seen = marks.setdefault(found.lane, [])
-        if isinstance(found, Resolved):
-            if seen and found.ts <= seen[-1]:
+    for envelope in stage.envelopes():
+        seen = marks.setdefault(envelope.lane, [])
+        if isinstance(envelope, Resolved):
+            if seen and envelope.ts <= seen[-1]:
                 seen.clear()  # a mark that does not rise is a new run's first
-            seen.append(found.ts)
-        elif isinstance(found, Change):
-            assert not seen or found.commit_ts > seen[-1]
+            seen.append(envelope.ts)
+        elif isinstance(envelope, Change):
+            assert not seen or envelope.commit_ts > seen[-1]
     assert len(marks) == 3
     assert all(len(seen) > 3 for seen in marks.values())
 
 
 def test_marks_are_close_to_the_time_and_rise_while_nobody_writes(stage: Stage) -> None:
     first = stage.rig.publisher.checkpoints()[-1]
-    last = eventually(lambda: next((found for found in reversed(stage.rig.publisher.checkpoints()) if found.ts != first.ts), None))
+    last = eventually(
+        lambda: next((checkpoint for checkpoint in reversed(stage.rig.publisher.checkpoints()) if checkpoint.ts != first.ts), None)
+    )
     assert abs(time.time() - ms_of_tso(last.ts) / 1000) < PATIENCE_S, "of the clock"
 
 
@@ -176,9 +178,9 @@ def test_added_partitions_get_rows_and_marks(stage: Stage) -> None:
     rig.add_partitions(5)
     work(rig, rows=1000, seed=5)
     truth = rig.truth()
-    added = [found for found in stage.envelopes() if found.lane.endswith(("/3", "/4"))]
-    assert {found.lane[-1] for found in added if isinstance(found, Resolved)} == {"3", "4"}
-    assert any(isinstance(found, Change) for found in added)
+    added = [envelope for envelope in stage.envelopes() if envelope.lane.endswith(("/3", "/4"))]
+    assert {resolved.lane[-1] for resolved in added if isinstance(resolved, Resolved)} == {"3", "4"}
+    assert any(isinstance(item, Change) for item in added)
     assert stage.differences(truth) == {}
 
 
@@ -191,14 +193,14 @@ def test_a_ddl_stands_between_the_rows_before_and_after_it(stage: Stage) -> None
     rig.await_published()
     rig.db.execute("alter table shop.shaped add column b varchar(9) not null default 'b'", "insert into shop.shaped values (2, 2, 'x')")
     rig.await_published()
-    before = {(found.commit_ts, found.key, found.value) for found in stage.changes()}
+    before = {(change.commit_ts, change.key, change.value) for change in stage.changes()}
     rig.publisher.resend(rig.publisher.checkpoints()[0])
     rig.await_published()
-    found = stage.envelopes()
-    assert {(change.commit_ts, change.key, change.value) for change in found if isinstance(change, Change)} == before
-    ddls = sorted({(d.commit_ts, d.schema, d.table, d.query) for d in found if isinstance(d, Ddl)})
+    results = stage.envelopes()
+    assert {(change.commit_ts, change.key, change.value) for change in results if isinstance(change, Change)} == before
+    ddls = sorted({(d.commit_ts, d.schema, d.table, d.query) for d in results if isinstance(d, Ddl)})
     assert [query.split()[0] for _, schema, table, query in ddls if (schema, table) == ("shop", "shaped")] == ["create", "alter"]
-    rows = sorted({(c.commit_ts, c.value) for c in found if isinstance(c, Change) and c.table == "shaped"})
+    rows = sorted({(c.commit_ts, c.value) for c in results if isinstance(c, Change) and c.table == "shaped"})
     assert [ddls[0][0] < rows[0][0] < ddls[1][0] < rows[1][0], len(rows)] == [True, 2]
     assert ["b" in json.loads(value)["u"] for _, value in rows] == [False, True]
     rig.db.execute("drop table shop.shaped")
@@ -210,7 +212,7 @@ def test_the_watermark_table_is_published_and_the_heartbeat_is_not(stage: Stage)
         f"insert into {MARK_TABLE} (changefeed_id, unique_identifier, event_type, create_time, update_time) values ('a', 'b', 1, 2, 3)"
     )
     stage.rig.await_published()
-    schemas = {(found.schema, found.table) for found in stage.changes()}
+    schemas = {(change.schema, change.table) for change in stage.changes()}
     assert MARK_TABLE in schemas
     assert {schema for schema, _ in schemas} == {"shop", MARK_TABLE.schema}
 
@@ -219,11 +221,11 @@ def test_canal_json_and_a_topic_for_a_table(canal: Stage) -> None:
     work(canal.rig, rows=1000, seed=6)
     truth = canal.rig.truth()
     assert canal.topics() == ["by_shop_kinds", "by_shop_orders", canal.rig.topic]
-    found = canal.envelopes()
-    lanes = {found.lane for found in found}
+    results = canal.envelopes()
+    lanes = {results.lane for results in results}
     assert len(lanes) == 6
-    assert {found.lane for found in found if isinstance(found, Resolved)} == lanes
-    lanes_of_orders = {change.lane for change in found if isinstance(change, Change) and change.table == "orders"}
+    assert {results.lane for results in results if isinstance(results, Resolved)} == lanes
+    lanes_of_orders = {change.lane for change in results if isinstance(change, Change) and change.table == "orders"}
     assert lanes_of_orders == {"kafka/by_shop_orders/0", "kafka/by_shop_orders/1"}
     assert canal.differences(truth) == {}
 

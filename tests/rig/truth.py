@@ -72,11 +72,11 @@ def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[Ta
         time.sleep(POLL_S)  # a folder tells nobody that it grew
 
 
-def differences(truth: LiveTruth, found: Mapping[TableName, Mapping[Key, Row]]) -> list[str]:
+def differences(truth: LiveTruth, value: Mapping[TableName, Mapping[Key, Row]]) -> list[str]:
     """Tables whose rows are not the truth's, with up to three of their keys; empty where all are equal."""
     wrong = []
     for name, rows in truth.tables.items():
-        schema, expected, there = truth.schemas[name], rows_by_key(truth.schemas[name], rows), found.get(name, {})
+        schema, expected, there = truth.schemas[name], rows_by_key(truth.schemas[name], rows), value.get(name, {})
         keys = [key for key in expected.keys() | there.keys() if not _same(schema, expected.get(key), there.get(key))]
         if keys:
             wrong.append(f"{name}: {len(keys)} of {len(expected)} rows, among them {sorted(keys)[:3]}")

@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 def go_json(value: object) -> bytes:
     """As Go's encoding/json writes it, with HTML's and JavaScript's characters escaped."""
     encoded = _encode(value)
-    return _HTML.sub(lambda found: _ESCAPED[found[0]], encoded)
+    return _HTML.sub(lambda match: _ESCAPED[match[0]], encoded)
 
 
 def go_quoted(raw: bytes) -> str:

@@ -29,12 +29,12 @@ class DdlPlayer:
         self._above: list[str] = []
 
     def play(self, line: str) -> list[str]:
-        found = list(_told(line.removeprefix("~ ")))
+        play = list(_told(line.removeprefix("~ ")))
         if not line.startswith("~ "):
-            self._above = found
-            return found
+            self._above = play
+            return play
         above = set(map(_plain, self._above))
-        return [one for one in found if _plain(one) not in above] or ["the same"]
+        return [one for one in play if _plain(one) not in above] or ["the same"]
 
 
 def _plain(text: str) -> str:

@@ -194,9 +194,9 @@ class DumpPlayer:
 
     def _news(self) -> list[str]:
         state = self._state()
-        found = [now for now in state if now not in self.told]
+        news = [now for now in state if now not in self.told]
         self.told = state
-        return found
+        return news
 
 
 def _failed(command: Command, given: dict[str, str], flags: set[str]) -> SourceEvent:

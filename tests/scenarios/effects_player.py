@@ -94,12 +94,12 @@ class Table:
 
     def _described(self, column: Column) -> dict[str, Any]:
         kind, flags = _TIDB_TYPES.get(column.kind, column.kind), NOT_NULL * (not column.nullable)
-        found = kv_column(
+        result = kv_column(
             self.column_ids[column.name], column.name, kind, unsigned=column.kind == "uint", flen=column.length, decimal=column.scale,
             collation="utf8mb4_bin" if column.kind == "text" else "binary", flag=flags, elems=list(column.elements) or None,
             origin_default=self.defaults.get(column.name),
         )  # fmt: skip
-        return found | {"generated_expr_string": "…" * (column.name in self.formulas), "generated_stored": column.name in self.formulas}
+        return result | {"generated_expr_string": "…" * (column.name in self.formulas), "generated_stored": column.name in self.formulas}
 
 
 class EffectsPlayer:
@@ -125,28 +125,28 @@ class EffectsPlayer:
         return [f"{', '.join(logs)}: {one}" for lines, logs in by_lines.items() for one in lines or ("nothing",)]
 
     def _read(self, text: str, before: Mapping[str, Table]) -> dict[str, Table]:
-        found = {}
+        result = {}
         for one in _TABLE.finditer(text):
             was = None if one["new"] else before.get(one["was"] or one["name"])
-            found[one["name"]] = self._table(one, was)
-        return found
+            result[one["name"]] = self._table(one, was)
+        return result
 
     def _table(self, one: re.Match[str], was: Table | None) -> Table:
         columns, ids, defaults, formulas = list[Column](), dict[str, int](), dict[str, str](), set[str]()
-        for found in filter(None, map(_COLUMN.fullmatch, one["columns"].split())):
-            name, kind = found["name"], found["kind"] or "int"
+        for match in filter(None, map(_COLUMN.fullmatch, one["columns"].split())):
+            name, kind = match["name"], match["kind"] or "int"
             columns.append(
                 Column(
-                    name, kind, nullable=bool(columns) and not found["not_null"],  # type: ignore[arg-type]
-                    length=int(found["length"] or -1) if kind in ("decimal", "binary", "bit") else -1,
-                    scale=int(found["scale"] or 0) if kind == "decimal" else int(found["length"] or 0) if kind in _MOMENTS else 0,
+                    name, kind, nullable=bool(columns) and not match["not_null"],  # type: ignore[arg-type]
+                    length=int(match["length"] or -1) if kind in ("decimal", "binary", "bit") else -1,
+                    scale=int(match["scale"] or 0) if kind == "decimal" else int(match["length"] or 0) if kind in _MOMENTS else 0,
                     elements=("x", "y") if kind in ("enum", "set") else (),
                 )
             )  # fmt: skip
-            former = None if was is None or found["new"] else was.column_ids.get(found["was"] or name)
+            former = None if was is None or match["new"] else was.column_ids.get(match["was"] or name)
             ids[name] = former or self._next_id()
-            defaults |= {name: found["default"]} if found["default"] else {}
-            formulas |= {name} if found["formula"] else set()
+            defaults |= {name: match["default"]} if match["default"] else {}
+            formulas |= {name} if match["formula"] else set()
         key = tuple(one["key"].split(",")) if one["key"] else () if one["keyless"] else (columns[0].name,)
         parts = tuple(map(int, one["parts"].split(","))) if one["parts"] else ()
         schema = TableSchema(TableName("s", one["name"]), tuple(columns), key, physical_ids=parts)

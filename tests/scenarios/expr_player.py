@@ -42,10 +42,10 @@ class ExprPlayer:
     def play(self, line: str) -> list[str]:
         row = _ROW.search(line)
         text = (line[: row.start()] if row else line).translate(_PICTURES)
-        found = [f"predicate  {_predicate(text)}", f"filter     {_filter(text)}"]
+        results = [f"predicate  {_predicate(text)}", f"filter     {_filter(text)}"]
         given = {name: value.replace("''", "'") for name, value in _VALUE.findall(row[1])} if row else None
-        found.append(f"value      {_value(text, given)}")
-        return [one.translate(_SHOWN) for one in found]
+        results.append(f"value      {_value(text, given)}")
+        return [one.translate(_SHOWN) for one in results]
 
 
 def _predicate(text: str) -> str:

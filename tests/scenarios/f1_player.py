@@ -53,15 +53,15 @@ class F1Player:
         match word:
             case "table":
                 schemas = [SchemaSnapshot(1, "shop", [self._info(parts)])]
-                self._history = SchemaHistory(ts, schemas, describe=lambda found, schema: kv_table(found, schema=schema))
+                self._history = SchemaHistory(ts, schemas, describe=lambda value, schema: kv_table(value, schema=schema))
                 return []
             case "amid":
                 self._known(parts)
                 return []
             case "ddl":
                 self._jobs += 1
-                found = (JobTable(self._info(parts), 1),)
-                self._schemas.apply(DdlJob(self._jobs, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", 1, "shop", _TABLE_ID, found))
+                result = (JobTable(self._info(parts), 1),)
+                self._schemas.apply(DdlJob(self._jobs, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", 1, "shop", _TABLE_ID, result))
                 return []
             case "switch":
                 return self._switch(ts, parts)
@@ -114,17 +114,17 @@ class F1Player:
         )  # fmt: skip
 
     def _known(self, parts: list[str]) -> list[Column]:
-        found = [_column(part) for part in parts]
-        self._columns |= {one["id"]: one for one in found}
-        return found
+        known = [_column(part) for part in parts]
+        self._columns |= {one["id"]: one for one in known}
+        return known
 
     # ---- rows -------------------------------------------------------------------------------------------------------
 
     def _version(self, commit_ts: CommitTs) -> TableVersion[KvTable]:
         self._schemas.advance(CommitTs(commit_ts - 1))
-        found = self._schemas.table_at(_TABLE_ID, commit_ts - 1)
-        assert found is not None
-        return found
+        version = self._schemas.table_at(_TABLE_ID, commit_ts - 1)
+        assert version is not None
+        return version
 
     def _row(self, word: str, ts: CommitTs, text: str) -> list[str]:
         handle, _, cells = text.partition(":")
@@ -132,16 +132,16 @@ class F1Player:
         assert (bool(new.strip()), bool(old.strip())) == {"insert": (True, False), "update": (True, True), "delete": (False, True)}[word]
         version, key = self._version(ts), row_key(memcomparable_int(int(handle)), table_id=_TABLE_ID)
         told = [
-            f"{name} {self._decoded(version.description, key, self._values(found), is_old=name == 'before')}"
-            for name, found in (("before", old), ("after", new))
-            if found.strip()
+            f"{name} {self._decoded(version.description, key, self._values(result), is_old=name == 'before')}"
+            for name, result in (("before", old), ("after", new))
+            if result.strip()
         ]
         return [f"since {version.since_ts}: {'; '.join(told)}"]
 
     def _values(self, cells: str) -> dict[int, Plain | None]:
-        found = _CELL.findall(cells)
+        results = _CELL.findall(cells)
         assert _CELL.sub("", cells).strip() == "", cells
-        return {int(id_): _plain(self._columns[int(id_)], text) for id_, text in found}
+        return {int(id_): _plain(self._columns[int(id_)], text) for id_, text in results}
 
     def _decoded(self, table: KvTable, key: bytes, values: dict[int, Plain | None], *, is_old: bool) -> str:
         value = row_2(self._columns, values)
@@ -155,8 +155,8 @@ class F1Player:
 
 def _columnar(table: KvTable, key: bytes, value: bytes, *, is_old: bool) -> list[str | None]:
     """The row among others, so that it is not alone in its batch."""
-    found = decode_rows(table, pa.array([key] * 3, pa.binary()), pa.array([value] * 3, pa.binary()), is_old=is_old)
-    return [one[1].as_py() for one in found.columns]
+    rows = decode_rows(table, pa.array([key] * 3, pa.binary()), pa.array([value] * 3, pa.binary()), is_old=is_old)
+    return [one[1].as_py() for one in rows.columns]
 
 
 def _outcome(table: KvTable, decode: Callable[[], list[str | None]]) -> str:

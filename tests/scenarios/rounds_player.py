@@ -40,9 +40,9 @@ class RoundsPlayer:
     def _play(self, line: str) -> list[str]:
         match line.split():
             case ["begin", *topics]:
-                found = _topics(topics)
-                self.log = frozenset(found)
-                self.rounds = Rounds(found, at_log=self.log, present=_present(self.log), now_s=self.now_s)
+                result = _topics(topics)
+                self.log = frozenset(result)
+                self.rounds = Rounds(result, at_log=self.log, present=_present(self.log), now_s=self.now_s)
                 return []
             case ["log", *topics]:
                 self.log = frozenset(topics)
@@ -70,8 +70,8 @@ class RoundsPlayer:
         return f"question {question.number}: the source, and of {', '.join(sorted(question.at_log | question.known)) or 'no topic'}"
 
     def _answer(self, question: Question, told: dict[str, str]) -> list[str]:
-        found = _topics(told["found"].split(",")) if "found" in told else None
-        learned = self.rounds.learn(RoundAnswer(question, _present(told["source"].split(",")), found), now_s=self.now_s)
+        topics = _topics(told["found"].split(",")) if "found" in told else None
+        learned = self.rounds.learn(RoundAnswer(question, _present(told["source"].split(",")), topics), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
         out += ["the round may end"] if self.rounds.told else []
@@ -83,12 +83,12 @@ def _present(texts: Iterable[str]) -> TableTopics:
 
 
 def _topics(texts: Iterable[str]) -> dict[str, Topic]:
-    found = {}
+    topics = {}
     for text in texts:
         rest, _, number = text.partition("#")
         name, _, partitions = rest.partition(":")
-        found[name] = Topic(number or "1", int(partitions or 1))
-    return found
+        topics[name] = Topic(number or "1", int(partitions or 1))
+    return topics
 
 
 def _partition(text: str) -> tuple[str, int]:

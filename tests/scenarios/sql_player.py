@@ -21,14 +21,14 @@ _SHOWN = {char: picture for picture, char in _PICTURES.items()}
 class SqlPlayer:
     def play(self, line: str) -> list[str]:
         text = line.translate(_PICTURES)
-        found, other = list(_told(text, backslashes=True)), list(_told(text, backslashes=False))
-        if other != found:
-            found += ["NO_BACKSLASH_ESCAPES:", *(f"  {one}" for one in other)]
+        results, other = list(_told(text, backslashes=True)), list(_told(text, backslashes=False))
+        if other != results:
+            results += ["NO_BACKSLASH_ESCAPES:", *(f"  {one}" for one in other)]
         try:
             ddl_tokens(text)
         except UnsupportedDdl as error:
-            found.append(f"refused: {error.message.translate(_SHOWN)}")
-        return found or ["nothing"]
+            results.append(f"refused: {error.message.translate(_SHOWN)}")
+        return results or ["nothing"]
 
 
 def _told(text: str, *, backslashes: bool) -> Iterator[str]:

@@ -14,8 +14,8 @@ ALTERNATIVES = [line for line in (FOLDER / "ddl_grammar.list").read_text().split
 def statements() -> list[str]:
     """Of all files, as somebody wrote them."""
     blocks = [block for file in sorted(FOLDER.glob("ddl_*.txt")) for block in file.read_text().split("\n\n")[1:]]
-    found = [line for block in blocks for line in block.split("\n----")[0].splitlines() if not line.startswith(("#", "~"))]
-    return [line.strip() for line in found]
+    results = [line for block in blocks for line in block.split("\n----")[0].splitlines() if not line.startswith(("#", "~"))]
+    return [line.strip() for line in results]
 
 
 STATEMENTS = statements()

@@ -78,11 +78,11 @@ def _outcome(inputs: list[str], play: Play) -> list[str]:
 def test_scenario(scenario: Path, rewrite: bool) -> None:
     text = scenario.read_text()
     assert text.startswith("# "), "a scenario opens with its reason"
-    found = played(text, player(scenario))
+    result = played(text, player(scenario))
     if rewrite:
-        scenario.write_text(found)
+        scenario.write_text(result)
     else:
-        assert found.splitlines() == text.splitlines()
+        assert result.splitlines() == text.splitlines()
 
 
 def test_rewriting_keeps_everything_but_what_comes_out() -> None:

@@ -79,8 +79,8 @@ class Cluster:
         return versions[end - 1][1] if end else None
 
     def state_at(self, table: TableName, ts: int) -> dict[str, str]:
-        found = ((key, self.value_at(table, key, ts)) for key in self.history[table])
-        return {key: value for key, value in found if value is not None}
+        result = ((key, self.value_at(table, key, ts)) for key in self.history[table])
+        return {key: value for key, value in result if value is not None}
 
     def transact(self) -> None:
         """One transaction of a few rows; now and then two of them with the same commit_ts."""

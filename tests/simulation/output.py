@@ -108,5 +108,5 @@ def _image(rows: list[dict[str, str]] | None) -> Image | None:
 
 def rows_of(log: MemoryLog, chunk: ChunkFile) -> list[tuple[Image, Image | None]]:
     absent, rows = parted(log.read_chunk(chunk.path))
-    found: list[tuple[Image, Image | None]] = [((row["id"],), None) for row in absent.to_pylist()]
-    return found + [((row["id"],), (row["id"], row["v"])) for row in rows.to_pylist()]
+    results: list[tuple[Image, Image | None]] = [((row["id"],), None) for row in absent.to_pylist()]
+    return results + [((row["id"],), (row["id"], row["v"])) for row in rows.to_pylist()]

@@ -92,8 +92,8 @@ class Boxes:
         return self.new[-1]
 
     def new_streams(self) -> list[PushStream]:
-        found, self.new = self.new, []
-        return found
+        streams, self.new = self.new, []
+        return streams
 
     def close(self) -> None:
         for stream in self.every:
@@ -222,12 +222,12 @@ class Life:
 
     def covered_ts(self) -> int:
         """Up to which everything has been counted as flushed: what a mark may say."""
-        found = [self.now_ts]
+        results = [self.now_ts]
         for table, commits in self.history.items():
             holder = self.holders.get(table)
             flushed = None if holder is None else holder.tables[table].flushed
-            found.append(self.checkpoint_ts if flushed is None else commits[flushed].ts - 1 if flushed < len(commits) else self.now_ts)
-        return min(found)
+            results.append(self.checkpoint_ts if flushed is None else commits[flushed].ts - 1 if flushed < len(commits) else self.now_ts)
+        return min(results)
 
     def store_checkpoint(self) -> None:
         """The owner does so now and then: who comes after it may send lower marks again."""

@@ -158,8 +158,8 @@ class DrainerLife:
     def hand(self) -> None:
         """A poll: some of what some pumps have, and the mark."""
         for lane, pump in list(self.joining.pumps.items()):
-            found = self.cluster.read(lane, pump.handed_ts)
-            for commit_ts, value in found[: self.cluster.random.randint(0, 5)]:
+            results = self.cluster.read(lane, pump.handed_ts)
+            for commit_ts, value in results[: self.cluster.random.randint(0, 5)]:
                 pump.handed_ts = pump.received_ts = CommitTs(commit_ts)
                 self._accept(lane, commit_ts, value)
         if self.joining.resolved_ts > self.told_ts:

@@ -333,7 +333,7 @@ def keyed_dump(
     keys = {table: [(f"{key:03d}",) for key in more] for table in cluster.tables}
     for table, key in sorted(wrong):
         keys[table].append((key,))
-    asked = tuple((table, tuple(dict.fromkeys(found))) for table, found in keys.items() if found)
+    asked = tuple((table, tuple(dict.fromkeys(results))) for table, results in keys.items() if results)
     tables = tuple(table for table, _ in asked)
     receiving = like.sinks if sinks is None else sinks
     return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables, sinks=receiving)

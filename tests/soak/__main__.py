@@ -63,7 +63,7 @@ def soak(folder: Path, *, minutes: float, writes_per_s: float, seed: int, result
         worker = stack.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
         running = stack.enter_context(SidecarProcess(config, folder / "sidecar.log"))
         workload = stack.enter_context(rig.workload(writes_per_s=writes_per_s))
-        running.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        running.await_status(lambda value: True, timeout_s=DEADLINE_S)
         sampler = stack.enter_context(Sampler(running, worker, folder))
         trouble = Trouble(rig, running, worker, seed=seed)
         try:
@@ -88,13 +88,13 @@ def await_equal(rig: Rig, folder: Path, done: dict[str, Any]) -> VerifyVerdict:
 
 
 def write(result: Path, series: Series, told: dict[str, int]) -> None:
-    found = {
+    results = {
         "growth": [asdict(growth(name, samples)) for name, samples in series.items() if samples],
         "counts": told,
         "samples": {name: [list(one) for one in samples] for name, samples in series.items()},
     }
     result.parent.mkdir(parents=True, exist_ok=True)
-    result.write_text(json.dumps(found))
+    result.write_text(json.dumps(results))
 
 
 def say(line: str) -> None:

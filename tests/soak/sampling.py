@@ -74,13 +74,13 @@ def _comm(pid: int) -> str:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     for task in _listed(PROC / str(pid) / "task"):
         try:
-            found += map(int, (task / "children").read_text().split())
+            children += map(int, (task / "children").read_text().split())
         except OSError:
             continue  # a thread that has ended meanwhile
-    return found
+    return children
 
 
 def _listed(folder: Path) -> list[Path]:

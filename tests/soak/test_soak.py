@@ -17,16 +17,16 @@ def test_growth_is_told_an_hour_and_outliers_do_not_move_it() -> None:
     random = Random(1)
     samples = [Sample(3.0 * n, 7, 100 + 3.0 * n / 3600 * 12 + random.uniform(-0.5, 0.5)) for n in range(1200)]
     samples[900] = samples[900]._replace(value=5000)
-    found = growth("rss", samples)
-    assert found.an_hour == pytest.approx(12, abs=0.5)
-    assert (found.samples, found.lives) == (600, 1)
+    result = growth("rss", samples)
+    assert result.an_hour == pytest.approx(12, abs=0.5)
+    assert (result.samples, result.lives) == (600, 1)
 
 
 def test_what_a_death_gives_back_hides_no_growth() -> None:
     lives = [Sample(float(n), n // 100, 50.0 + n % 100) for n in range(800)]
-    found = growth("rss", lives)
-    assert found.an_hour == pytest.approx(3600)
-    assert found.lives == 4
+    result = growth("rss", lives)
+    assert result.an_hour == pytest.approx(3600)
+    assert result.lives == 4
 
 
 def test_before_the_second_half_nothing_counts() -> None:
@@ -34,8 +34,8 @@ def test_before_the_second_half_nothing_counts() -> None:
 
 
 def test_one_sample_a_life_has_no_slope() -> None:
-    found = growth("rss", [Sample(0.0, 1, 5.0), Sample(1.0, 2, 6.0)])
-    assert found.an_hour is found.share is None
+    result = growth("rss", [Sample(0.0, 1, 5.0), Sample(1.0, 2, 6.0)])
+    assert result.an_hour is result.share is None
     assert "| rss | 1 | 1 | 6.0 | 6.0 | 6.0 | - | - |" in table({"rss": [Sample(0.0, 1, 5.0), Sample(1.0, 2, 6.0)]})
 
 
@@ -49,8 +49,8 @@ def test_a_process_is_seen_with_what_it_holds_and_what_it_started(tmp_path: Path
         child.stdin.write("it runs\n")
         assert child.stdout.readline() == "it runs\n"
         take(series, 1.0, {"this": os.getpid(), "gone": None}, {"folder": tmp_path})
-        found = descendant(os.getpid(), "cat")
-        assert found == child.pid
+        number = descendant(os.getpid(), "cat")
+        assert number == child.pid
         assert held(child.pid)["threads"] == 1
     assert held(child.pid) == {}
     assert set(series) == {"this rss MiB", "this descriptors", "this threads", "folder MiB"}

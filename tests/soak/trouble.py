@@ -43,7 +43,7 @@ class Trouble:
 
     def dump(self) -> None:
         """Start the next one if none is under way."""
-        status = self._sidecar.await_status(lambda found: True, timeout_s=DEADLINE_S)
+        status = self._sidecar.await_status(lambda value: True, timeout_s=DEADLINE_S)
         if status["state"] not in _AT_REST:
             return
         if status["state"] in ("finished", "failed"):
@@ -54,12 +54,12 @@ class Trouble:
     def last_dump(self) -> dict[str, Any]:
         """The status of one that has finished, after all else."""
         self.dump()
-        found = self._sidecar.await_status(lambda status: status["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
-        if found["state"] == "failed":
+        dump = self._sidecar.await_status(lambda status: status["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)
+        if dump["state"] == "failed":
             self.dump()
-            found = self._sidecar.await_status(lambda status: status["state"] == "finished", timeout_s=DEADLINE_S)
-        self.dumped += rows(found)
-        return found
+            dump = self._sidecar.await_status(lambda status: status["state"] == "finished", timeout_s=DEADLINE_S)
+        self.dumped += rows(dump)
+        return dump
 
     # ---- kinds ----------------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ S3_KEYS = "access-key=k&secret-access-key=s"
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     open_folder(f"s3://any?{S3_KEYS}")  # Spark's workers have the secrets of URIs that were read before they were started
-    found = session(master="local[2]")
-    yield found
-    found.stop()
+    result = session(master="local[2]")
+    yield result
+    result.stop()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,15 +49,15 @@ KINDS = ("parquet", "jsonl")
 
 @pytest.fixture(scope="module")
 def storage() -> Iterator[S3]:
-    with S3() as found:
-        yield found
+    with S3() as s3:
+        yield s3
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """Executors have S3's keys from their worker's environment."""
-    with SparkCluster(tmp_path_factory.mktemp("cluster"), environment=KEYS) as found:
-        yield found
+    with SparkCluster(tmp_path_factory.mktemp("cluster"), environment=KEYS) as spark_cluster:
+        yield spark_cluster
 
 
 @dataclass
@@ -103,9 +103,9 @@ class Story:
 
     def wait(self, worker: MergeCommand, segments: int) -> None:
         deadline = monotonic() + DEADLINE_S
-        while (found := self.accepted()) < segments:
-            assert worker.runs(), f"the worker has ended at {found} of {segments} segments: {worker.told()[-3000:]}"
-            assert monotonic() < deadline, f"the worker stands at {found} of {segments} segments: {worker.told()[-3000:]}"
+        while (number := self.accepted()) < segments:
+            assert worker.runs(), f"the worker has ended at {number} of {segments} segments: {worker.told()[-3000:]}"
+            assert monotonic() < deadline, f"the worker stands at {number} of {segments} segments: {worker.told()[-3000:]}"
             sleep(0.3)
 
     def check(self) -> None:
@@ -135,14 +135,14 @@ class Lakes(Story):
         secrets = {"access_key": KEYS["AWS_ACCESS_KEY_ID"], "secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"]} if keys else {}
         place = {"endpoint": f"http://127.0.0.1:{self.storage.port}", "region": "us-east-1", **secrets}
         tables = {mode: f"delta+{self.storage.uri(f'{self.name}/{mode}', keys=keys)}&mode={mode}" for mode in ("append", "merge")}
-        found = {mode: f"{uri}&commit-interval=0s" for mode, uri in tables.items()}
+        result = {mode: f"{uri}&commit-interval=0s" for mode, uri in tables.items()}
         warehouse = f"s3://{BUCKET}/{self.name}/iceberg"
-        return {**found, "iceberg": uri_of(self.folder / "catalog", warehouse=warehouse, commit_interval="0s", **place)}
+        return {**result, "iceberg": uri_of(self.folder / "catalog", warehouse=warehouse, commit_interval="0s", **place)}
 
     def accepted(self) -> int:
         name = name_of("log-1", known_id(open_folder(self.storage.uri(f"{self.name}/log", keys=True))))
-        found = [accepted(open_sink(uri, log_id=name)) for uri in self.uris(keys=True).values()]
-        return min(-1 if seq is None else seq for seq in found) + 1
+        seqs = [accepted(open_sink(uri, log_id=name)) for uri in self.uris(keys=True).values()]
+        return min(-1 if seq is None else seq for seq in seqs) + 1
 
     def held(self) -> AbstractContextManager[Held]:
         """Any data file of a task's waits."""
@@ -156,8 +156,8 @@ class Lakes(Story):
         merged = history_place(uris["merge"], tables=TABLES).rows()
         for table in tables:
             rows = self.expected(table)
-            for name, found in zip(("append", "iceberg"), logs, strict=True):
-                assert sorted(map(repr, found.get(table, []))) == sorted(map(repr, rows)), (name, table)
+            for name, result in zip(("append", "iceberg"), logs, strict=True):
+                assert sorted(map(repr, result.get(table, []))) == sorted(map(repr, rows)), (name, table)
             assert newest(merged.get(table, [])) == newest(rows), table
 
 
@@ -300,6 +300,6 @@ time.sleep(600)
         assert len(left()) >= 2
         starter.kill()
     deadline = monotonic() + DEADLINE_S
-    while found := left():
-        assert monotonic() < deadline, f"left: {found}"
+    while results := left():
+        assert monotonic() < deadline, f"left: {results}"
         sleep(0.1)

@@ -19,5 +19,5 @@ def _what_a_worker_does(_: int) -> str:
 
 @pytest.mark.spark
 def test_workers_keep_the_directories_of_zips_on_their_path(spark: SparkSession) -> None:
-    found = spark.sparkContext.parallelize(range(3), 3).map(_what_a_worker_does).collect()
-    assert set(found) == {daemon._keep_directory.__name__}
+    results = spark.sparkContext.parallelize(range(3), 3).map(_what_a_worker_does).collect()
+    assert set(results) == {daemon._keep_directory.__name__}

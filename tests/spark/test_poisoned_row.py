@@ -71,8 +71,8 @@ class Story:
         return _error_of(report) if report is not None else ""
 
     def accepted(self) -> set[Seq | None]:
-        found = [FileSink(out, log_id=name_of("log-1", known_id(self.log)), file_format=name).look() for name, out in self.outputs.items()]  # type: ignore[arg-type]  # one of two
-        return {accepted.seq if accepted is not None else None for accepted in found}
+        rest = [FileSink(out, log_id=name_of("log-1", known_id(self.log)), file_format=name).look() for name, out in self.outputs.items()]  # type: ignore[arg-type]  # one of two
+        return {accepted.seq if accepted is not None else None for accepted in rest}
 
 
 def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_the_row_out(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_t
     process = MergeProcess(story.merge(), noticed.append)
     process.start()
     try:
-        wait_for(lambda: (found := story.report()) is not None and all(sink.error for sink in found.sinks), story.report)
+        wait_for(lambda: (result := story.report()) is not None and all(sink.error for sink in result.sinks), story.report)
         told = story.error()
         assert "(segment 2, ordinal 3 of the log)" in told
         assert "type 'blob' does not fit kind text" in told
@@ -98,7 +98,7 @@ def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_t
         done = subprocess.run(story.command("skip", "--seq", "2", "--ordinal", "3"), capture_output=True, text=True, check=True)
         assert "1 skipped now" in done.stdout
         wait_for(lambda: story.accepted() == {Seq(SEGMENTS - 1)}, lambda: (story.accepted(), story.report(), noticed))
-        wait_for(lambda: (found := story.report()) is not None and found.skipped == 1 and not story.error(), story.report)
+        wait_for(lambda: (result := story.report()) is not None and result.skipped == 1 and not story.error(), story.report)
         assert not noticed, "one process all the time"
     finally:
         process.close(at_once=False)

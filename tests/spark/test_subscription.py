@@ -75,14 +75,14 @@ def test_a_subscriber_has_the_files_rows_and_they_are_the_truth(spark: SparkSess
     marks = [(one.seq, one.resolved.tso) for one in deliveries if one.HasField("resolved")]
     assert marks == [(segment.seq, segment.upto_ts) for segment in segments]
     columns, keys = dict[TableName, tuple[str, ...]](), dict[TableName, tuple[str, ...]]()
-    found = []
+    results = []
     told: list[delivery_pb2.TableColumns] = []
     for delivery in deliveries:
         for table in delivery.tables:
             columns[TableName(table.schema, table.table)] = tuple(column.name for column in table.columns)
             keys[TableName(table.schema, table.table)] = tuple(table.key)
         told += delivery.tables
-        found += [
+        results += [
             as_in_files(row, columns, keys) for row in rows_of([delivery_pb2.Delivery(seq=delivery.seq, tables=told, rows=delivery.rows)])
         ]
 
@@ -92,13 +92,13 @@ def test_a_subscriber_has_the_files_rows_and_they_are_the_truth(spark: SparkSess
             tables.setdefault((row["schema"], row["table"]), []).append(row)
         return tables
 
-    assert any(row["origin"] == "dump" for row in found)
-    assert by_table(found) == by_table(read_output(files))
-    assert [int(row["commit_ts"]) for row in found] == sorted(int(row["commit_ts"]) for row in found), "one order over all tables"
+    assert any(row["origin"] == "dump" for row in results)
+    assert by_table(results) == by_table(read_output(files))
+    assert [int(row["commit_ts"]) for row in results] == sorted(int(row["commit_ts"]) for row in results), "one order over all tables"
     assert played.pipeline is not None
     assert played.pipeline.dump.progress is not None
     complete_at = {table.table: table.complete_at for table in played.pipeline.dump.progress.tables if table.complete_at is not None}
     verdict = replay(
-        found, played.recording, upto_ts=segments[-1].upto_ts, complete_at=complete_at, tables=played.tables, steps=played.feed.steps
+        results, played.recording, upto_ts=segments[-1].upto_ts, complete_at=complete_at, tables=played.tables, steps=played.feed.steps
     )
     assert verdict.ok, verdict.to_json()

@@ -62,12 +62,12 @@ def test_delivers_what_is_in_the_log_and_tells_how_far_it_is(log: Folder, tmp_pa
     running.append((worker, thread))
     thread.start()
     until_s = monotonic() + 5 * PATIENCE_S  # Spark may have to start
-    while (found := report(log)) is None or found.seq != SEGMENTS - 1:
-        assert monotonic() < until_s, f"the worker stands at {found}"
+    while (result := report(log)) is None or result.seq != SEGMENTS - 1:
+        assert monotonic() < until_s, f"the worker stands at {result}"
         thread.join(0.01)
     last = from_json(storage.read_file(log, manifest_name(Seq(SEGMENTS - 1))), name="last")
-    assert (found.state, found.upto_ts, found.error) == ("running", last.upto_ts, "")
-    assert sum(found.dropped.values()) > 0, "this history has rows that change inside windows"
+    assert (result.state, result.upto_ts, result.error) == ("running", last.upto_ts, "")
+    assert sum(result.dropped.values()) > 0, "this history has rows that change inside windows"
     assert len(list(read_output(Folder("file", str(tmp_path / "out"))))) > 0
 
 
@@ -78,11 +78,11 @@ def test_a_later_owner_s_segments_end_it_before_it_delivers_them(log: Folder, tm
     worker = worker_of(log, tmp_path / "out", epoch_max=1)
     with pytest.raises(OwnershipLost, match="owner epoch 9, this worker serves epoch 1"):
         worker.run()
-    found = report(log)
-    assert found is not None
-    assert found.state == "stopped"
-    assert found.seq is None or found.seq < 2, "what stands before the later owner's segment may be delivered, and no more"
-    assert "owner epoch 9" in found.error
+    result = report(log)
+    assert result is not None
+    assert result.state == "stopped"
+    assert result.seq is None or result.seq < 2, "what stands before the later owner's segment may be delivered, and no more"
+    assert "owner epoch 9" in result.error
 
 
 def test_what_a_former_one_died_of_is_told_until_something_is_delivered(tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
@@ -94,22 +94,22 @@ def test_what_a_former_one_died_of_is_told_until_something_is_delivered(tmp_path
     running.append((worker, thread))
     thread.start()
     until_s = monotonic() + 5 * PATIENCE_S  # Spark may have to start
-    while (found := report(folder)) is None or found.state != "running":
+    while (result := report(folder)) is None or result.state != "running":
         assert monotonic() < until_s
         thread.join(0.01)
-    assert found.error == "Spark does not start"
+    assert result.error == "Spark does not start"
     write_log(folder, random_history(Random(1)))
-    while (found := report(folder)) is None or found.error:
-        assert monotonic() < until_s, found
+    while (result := report(folder)) is None or result.error:
+        assert monotonic() < until_s, result
         thread.join(0.01)
-    assert found.seq is not None
+    assert result.seq is not None
 
 
 def test_what_it_died_of_is_in_its_report(log: Folder, tmp_path: Path, spark: SparkSession) -> None:
     storage.write_atomically(log, manifest_name(Seq(1)), b"broken")
     with pytest.raises(LogBroken):
         worker_of(log, tmp_path / "out").run()
-    found = report(log)
-    assert found is not None
-    assert found.state == "stopped"
-    assert "is not readable" in found.error
+    result = report(log)
+    assert result is not None
+    assert result.state == "stopped"
+    assert "is not readable" in result.error

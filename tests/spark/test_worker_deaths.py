@@ -117,18 +117,18 @@ def test_a_worker_whose_jvm_is_killed_says_so_and_the_next_one_delivers_the_rest
 
     worker = run()
     try:
-        wait_for(lambda: (found := report()) is not None and found.spark == "ready", report)
+        wait_for(lambda: (result := report()) is not None and result.spark == "ready", report)
         for java in java_of(worker.pid):
             os.kill(java, signal.SIGKILL)
         manifests += segments
         assert worker.wait(DEADLINE_S) == 1
-        found = report()
-        assert found is not None
-        assert found.state == "stopped"
-        assert "Spark" in found.error
-        assert "what to do" in found.error
+        result = report()
+        assert result is not None
+        assert result.state == "stopped"
+        assert "Spark" in result.error
+        assert "what to do" in result.error
         worker = run()
-        wait_for(lambda: (found := report()) is not None and found.seq == SEGMENTS - 1, report)
+        wait_for(lambda: (result := report()) is not None and result.seq == SEGMENTS - 1, report)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(worker.pid, signal.SIGKILL)
@@ -138,11 +138,11 @@ def test_a_worker_whose_jvm_is_killed_says_so_and_the_next_one_delivers_the_rest
 
 def java_of(group: int) -> list[int]:
     """The JVMs in the process group."""
-    found = []
+    java = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
             if name == "java" and int(rest.split()[2]) == group:
-                found.append(int(process.name))
-    assert found
-    return found
+                java.append(int(process.name))
+    assert java
+    return java

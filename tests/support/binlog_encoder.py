@@ -27,8 +27,8 @@ def int_handle(value: int) -> bytes:
 def common_handle(parts: Sequence[tuple[dict[str, Any], Plain]]) -> bytes:
     """Bytes are sort keys already. A TIME is the only one that is not as in a row."""
     return b"".join(
-        b"\x07" + memcomparable_int(plain) if found["type"]["Tp"] == TYPES["time"] and isinstance(plain, int) else datum(found, plain)
-        for found, plain in parts
+        b"\x07" + memcomparable_int(plain) if result["type"]["Tp"] == TYPES["time"] and isinstance(plain, int) else datum(result, plain)
+        for result, plain in parts
     )
 
 

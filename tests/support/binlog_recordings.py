@@ -105,25 +105,25 @@ def binlog_recording(name: str) -> BinlogRecording:
     ddls: dict[int, int] = {}
     for path in sorted((folder / "pumps").glob("*.bin.gz")):
         for payload in frames(path):
-            found = Binlog.FromString(payload)
-            if found.ddl_job_id:
-                ddls[found.ddl_job_id] = max(found.commit_ts, ddls.get(found.ddl_job_id, 0))  # DROP COLUMN has two
-            elif start_ts < found.commit_ts <= end_ts:
-                envelopes = codec.envelopes(Message(Lane(path.name), found.commit_ts, None, payload))
-                by_ts[found.commit_ts] = [one for one in envelopes if isinstance(one, Change)]
+            result = Binlog.FromString(payload)
+            if result.ddl_job_id:
+                ddls[result.ddl_job_id] = max(result.commit_ts, ddls.get(result.ddl_job_id, 0))  # DROP COLUMN has two
+            elif start_ts < result.commit_ts <= end_ts:
+                envelopes = codec.envelopes(Message(Lane(path.name), result.commit_ts, None, payload))
+                by_ts[result.commit_ts] = [one for one in envelopes if isinstance(one, Change)]
     versions = _versions(folder, start_ts, ddls)
     changes = [change for ts in sorted(by_ts) for change in sorted(by_ts[ts], key=lambda change: change.rank)]
     schemas = {table_id: [_schema(known[: count + 1]) for count in range(len(known))] for table_id, known in versions.items()}
-    net = folded(changes, {table_id: kv_table_of(found[0]) for table_id, found in schemas.items()}.get)
+    net = folded(changes, {table_id: kv_table_of(results[0]) for table_id, results in schemas.items()}.get)
     return BinlogRecording(folder, start_ts, end_ts, tuple(map(int, told["truth"])), tuple(net), versions, schemas)
 
 
 def _versions(folder: Path, start_ts: int, ddls: dict[int, int]) -> dict[str, list[_Version]]:
     """By table id: as at the start, then after each job that is done."""
-    found: dict[str, list[_Version]] = {}
+    versions: dict[str, list[_Version]] = {}
     for path in sorted((folder / "schema" / str(start_ts)).glob("*.*.json")):
         info = json.loads(path.read_bytes())
-        found[str(info["id"])] = [_Version(0, 0, path.name.split(".")[0], info)]
+        versions[str(info["id"])] = [_Version(0, 0, path.name.split(".")[0], info)]
     jobs = [json.loads(json.loads(line)["job_meta"]) for line in (folder / "schema" / "ddl_history.jsonl").read_text().splitlines()]
     for job in sorted(jobs, key=lambda job: int(job["binlog"]["SchemaVersion"])):
         told, commit_ts = job["binlog"], CommitTs(ddls.get(job["id"], 0))
@@ -131,5 +131,5 @@ def _versions(folder: Path, start_ts: int, ddls: dict[int, int]) -> dict[str, li
             continue
         for info in [told["TableInfo"], *(told["MultipleTableInfos"] or [])]:
             if info is not None and not info["view"] and not info["sequence"]:
-                found.setdefault(str(info["id"]), []).append(_Version(commit_ts, told["SchemaVersion"], job["schema_name"], info))
-    return found
+                versions.setdefault(str(info["id"]), []).append(_Version(commit_ts, told["SchemaVersion"], job["schema_name"], info))
+    return versions

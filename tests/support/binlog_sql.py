@@ -56,10 +56,10 @@ class _Sql(FakeTidb):
             self._snapshots.pop(connection.number, None)
         elif sql == "SELECT @@tidb_current_ts":
             return [(self._snapshots.get(connection.number, 0),)]
-        elif found := _INSERT.match(sql):
-            return self._insert_mark(found[1], found[2], int(found[3]))
-        elif found := _UPDATE.match(sql):
-            return self._update_mark(found[3], found[4], found[1], int(found[2]))
+        elif match := _INSERT.match(sql):
+            return self._insert_mark(match[1], match[2], int(match[3]))
+        elif match := _UPDATE.match(sql):
+            return self._update_mark(match[3], match[4], match[1], int(match[2]))
         elif _OF_ROWS.search(sql) and sql.startswith("SELECT"):
             return self._select(sql, self._snapshots.get(connection.number))
         return super().answer(sql, connection)
@@ -103,12 +103,12 @@ class _Sql(FakeTidb):
 
 def _put(made: sqlite3.Connection, table: Table, rows: list[Row]) -> None:
     """Binary columns as blobs, so that they order by their bytes and HEX tells them."""
-    columns = {id_: found["name"]["O"] for id_, found in table.columns.items()} | ({} if table.clustered else {ROWID: "_tidb_rowid"})
+    columns = {id_: result["name"]["O"] for id_, result in table.columns.items()} | ({} if table.clustered else {ROWID: "_tidb_rowid"})
     place = f"{table.name.schema}.{table.name.table}"
     made.execute(f"CREATE TABLE {place} ({', '.join(columns.values())})")
     values = [[_sqlite(table.columns.get(id_), row[id_]) for id_ in columns] for row in rows]
     made.executemany(f"INSERT INTO {place} VALUES ({', '.join('?' * len(columns))})", values)
 
 
-def _sqlite(found: Mapping[str, Any] | None, plain: Any) -> Any:
-    return plain.decode() if found is not None and isinstance(plain, bytes) and found["type"]["Collate"] != "binary" else plain
+def _sqlite(value: Mapping[str, Any] | None, plain: Any) -> Any:
+    return plain.decode() if value is not None and isinstance(plain, bytes) and value["type"]["Collate"] != "binary" else plain

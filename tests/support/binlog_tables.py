@@ -42,8 +42,8 @@ class Table:
     def __init__(self, name: TableName, info: dict[str, Any]) -> None:
         self.name, self.info = name, info
         self.schema = table_schema(info, schema=name.schema)
-        self.columns = {int(found["id"]): found for found in info["cols"]}
-        ids = {found["name"]["O"]: id_ for id_, found in self.columns.items()}
+        self.columns = {int(item["id"]): item for item in info["cols"]}
+        ids = {result["name"]["O"]: id_ for id_, result in self.columns.items()}
         self.key_ids = tuple(ids[column] for column in self.schema.key)
         self.clustered = bool(info["pk_is_handle"] or info["is_common_handle"])
         self.handle = self.key_ids if self.clustered else ()
@@ -53,7 +53,7 @@ class Table:
 
     def texts(self, row: Row) -> tuple[str | None, ...]:
         """Canonical, in the order of the columns."""
-        return tuple(_text(found, row[id_]) for id_, found in self.columns.items())
+        return tuple(_text(result, row[id_]) for id_, result in self.columns.items())
 
     # ---- as TiDB writes it to a pump ------------------------------------------------------------------------------------
 
@@ -75,9 +75,9 @@ class Table:
 
     def rowid_of(self, row: Row) -> int | None:
         """None for a table that has a clustered key."""
-        found = row.get(ROWID)
-        assert found is None or isinstance(found, int)
-        return found
+        rowid = row.get(ROWID)
+        assert rowid is None or isinstance(rowid, int)
+        return rowid
 
     def _stored(self, row: Row) -> Row:
         return {id_: plain for id_, plain in row.items() if id_ != ROWID}
@@ -85,10 +85,10 @@ class Table:
 
 def tables() -> dict[TableName, Table]:
     """Those of NAMES, and the watermark table."""
-    found = {}
+    result = {}
     for name in (*NAMES, MARK_TABLE):
-        found[name] = Table(name, json.loads((schema_folder() / f"{name}.json").read_text()))
-    return found
+        result[name] = Table(name, json.loads((schema_folder() / f"{name}.json").read_text()))
+    return result
 
 
 def made_row(table: Table, number: int, value: int, rowid: int) -> Row:
@@ -111,12 +111,12 @@ def some_rows(of: Mapping[TableName, Table], numbers: Random, count: int) -> Ite
             yield of[name], made_row(of[name], number, numbers.randrange(1 << 20), rowid=number + 1)
 
 
-def _text(found: dict[str, Any], plain: Plain | None) -> str | None:
+def _text(value: dict[str, Any], plain: Plain | None) -> str | None:
     match plain:
         case None:
             return None
         case int():
             return str(plain)
-        case bytes() if found["type"]["Tp"] in (TYPES["varchar"], TYPES["char"]):
-            return plain.hex().upper() if found["type"]["Collate"] == "binary" else plain.decode()
-    raise AssertionError(f"{found['name']['O']}: {plain!r}")
+        case bytes() if value["type"]["Tp"] in (TYPES["varchar"], TYPES["char"]):
+            return plain.hex().upper() if value["type"]["Collate"] == "binary" else plain.decode()
+    raise AssertionError(f"{value['name']['O']}: {plain!r}")

@@ -114,8 +114,8 @@ class BinlogTidb:
 
     def rows(self, name: TableName, at_ts: int) -> list[Row]:
         with self._changed:
-            found = [_at(versions, at_ts) for (table, _), versions in self._versions.items() if table == name]
-        return [row for row in found if row is not None]
+            results = [_at(versions, at_ts) for (table, _), versions in self._versions.items() if table == name]
+        return [row for row in results if row is not None]
 
     def await_commits(self, count: int, of: Callable[[Committed], bool] = lambda _: True) -> None:
         """So many more than now, of those that `of` means."""
@@ -210,13 +210,13 @@ class WrittenTruth:
         return {name: self.tidb.tables[name].schema for name in self.names}
 
     def truth(self, tso: CommitTs) -> Mapping[TableName, pa.Table]:
-        found = {}
+        result = {}
         for name in self.names:
             table = self.tidb.tables[name]
             rows = [table.texts(row) for row in self.tidb.rows(name, tso)]
             columns = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(table.columns))]
-            found[name] = pa.table(columns, names=list(table.schema.column_names()))
-        return found
+            result[name] = pa.table(columns, names=list(table.schema.column_names()))
+        return result
 
 
 def _at(versions: Sequence[tuple[CommitTs, Row | None]], ts: int) -> Row | None:

@@ -35,15 +35,15 @@ _OTHER = re.compile(rb'(\{"id":0,.*?,"es":[0-9]+,"ts":)[0-9]+(,"sql":.*)', re.DO
 
 
 def of_row(value: bytes) -> bytes:
-    found = _ROW.fullmatch(value)
-    assert found is not None, value
-    return b"%b0%b%b%b" % (found[1], found[2], b",".join(sorted(found[3].split(b","))), found[4])
+    match = _ROW.fullmatch(value)
+    assert match is not None, value
+    return b"%b0%b%b%b" % (match[1], match[2], b",".join(sorted(match[3].split(b","))), match[4])
 
 
 def of_other(value: bytes) -> bytes:
-    found = _OTHER.fullmatch(value)
-    assert found is not None, value
-    return b"%b0%b" % (found[1], found[2])
+    match = _OTHER.fullmatch(value)
+    assert match is not None, value
+    return b"%b0%b" % (match[1], match[2])
 
 
 @dataclass
@@ -59,12 +59,12 @@ class Parity:
 
 def parity(name: str, feed: str, *, architecture: Literal["classic", "new"], server_tz: str = "UTC") -> Parity:
     """Of every message of a feed."""
-    found = Recording(recording(name))
+    result = Recording(recording(name))
     made = encoder("canal-json", architecture=architecture, options={"enable-tidb-extension": "true", "time-zone": server_tz})
     told, codec = Parity(), CanalJson()
     groups: defaultdict[TableSchema, list[tuple[Change, Sent]]] = defaultdict(list)
-    schema_at = _schemas(found)
-    for lane, messages in found.messages(found.feed_config(feed)).items():
+    schema_at = _schemas(result)
+    for lane, messages in result.messages(result.feed_config(feed)).items():
         for position, message in enumerate(messages):
             sent = (message.key, message.value)
             try:
@@ -86,10 +86,10 @@ def parity(name: str, feed: str, *, architecture: Literal["classic", "new"], ser
     return told
 
 
-def _schemas(found: Recording) -> SchemaAt:
-    if not found.ddls:
-        return lambda table, _: found.schemas[table]
-    history = ddl_recording(found.name).history
+def _schemas(value: Recording) -> SchemaAt:
+    if not value.ddls:
+        return lambda table, _: value.schemas[table]
+    history = ddl_recording(value.name).history
 
     def at(table: TableName, ts: int) -> TableSchema:
         version = history.by_name(table, ts)
@@ -137,12 +137,12 @@ def _compare_rows(told: Parity, made: Encoder, schema: TableSchema, rows: list[t
 def _differences(table: TableName, kind: str, ours: RowMessage, value: bytes) -> Iterator[str]:
     """Field by field; what is not in a field alone is the whole message."""
     here, there = (msgspec.json.decode(one) for one in (ours.value or b"", value))
-    found = False
+    result = False
     for part in ("sqlType", "mysqlType", "data", "old"):
         mine, theirs = ((one[part][0] if isinstance(one[part], list) else one[part]) or {} for one in (here, there))
         for name in mine.keys() | theirs.keys():
             if mine.get(name) != theirs.get(name):
-                found = True
+                result = True
                 yield f"{table} {kind} {part}.{name}: {theirs.get(name)!r} is here {mine.get(name)!r}"
-    if not found:
+    if not result:
         yield f"{table} {kind}: {value!r} is here {ours.value!r}"

@@ -78,20 +78,20 @@ class Window:
 
     def overflow(self) -> int:
         """Pixels by which the page is wider than the window."""
-        found: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        return found
+        overflow: int = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return overflow
 
     def violations(self) -> list[tuple[str, list[str]]]:
         """What axe finds, each with the elements."""
-        found = Axe().run(self.page).response["violations"]
-        return [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found]
+        result = Axe().run(self.page).response["violations"]
+        return [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in result]
 
     def focused(self) -> str:
         """The text, label or name of what has the focus."""
-        found: str = self.page.evaluate(
+        text: str = self.page.evaluate(
             "(() => { const one = document.activeElement; return one.getAttribute('aria-label') || one.name || one.textContent.trim(); })()"
         )
-        return found
+        return text
 
     def tab_to(self, name: str, *, steps_max: int = 80) -> None:
         """With the Tab key alone."""

@@ -24,9 +24,9 @@ def uri_of(server: ClickHouse, database: str, **parameters: str) -> str:
 def rows_of(server: ClickHouse, schema: TableSchema, name: TableName | None = None) -> list[tuple[str | None, ...]]:
     """All rows of the view `name`, as the source's reader spells them."""
     names = ", ".join(f"`{column.name}`" for column in schema.columns)
-    found = server.arrow(f"SELECT {names} FROM {identifier(name or schema.name)}")
+    arrow = server.arrow(f"SELECT {names} FROM {identifier(name or schema.name)}")
     columns = [
-        [None if value is None else _text(column)(value) for value in found.column(place).to_pylist()]
+        [None if value is None else _text(column)(value) for value in arrow.column(place).to_pylist()]
         for place, column in enumerate(schema.columns)
     ]
     return list(zip(*columns, strict=True))

@@ -20,18 +20,18 @@ _BLOCK = re.compile(r"(<!-- (command [a-z]+|every dump command): begin -->\n).*?
 
 def commands() -> dict[str, Any]:
     """Every command of `ticdc-dump` by its name."""
-    found = typer.main.get_command(app)
-    return {name: command for name, command in found.commands.items() if not command.hidden}  # type: ignore[attr-defined]  # a group's
+    result = typer.main.get_command(app)
+    return {name: command for name, command in result.commands.items() if not command.hidden}  # type: ignore[attr-defined]  # a group's
 
 
 def renewed(page: str) -> str:
     """`page` with the tables as the parser has them. Raises ValueError unless each command has one pair of marks."""
     tables = {f"command {name}": _described(command) for name, command in commands().items()}
     tables["every dump command"] = _table(common_params())
-    named = [found[2] for found in _BLOCK.finditer(page)]
+    named = [match[2] for match in _BLOCK.finditer(page)]
     if sorted(named) != sorted(tables):
         raise ValueError(f"deploy/COMMANDS.md has marks for {sorted(named)}, the command line has {sorted(tables)}")
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", page)
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{tables[match[2]]}\n\n{match[3]}", page)
 
 
 def _described(command: Any) -> str:

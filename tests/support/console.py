@@ -184,9 +184,9 @@ class Browser:
 
     def form_key(self) -> str:
         """Of a page of this session."""
-        found = FORM_KEY.search(self.get("/checks").text)
-        assert found, "no form: log in first"
-        return found[1]
+        match = FORM_KEY.search(self.get("/checks").text)
+        assert match, "no form: log in first"
+        return match[1]
 
     def command(self, path: str, *form: tuple[str, str]) -> Answer:
         return self.post(path, [("form_key", self.form_key()), *form])
@@ -199,17 +199,17 @@ class Browser:
 
 
 def browser_of(console: ServedConsole, *, logged_in: bool = False) -> Browser:
-    found = Browser(console.port)
+    browser = Browser(console.port)
     if logged_in:
-        assert found.login().status == 303
-    return found
+        assert browser.login().status == 303
+    return browser
 
 
 def raw(port: int, data: bytes = b"") -> socket.socket:
     """A connection that has sent this."""
-    found = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
-    found.sendall(data)
-    return found
+    create_connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    create_connection.sendall(data)
+    return create_connection
 
 
 def opened(port: int) -> None:

@@ -166,7 +166,7 @@ class Shop:
         )  # fmt: skip
 
     def samples(self) -> list[SampleLine]:
-        random, found = Random(1), []
+        random, samples = Random(1), []
         for at_ms in range(self.now_ms - HOUR_MS, self.now_ms, SAMPLE_MS):
             runs, noise = at_ms > self.now_ms - 600_000, random.random()
             sinks = tuple(
@@ -176,21 +176,21 @@ class Shop:
             rows_per_s, changes_per_s = (16_000 + 5000 * noise) * runs, 2100 + 700 * sin(at_ms / 280_000) + 300 * noise
             delivery_lag_s = 0.3 + 0.2 * noise + 0.2 * runs
             running = (DUMP,) if runs else ()
-            found.append(SampleLine(at_ms, 3, running, rows_per_s, changes_per_s, 0.5 + 0.2 * noise, delivery_lag_s, 3 * runs, "", sinks))
-        return found
+            samples.append(SampleLine(at_ms, 3, running, rows_per_s, changes_per_s, 0.5 + 0.2 * noise, delivery_lag_s, 3 * runs, "", sinks))
+        return samples
 
     def chunks(self) -> list[DumpedChunk]:
-        random, found = Random(2), []
+        random, result = Random(2), []
         for number in range(24):
             low_ms = int(self.now_ms - 40_000 + number * 1500 + random.random() * 300)
             high_ms = int(low_ms + 2600 + 1600 * random.random())
             name, dropped = table(self.mark(("orders", "order_items")[number % 2])), (None, 0, 14, 3)[number % 4]
-            found.append(DumpedChunk(DUMP, name, ts_at(low_ms), ts_at(high_ms), 10_000, Seq(number), dropped))
-        return found
+            result.append(DumpedChunk(DUMP, name, ts_at(low_ms), ts_at(high_ms), 10_000, Seq(number), dropped))
+        return result
 
     def history(self) -> list[HistoryEntry]:
         """Oldest first."""
-        mark, found = self.mark, list[HistoryEntry]()
+        mark, entries = self.mark, list[HistoryEntry]()
         names = tuple(map(str, self.names[:3]))
         scope, whole = OperationScope(names, len(ROWS), sinks=(mark(SINKS[0]),)), OperationScope(names, len(ROWS))
         done = {"rows": 6_638_873, "bytes": 624_054_062, "chunks": 671, "running_s": 612.0}
@@ -203,17 +203,17 @@ class Shop:
             entry = HistoryEntry(
                 sha256(str(number).encode()).hexdigest()[:16], kind, scope, NIGHTLY, began_ms, state, began_ms + 612_000, result
             )
-            found.append(replace(entry, **done))  # type: ignore[arg-type]  # its fields, by name
+            entries.append(replace(entry, **done))  # type: ignore[arg-type]  # its fields, by name
         asked = Asker(mark(ANNA.name), ANNA.address, mark("after the migration"))
         hour_ago = self.now_ms - HOUR_MS
         verified = HistoryEntry(VERIFIED, OperationKind.VERIFICATION, whole, asked, hour_ago - HOUR_MS, DumpState.FINISHED, hour_ago)
         dumped = HistoryEntry(DONE, OperationKind.DUMP, whole, asked, hour_ago, DumpState.FINISHED, hour_ago + 612_000)
         for name, ms in (("pause", 60_000), ("resume", 240_000)):
             dumped = dumped.commanded(mark(name), asked, hour_ago + ms)
-        found += [replace(verified, result=mark("4 rows differ"), rows=6_638_873, running_s=95.0)]
-        found += [replace(dumped, **done)]  # type: ignore[arg-type]  # the same
+        entries += [replace(verified, result=mark("4 rows differ"), rows=6_638_873, running_s=95.0)]
+        entries += [replace(dumped, **done)]  # type: ignore[arg-type]  # the same
         under_way_ms = self.now_ms - 600_000
-        return [*found, HistoryEntry(DUMP, OperationKind.DUMP, whole, asked, under_way_ms, running_since_ms=under_way_ms)]
+        return [*entries, HistoryEntry(DUMP, OperationKind.DUMP, whole, asked, under_way_ms, running_since_ms=under_way_ms)]
 
     def write_files(self, folder: Path) -> None:
         """The report and the certificate of the dump that is over, as far as the console looks at them."""
@@ -223,11 +223,11 @@ class Shop:
 
     def served(self) -> dict[str, object]:
         """Fields of Served."""
-        found = {name: schema(name) for name in [*self.names, table("log_lines")]}
+        schemas = {name: schema(name) for name in [*self.names, table("log_lines")]}
         slow = SlowReads({self.names[5]: self.mark("TiDB sorts the whole table for each chunk: run ANALYZE TABLE")})
         verifications = ShopVerifications(self.mark, self.now_ms - 2 * HOUR_MS)
         return {
-            "schemas": ShopSchemas(found, mark=self.mark),
+            "schemas": ShopSchemas(schemas, mark=self.mark),
             "feed_scope": Filter(left=frozenset([table("log_lines")])),
             "slow_reads": lambda _: slow,
             "verifications": lambda: verifications,

@@ -29,19 +29,19 @@ def folder_of(uri: str) -> Folder:
 
 
 def delta_table(folder: Folder, name: TableName, version: int | None = None) -> DeltaTable | None:
-    found = Table(folder, table_place(name)).load()
-    if found is not None and version is not None:
-        found.load_as_version(version)
-    return found
+    result = Table(folder, table_place(name)).load()
+    if result is not None and version is not None:
+        result.load_as_version(version)
+    return result
 
 
 def logged(folder: Folder, schema: TableSchema, version: int | None = None) -> list[tuple[Row, Texts]]:
     """Of `mode=append`: each row's envelope and image, in output order, by pyarrow."""
-    found = delta_table(folder, schema.name, version)
-    if found is None:
+    result = delta_table(folder, schema.name, version)
+    if result is None:
         return []
-    layout = layout_of(schema, columns_of(found), "append")
-    rows = [(_envelope(layout, row), _image(layout, schema, row)) for row in found.to_pyarrow_table().to_pylist()]
+    layout = layout_of(schema, columns_of(result), "append")
+    rows = [(_envelope(layout, row), _image(layout, schema, row)) for row in result.to_pyarrow_table().to_pylist()]
     return sorted(rows, key=lambda row: (row[0]["seq"], row[0]["commit_ts"], row[0]["op"] != "delete", row[0]["origin"] == "dump"))
 
 
@@ -51,11 +51,11 @@ def rows_of(folder: Folder, mode: Mode, schema: TableSchema, version: int | None
         places = [schema.column_names().index(name) for name in schema.key]
         last = {tuple(image[place] for place in places): (row["op"], image) for row, image in logged(folder, schema, version)}
         return [image for op, image in last.values() if op != "delete"]
-    found = delta_table(folder, schema.name, version)
-    if found is None:
+    result = delta_table(folder, schema.name, version)
+    if result is None:
         return []
-    layout = layout_of(schema, columns_of(found), "merge")
-    return [_image(layout, schema, row) for row in pa.table(found.scan()).to_pylist()]
+    layout = layout_of(schema, columns_of(result), "merge")
+    return [_image(layout, schema, row) for row in pa.table(result.scan()).to_pylist()]
 
 
 def history_place(uri: str, *, tables: int) -> Place:
@@ -72,9 +72,9 @@ def history_place(uri: str, *, tables: int) -> Place:
 
 def _shown(folder: Folder, mode: Mode, schema: TableSchema) -> Iterator[Shown]:
     if mode == "merge":
-        found = rows_of(folder, mode, schema)
-        assert len({row[:2] for row in found}) == len(found), f"{schema.name} has a key twice: {sorted(map(repr, found))}"
-        yield from ((0, 0, "insert", row[:2], row) for row in found)
+        rows = rows_of(folder, mode, schema)
+        assert len({row[:2] for row in rows}) == len(rows), f"{schema.name} has a key twice: {sorted(map(repr, rows))}"
+        yield from ((0, 0, "insert", row[:2], row) for row in rows)
         return
     for row, image in logged(folder, schema):
         yield row["seq"], row["commit_ts"], row["op"], image[:2], None if row["op"] == "delete" else image

@@ -41,12 +41,12 @@ def _read(data: bytes) -> Iterator[Written]:
         magic, size = _HEAD.unpack_from(data, at)
         assert magic == MAGIC, f"no frame at {at}"
         at += _HEAD.size
-        found = dict(_fields(data[at : at + size]))
-        dml = found.get(_DML, b"")
+        fields = dict(_fields(data[at : at + size]))
+        dml = fields.get(_DML, b"")
         assert isinstance(dml, bytes)
-        commit_ts = found[_COMMIT_TS]
+        commit_ts = fields[_COMMIT_TS]
         assert isinstance(commit_ts, int)
-        yield Written(commit_ts, found.get(_TYPE) == 1, sum(number == _EVENT for number, _ in _fields(dml)))
+        yield Written(commit_ts, fields.get(_TYPE) == 1, sum(number == _EVENT for number, _ in _fields(dml)))
         at += size + _CRC_BYTES
 
 
@@ -65,9 +65,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while True:
         byte = data[at]
-        found, shift, at = found | (byte & 0x7F) << shift, shift + 7, at + 1
+        number, shift, at = number | (byte & 0x7F) << shift, shift + 7, at + 1
         if byte < 0x80:
-            return found, at
+            return number, at

@@ -15,7 +15,7 @@ they wait for may never come (tests/mutations/warm.py)."""
 def eventually(holds: Callable[[], Any], what: str = "", *, within_s: float = PATIENCE_S) -> Any:
     """What it is, once it is true."""
     deadline = time.monotonic() + within_s
-    while not (found := holds()):
+    while not (result := holds()):
         assert time.monotonic() < deadline, what or "it did not come"
         time.sleep(0.01)
-    return found
+    return result

@@ -93,15 +93,15 @@ def rows_of(schema: TableSchema, value: str) -> list[Texts]:
 
 def inserts() -> list[list[Row]]:
     """Three segments, from 1: the first two rows of each table have files of their own, so statistics of one value."""
-    found: list[list[Row]] = [[], [], []]
+    results: list[list[Row]] = [[], [], []]
     for at in range(ROWS):
         seq = min(at, 2)
         rows = [(schema, rows[at]) for schema in TABLES.values() if at < len(rows := rows_of(schema, "first"))]
-        ordinal = len(found[seq])
-        found[seq] += [
+        ordinal = len(results[seq])
+        results[seq] += [
             change(1 + seq, 100 * seq + 1 + at, after=row, table=schema.name, ordinal=ordinal + n) for n, (schema, row) in enumerate(rows)
         ]
-    return found
+    return results
 
 
 def updates() -> list[Row]:

@@ -34,15 +34,15 @@ def former(name: str, into: Path) -> Folder:
 def output_by_the_rule(log: Folder) -> list[dict[str, Any]]:
     """Every row that a log of one codec gives, as the rows of the JSON lines: by segment, then table, then output order."""
     changes: list[OutputRow] = []
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for manifest in new_manifests(log, after=None, limit=1000):
         schemas = read_schemas(log, manifest.schemas)
         rows = read_rows(log, manifest)
         rows = rows.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), rows.num_rows))
         changes += [_change(schemas, row) for row in decode(rows, codec=manifest.codec, schemas=schemas).to_pylist()]
         output = merged(manifest, changes, rows_of=partial(_chunk_rows, log, schemas))
-        found += [_line(schemas[row.table], row) for row in sorted(output, key=lambda row: row.table)]
-    return found
+        results += [_line(schemas[row.table], row) for row in sorted(output, key=lambda row: row.table)]
+    return results
 
 
 def _key(schema: TableSchema, image: Image) -> Image:

@@ -61,20 +61,20 @@ def numbered(partition: int, first: int, end: int) -> list[tuple[int, bytes | No
 
 def read(feed: Feed, count: int) -> list[Message]:
     """So many messages, or what there is after PATIENCE_S."""
-    found: list[Message] = []
+    messages: list[Message] = []
     until_s = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < until_s:
-        found += feed.poll(timeout_s=0.2)
-    return found
+    while len(messages) < count and time.monotonic() < until_s:
+        messages += feed.poll(timeout_s=0.2)
+    return messages
 
 
 def poll_until(feed: Feed, there: Callable[[], bool]) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
     until_s = time.monotonic() + PATIENCE_S
     while not there():
         assert time.monotonic() < until_s
-        found += feed.poll(timeout_s=0.05)
-    return found
+        messages += feed.poll(timeout_s=0.05)
+    return messages
 
 
 def poll_for_ever(feed: Feed) -> None:

@@ -104,20 +104,20 @@ Schemas = Mapping[TableName, TableSchema]
 def decoded(records: Sequence[Read], protocol: str, schemas: Schemas | Callable[[int], Schemas], *, server_tz: str = "UTC") -> Output:
     """`schemas`: those of all segments, or of each (which gives the same mapping for segments of the same ones)."""
     codec = codec_for(protocol, tidb_extension=True, compression="")
-    found = Output({}, [], [], [])
+    output = Output({}, [], [], [])
     for record in records:
         for envelope in codec.envelopes(Message(Lane(f"{record.topic}/{record.partition}"), record.offset, record.key, record.value)):
             match envelope:
                 case Change():
-                    found.changes.append((record, envelope))
+                    output.changes.append((record, envelope))
                 case Resolved():
-                    found.marks.append((record, envelope.ts))
+                    output.marks.append((record, envelope.ts))
                 case Ddl():
-                    found.ddls.append((record, envelope.query))
-    check_order(found)
+                    output.ddls.append((record, envelope.query))
+    check_order(output)
     known: dict[int, Schemas] = {}
     groups: dict[int, list[tuple[Read, Change]]] = {}
-    for record, change in found.changes:
+    for record, change in output.changes:
         its = schemas(int(record.origin[1])) if callable(schemas) else schemas
         known[id(its)] = its
         groups.setdefault(id(its), []).append((record, change))
@@ -125,8 +125,8 @@ def decoded(records: Sequence[Read], protocol: str, schemas: Schemas | Callable[
     for number, changes in groups.items():
         _shown(changes, codec.name, known[number], server_tz, by_table)
     for name, shown in by_table.items():
-        found.rows[name] = [row for _, row in sorted(shown, key=lambda one: one[0])]
-    return found
+        output.rows[name] = [row for _, row in sorted(shown, key=lambda one: one[0])]
+    return output
 
 
 def _shown(
@@ -163,19 +163,19 @@ def newest(output: Output) -> dict[TableName, dict[Key, Row]]:
     return rows
 
 
-def check_order(found: Output) -> None:
+def check_order(output: Output) -> None:
     """Of each partition. Raises AssertionError."""
     last: dict[tuple[str, int], int] = {}
-    for record, change in found.changes:
+    for record, change in output.changes:
         assert change.commit_ts >= last.get(record.place, 0), f"{record} goes back"
         last[record.place] = change.commit_ts
-    origins = [(record.place, record.origin) for record, _ in found.changes]
+    origins = [(record.place, record.origin) for record, _ in output.changes]
     assert len(origins) == len(set(origins)), "a row is there twice"
     marks: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for record, ts in found.marks:
+    for record, ts in output.marks:
         before = marks.setdefault(record.place, [])
         assert not before or before[-1][1] < ts, f"{record} goes back"
         before.append((record.offset, ts))
-    for record, change in found.changes:
+    for record, change in output.changes:
         covering = [ts for offset, ts in marks.get(record.place, ()) if offset < record.offset]
         assert not covering or change.commit_ts > covering[-1], f"{record} comes after a mark that covers it"

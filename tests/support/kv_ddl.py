@@ -80,9 +80,9 @@ def job_metas(value: bytes) -> Iterator[bytes]:
 @cache
 def _entries(name: str) -> tuple[int, tuple[Raw, ...]]:
     """How many there are, and each (key, commit_ts) once, in commit order, up to the end."""
-    found = Recording(recording(name))
-    rows = pq.read_table(found.folder / "kv" / "entries.parquet")
-    rows = rows.filter((pa.compute.field("op") != "resolved") & (pa.compute.field("commit_ts") <= found.end_ts)).to_pylist()
+    result = Recording(recording(name))
+    rows = pq.read_table(result.folder / "kv" / "entries.parquet")
+    rows = rows.filter((pa.compute.field("op") != "resolved") & (pa.compute.field("commit_ts") <= result.end_ts)).to_pylist()
     by_place: dict[tuple[int, bytes], Raw] = {}
     for row in rows:
         raw = Raw(
@@ -99,7 +99,7 @@ def job_rows(name: str) -> list[Raw]:
 
 @cache
 def ddl_recording(name: str) -> DdlRecording:
-    found = Recording(recording(name))
+    result = Recording(recording(name))
     count, entries = _entries(name)
     steps = [
         step
@@ -107,31 +107,31 @@ def ddl_recording(name: str) -> DdlRecording:
         for meta in job_metas(raw.value)
         if (step := ddl_job(meta, commit_ts=CommitTs(raw.commit_ts), at=f"{name} at {raw.commit_ts}")) is not None
     ]
-    history = SchemaHistory(found.start_ts, snapshot(found.folder, found.start_ts), describe=describe)
+    history = SchemaHistory(result.start_ts, snapshot(result.folder, result.start_ts), describe=describe)
     events = [event for step in steps if (event := history.apply(step)) is not None]
-    history.advance(found.end_ts)
+    history.advance(result.end_ts)
     users = tuple(raw for raw in entries if raw.table_id != DDL_JOB_TABLE_ID)
-    return DdlRecording(found, users, count - len(entries), tuple(steps), history, tuple(events))
+    return DdlRecording(result, users, count - len(entries), tuple(steps), history, tuple(events))
 
 
 # ---- the feeds ------------------------------------------------------------------------------------------------------
 
 
-def feed_changes(found: DdlRecording, feed: str) -> Iterator[tuple[TableVersion[KvTable], dict[str, Any]]]:
+def feed_changes(value: DdlRecording, feed: str) -> Iterator[tuple[TableVersion[KvTable], dict[str, Any]]]:
     """Every row of a feed up to the end, decoded as Spark decodes it under the schema at its commit_ts - 1."""
-    config = found.recording.feed_config(feed)
+    config = value.recording.feed_config(feed)
     codec = config.codec()
     changes = [
         change
-        for lane, messages in found.recording.messages(config).items()
+        for lane, messages in value.recording.messages(config).items()
         for position, message in enumerate(messages)
         for change in codec.envelopes(Message(lane, position, message.key, message.value))
-        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= found.recording.end_ts
+        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= value.recording.end_ts
     ]
     groups: defaultdict[int, list[Change]] = defaultdict(list)
     versions: dict[int, TableVersion[KvTable]] = {}
     for change in changes:
-        version = found.history.by_name(TableName(change.schema, change.table), change.commit_ts - 1)
+        version = value.history.by_name(TableName(change.schema, change.table), change.commit_ts - 1)
         assert isinstance(version, TableVersion), change
         versions[id(version)] = version
         groups[id(version)].append(change)
@@ -142,9 +142,9 @@ def feed_changes(found: DdlRecording, feed: str) -> Iterator[tuple[TableVersion[
 
 
 def decoded(changes: Iterable[Change], codec: str, schema: TableSchema) -> pa.Table:
-    found = list(changes)
-    (name,) = {TableName(c.schema, c.table) for c in found}
-    return decode(logged(found, codec), codec=codec, schemas={name: schema})
+    results = list(changes)
+    (name,) = {TableName(c.schema, c.table) for c in results}
+    return decode(logged(results, codec), codec=codec, schemas={name: schema})
 
 
 class Versions(NamedTuple):
@@ -174,16 +174,16 @@ def feed_versions(name: str, feed: str) -> dict[Place, Versions]:
     )
 
 
-def _row(found: list[str | None] | None) -> Row | None:
-    return None if found is None else tuple(found)
+def _row(value: list[str | None] | None) -> Row | None:
+    return None if value is None else tuple(value)
 
 
 _Change = tuple[TableVersion[KvTable], int, str, Row | None, Row | None]
 
 
-def _kv_changes(found: DdlRecording) -> Iterator[_Change]:
-    for raw in found.entries:
-        version = found.history.table_at(raw.table_id, raw.commit_ts - 1)
+def _kv_changes(value: DdlRecording) -> Iterator[_Change]:
+    for raw in value.entries:
+        version = value.history.table_at(raw.table_id, raw.commit_ts - 1)
         if version is None or not version.description.schema.key or version.name == MARK_TABLE or not (raw.value or raw.old):
             continue
         table = version.description

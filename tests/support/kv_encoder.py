@@ -101,11 +101,11 @@ def row_key(handle: bytes, *, table_id: int = 104, keyspace: int | None = None) 
 
 def common_handle(parts: Sequence[tuple[dict[str, Any], Plain]]) -> bytes:
     """`bytes` values are sort keys already."""
-    made = b"".join(_key_part(found, plain) for found, plain in parts)
+    made = b"".join(_key_part(result, plain) for result, plain in parts)
     return made.ljust(9, b"\0")
 
 
-def _key_part(found: dict[str, Any], plain: Plain) -> bytes:
+def _key_part(value: dict[str, Any], plain: Plain) -> bytes:
     match plain:
         case bytes():
             return b"\x01" + memcomparable_bytes(plain)
@@ -113,17 +113,17 @@ def _key_part(found: dict[str, Any], plain: Plain) -> bytes:
             return b"\x06" + decimal_bytes(plain)
         case float():
             return b"\x05" + memcomparable_float(plain)
-        case int() if found["type"]["Tp"] == TYPES["time"]:
+        case int() if value["type"]["Tp"] == TYPES["time"]:
             return b"\x07" + memcomparable_int(plain)
-        case int() if _is_signed(found):
+        case int() if _is_signed(value):
             return b"\x03" + memcomparable_int(plain)
         case int():
             return b"\x04" + struct.pack(">Q", plain)
     raise AssertionError(plain)
 
 
-def _is_signed(found: dict[str, Any]) -> bool:
-    tp, flag = found["type"]["Tp"], found["type"]["Flag"]
+def _is_signed(value: dict[str, Any]) -> bool:
+    tp, flag = value["type"]["Tp"], value["type"]["Flag"]
     return tp in (11, 13) or (tp in (1, 2, 3, 8, 9) and not flag & UNSIGNED)
 
 
@@ -154,11 +154,11 @@ def minimal(value: int, *, signed: bool) -> bytes:
     raise AssertionError(value)
 
 
-def cell(found: dict[str, Any], plain: Plain) -> bytes:
+def cell(result: dict[str, Any], plain: Plain) -> bytes:
     """The value in row format 2."""
     match plain:
         case int():
-            return minimal(plain, signed=_is_signed(found))
+            return minimal(plain, signed=_is_signed(result))
         case float():
             return memcomparable_float(plain)
         case bytes():
@@ -171,13 +171,13 @@ def cell(found: dict[str, Any], plain: Plain) -> bytes:
             return struct.pack(f"<I{len(numbers)}f", len(numbers), *numbers)
 
 
-def datum(found: dict[str, Any], plain: Plain | None) -> bytes:
+def datum(result: dict[str, Any], plain: Plain | None) -> bytes:
     """The value in row format 1."""
     match plain:
         case None:
             return b"\0"
         case int():
-            return b"\x08" + varint(plain) if _is_signed(found) else b"\x09" + uvarint(plain)
+            return b"\x08" + varint(plain) if _is_signed(result) else b"\x09" + uvarint(plain)
         case float():
             return b"\x05" + memcomparable_float(plain)
         case bytes():
@@ -187,7 +187,7 @@ def datum(found: dict[str, Any], plain: Plain | None) -> bytes:
         case Json(value):
             return b"\x0a" + json_bytes(value)
         case Vector():
-            return b"\x14" + cell(found, plain)
+            return b"\x14" + cell(result, plain)
 
 
 def uvarint(value: int) -> bytes:

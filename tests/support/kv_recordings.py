@@ -43,19 +43,19 @@ class KvRecording:
 
 @cache
 def kv_recording(name: str) -> KvRecording:
-    found = Recording(recording(name))
+    result = Recording(recording(name))
     tables: dict[int, KvTable] = {}
-    for path in sorted((found.folder / "schema" / str(found.start_ts)).glob("*.*.json")):
+    for path in sorted((result.folder / "schema" / str(result.start_ts)).glob("*.*.json")):
         table = kv_table(json.loads(path.read_bytes()), schema=path.name.split(".")[0])
         tables |= dict.fromkeys(table.physical_ids, table)
-    rows = pq.read_table(found.folder / "kv" / "entries.parquet")
-    rows = rows.filter((pa.compute.field("op") != "resolved") & (pa.compute.field("commit_ts") <= found.end_ts))
+    rows = pq.read_table(result.folder / "kv" / "entries.parquet")
+    rows = rows.filter((pa.compute.field("op") != "resolved") & (pa.compute.field("commit_ts") <= result.end_ts))
     entries = []
     for row in rows.to_pylist():
         known = tables.get(record_key(row["key"]).table_id)
         if known is not None:
             entries.append(Entry(known, row["commit_ts"], row["key"], row["value"] or b"", row["old_value"] or b""))
-    return KvRecording(found, tables, tuple(entries))
+    return KvRecording(result, tables, tuple(entries))
 
 
 class Versions(NamedTuple):
@@ -72,33 +72,33 @@ Place = tuple[TableName, int, Row]
 
 def feed_versions(name: str, feed: str, *, server_tz: str = "UTC") -> dict[Place, Versions]:
     """Decoded as Spark decodes it, watermark table left out, up to `end_ts`."""
-    found = Recording(recording(name))
-    config = found.feed_config(feed)
+    result = Recording(recording(name))
+    config = result.feed_config(feed)
     codec = config.codec()
     changes = [
         change
-        for lane, messages in found.messages(config).items()
+        for lane, messages in result.messages(config).items()
         for position, message in enumerate(messages)
         for change in codec.envelopes(Message(lane, position, message.key, message.value))
-        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= found.end_ts
+        if isinstance(change, Change) and (change.schema, change.table) != MARK_TABLE and change.commit_ts <= result.end_ts
     ]
     rows = logged(changes, codec.name)
-    decoded = decode(rows, codec=codec.name, schemas=found.schemas, server_tz=server_tz).to_pylist()
+    decoded = decode(rows, codec=codec.name, schemas=result.schemas, server_tz=server_tz).to_pylist()
     return merged(
-        (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), found)
+        (TableName(row["schema"], row["table"]), row["commit_ts"], row["op"], _row(row["before"]), _row(row["after"]), result)
         for row in decoded
     )
 
 
-def _row(found: list[str | None] | None) -> Row | None:
-    return None if found is None else tuple(found)
+def _row(value: list[str | None] | None) -> Row | None:
+    return None if value is None else tuple(value)
 
 
 def merged(changes: Iterator[tuple[TableName, int, str, Row | None, Row | None, Recording]]) -> dict[Place, Versions]:
     """One entry a handle key and commit. Repeats fall together; two different rows for one place are an error."""
     made: dict[Place, Versions] = {}
-    for name, commit_ts, op, before, after, found in changes:
-        names, key = found.schemas[name].column_names(), found.schemas[name].key
+    for name, commit_ts, op, before, after, result in changes:
+        names, key = result.schemas[name].column_names(), result.schemas[name].key
         image = after or before
         assert image is not None
         place = (name, commit_ts, tuple(image[names.index(column)] for column in key))

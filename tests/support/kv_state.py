@@ -170,6 +170,6 @@ def _only(row: Stored, column: KvColumn, key: bytes, value: bytes) -> str | None
 def _cast(text: str | None, was: KvColumn, column: KvColumn) -> str | None:
     if text is None or (was.id == column.id and was.column.kind == column.column.kind):
         return text
-    found = cast_text(text, was, column)
-    assert found is not None, (text, was, column)
-    return found
+    result = cast_text(text, was, column)
+    assert result is not None, (text, was, column)
+    return result

@@ -174,8 +174,8 @@ def typed_columns(draw: st.DrawFn, id_: int, *, in_key: bool = False) -> tuple[d
             (column(id_, name, "json"), json_values.map(lambda v: Value(Json(v), json.dumps(v)))),
             (column(id_, name, "vector"), _vectors()),
         ]
-    found: tuple[dict[str, Any], st.SearchStrategy[Value]] = draw(st.sampled_from(choices))
-    return found
+    result: tuple[dict[str, Any], st.SearchStrategy[Value]] = draw(st.sampled_from(choices))
+    return result
 
 
 @st.composite
@@ -205,7 +205,7 @@ def tables(draw: st.DrawFn) -> tuple[Table, dict[int, st.SearchStrategy[Value]]]
 @st.composite
 def encoded_rows(draw: st.DrawFn, table: Table, values: dict[int, st.SearchStrategy[Value]], *, formats: str = "v12lh") -> EncodedRow:
     """One row in one of `formats`: v row format 2, l the same written large, 1 with checksum of version 1, 2 of version 2, h format 1."""
-    found: dict[int, Value] = {}
+    result: dict[int, Value] = {}
     texts: list[str | None] = []
     for id_, entry in table.columns.items():
         if id_ in table.handle:
@@ -214,12 +214,12 @@ def encoded_rows(draw: st.DrawFn, table: Table, values: dict[int, st.SearchStrat
             value = draw(st.one_of(values[id_], values[id_], st.just(Value(None, None))))
             # TiDB leaves NULL out where the column has no default at all.
             if value.plain is not None or draw(st.booleans()):
-                found[id_] = value
+                result[id_] = value
         texts.append(value.text)
         if id_ in table.handle:
-            found[-id_] = value
+            result[-id_] = value
         del entry
-    handle_values = [(table.columns[id_], found.pop(-id_).plain) for id_ in table.handle]
+    handle_values = [(table.columns[id_], result.pop(-id_).plain) for id_ in table.handle]
     if not table.handle:
         handle = memcomparable_int(draw(st.integers(-(1 << 63), (1 << 63) - 1)))
     elif table.kv.int_handle is not None:
@@ -230,7 +230,7 @@ def encoded_rows(draw: st.DrawFn, table: Table, values: dict[int, st.SearchStrat
         handle = common_handle([(entry, plain) for entry, plain in handle_values if plain is not None])
     key = row_key(handle, keyspace=draw(st.sampled_from([None, None, 7])))
     bare = row_key(handle)
-    columns, plains = table.columns, {id_: value.plain for id_, value in found.items()}
+    columns, plains = table.columns, {id_: value.plain for id_, value in result.items()}
     unknown = max([*columns, 1]) + 1
     if draw(st.booleans()):  # what a dropped column left behind
         columns, plains = columns | {unknown: column(unknown, "gone", "int")}, plains | {unknown: draw(st.sampled_from([None, 5]))}

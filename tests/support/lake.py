@@ -45,9 +45,9 @@ def on_s3(s3: S3, folder: Path, **parameters: str) -> str:
 
 def catalog_of(uri: str) -> Catalog:
     """As somebody else opens it."""
-    found = dict(parse_qsl(urlsplit(uri).query))
-    s3 = {name: found[own] for own, name in S3_OPTIONS.items() if own in found}
-    return load_catalog(CATALOG, **{name: found[name] for name in ("uri", "type", "warehouse") if name in found}, **s3)
+    qsl = dict(parse_qsl(urlsplit(uri).query))
+    s3 = {name: qsl[own] for own, name in S3_OPTIONS.items() if own in qsl}
+    return load_catalog(CATALOG, **{name: qsl[name] for name in ("uri", "type", "warehouse") if name in qsl}, **s3)
 
 
 def tables_of(catalog: Catalog, namespace: str = NAMESPACE) -> Iterator[tuple[TableName, Table]]:
@@ -58,8 +58,8 @@ def tables_of(catalog: Catalog, namespace: str = NAMESPACE) -> Iterator[tuple[Ta
 
 def snapshot_at(table: Table, seq: int) -> int | None:
     """The snapshot with the table's rows up to that segment."""
-    found = [(int(one.summary["ticdc-dump.seq"] or 0), one.snapshot_id) for one in table.metadata.snapshots if one.summary]
-    return max((place for place in found if place[0] <= seq), default=(0, None))[1]
+    results = [(int(one.summary["ticdc-dump.seq"] or 0), one.snapshot_id) for one in table.metadata.snapshots if one.summary]
+    return max((place for place in results if place[0] <= seq), default=(0, None))[1]
 
 
 def rows_at(table: Table, seq: int | None = None) -> list[dict[str, Any]]:
@@ -124,10 +124,10 @@ def lake_place(uri: str) -> Place:
     def rows() -> dict[TableName, list[Shown]]:
         catalog = catalog_of(uri)
         try:
-            found = {name: [_shown(row) for row in rows_at(table)] for name, table in tables_of(catalog, namespace)}
+            result = {name: [_shown(row) for row in rows_at(table)] for name, table in tables_of(catalog, namespace)}
         finally:
             catalog.close()
-        return {name: shown for name, shown in found.items() if shown}
+        return {name: shown for name, shown in result.items() if shown}
 
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, in_order=False)
 

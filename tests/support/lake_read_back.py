@@ -25,12 +25,12 @@ def reading_of(uri: str, schema: TableSchema, *, log_id: str = "recorded", parts
     sink = open_sink(uri, log_id=log_id)
     try:
         assert isinstance(sink, Readable)
-        found = sink.reading(schema, parts=parts)
-        assert found.exact
-        assert found.form is None
-        assert found.accepted == sink.look()
-        assert len(found.parts) <= parts
-        return replace(found, parts=pickle.loads(pickle.dumps(found.parts)))
+        reading = sink.reading(schema, parts=parts)
+        assert reading.exact
+        assert reading.form is None
+        assert reading.accepted == sink.look()
+        assert len(reading.parts) <= parts
+        return replace(reading, parts=pickle.loads(pickle.dumps(reading.parts)))
     finally:
         sink.close()
 

@@ -56,15 +56,15 @@ class LiveSink:
     def wrong(self, truth: LiveTruth) -> list[str]:
         """What differs."""
         read = self.read()
-        found = {schema.name: _by_key(schema, read(schema)) for schema in truth.schemas.values()}
-        return differences(truth, found)
+        result = {schema.name: _by_key(schema, read(schema)) for schema in truth.schemas.values()}
+        return differences(truth, result)
 
 
 def _by_key(schema: TableSchema, rows: Sequence[Texts]) -> dict[Key, Row]:
     places = [schema.column_names().index(name) for name in schema.key]
-    found = {cast("Key", tuple(row[place] for place in places)): row for row in rows}
-    assert len(found) == len(rows), f"{schema.name} has rows twice"
-    return found
+    key = {cast("Key", tuple(row[place] for place in places)): row for row in rows}
+    assert len(key) == len(rows), f"{schema.name} has rows twice"
+    return key
 
 
 @contextmanager

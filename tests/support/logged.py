@@ -15,14 +15,14 @@ def copied(log: MemoryLog, folder: Folder) -> list[Manifest]:
     """The manifests as they are in the folder."""
     to = FolderLog(folder)
     to.recover(epoch=1)
-    found: list[Manifest] = []
-    while (manifest := log.manifest(Seq(len(found)))) is not None:
+    manifests: list[Manifest] = []
+    while (manifest := log.manifest(Seq(len(manifests)))) is not None:
         data = to.write_data(manifest.seq, epoch=manifest.epoch, codec=manifest.codec, changes=log.read_data(manifest))
         for name in filter(None, (manifest.schemas, manifest.next_schemas)):
             to.write_schemas(log.read_schemas(name))
         for window in manifest.windows:
             for chunk in window.chunks:
                 write_chunk(folder, chunk.path, log.read_chunk(chunk.path))
-        found.append(replace(manifest, data=data.name, rows=data.rows, bytes=data.bytes))
-        to.commit(found[-1])
-    return found
+        manifests.append(replace(manifest, data=data.name, rows=data.rows, bytes=data.bytes))
+        to.commit(manifests[-1])
+    return manifests

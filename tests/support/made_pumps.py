@@ -294,13 +294,13 @@ class RecordedPumps:
 
     def merged(self) -> list[tuple[int, int]]:
         """(commit_ts, start_ts) of every transaction above `start_ts`, by the slow way: all of them, sorted, each once, without fakes."""
-        found = set()
+        result = set()
         for sent in self.sent.values():
             for one in sent:
                 binlog = binlog_pb2.Binlog.FromString(one.payload)
                 if binlog.start_ts != binlog.commit_ts and binlog.commit_ts > self.start_ts:
-                    found.add((binlog.commit_ts, binlog.start_ts))
-        return sorted(found)
+                    result.add((binlog.commit_ts, binlog.start_ts))
+        return sorted(result)
 
 
 def recorded_pumps(folder: Path) -> RecordedPumps:
@@ -329,12 +329,12 @@ def _registered(pumps: Any) -> Iterator[Registered]:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    found, at = [], 0
+    frames, at = [], 0
     while at < len(data):
         (size,) = _FRAME.unpack_from(data, at)
-        found.append(data[at + 4 : at + 4 + size])
+        frames.append(data[at + 4 : at + 4 + size])
         at += 4 + size
-    return found
+    return frames
 
 
 class World:

@@ -47,14 +47,14 @@ def merged_rows(table: Table, snapshot_id: int | None = None) -> list[Row]:
 
 def _entries(table: Table, snapshot: Any) -> Iterator[ManifestEntry]:
     for manifest in snapshot.manifests(table.io):
-        found = _once(table, manifest.manifest_path, lambda: manifest.fetch_manifest_entry(table.io))  # noqa: B023
-        of_data = [entry.data_file.content == DataFileContent.DATA for entry in found]
+        result = _once(table, manifest.manifest_path, lambda: manifest.fetch_manifest_entry(table.io))  # noqa: B023
+        of_data = [entry.data_file.content == DataFileContent.DATA for entry in result]
         assert all(of_data) if manifest.content == ManifestContent.DATA else not any(of_data)
-        if found:
-            least = min(int(entry.sequence_number or 0) for entry in found)
+        if result:
+            least = min(int(entry.sequence_number or 0) for entry in result)
             assert manifest.min_sequence_number == least, (manifest.min_sequence_number, least)
             assert manifest.sequence_number >= manifest.min_sequence_number
-        yield from found
+        yield from result
 
 
 _ByKey = dict[tuple[int, ...], dict[Key, int]]
@@ -70,10 +70,10 @@ def _deletes(table: Table, entries: Sequence[ManifestEntry]) -> tuple[_ByKey, _B
         if file.content == DataFileContent.EQUALITY_DELETES:
             ids = tuple(file.equality_ids or ())
             assert ids
-            found = by_key.setdefault(ids, {})
+            result = by_key.setdefault(ids, {})
             columns = _by_id(_read(table, file))
             for key in zip(*(columns[one].to_pylist() for one in ids), strict=True):
-                found[key] = max(number, found.get(key, 0))
+                result[key] = max(number, result.get(key, 0))
         elif file.content == DataFileContent.POSITION_DELETES:
             rows = _read(table, file)
             assert rows.sort_by([("file_path", "ascending"), ("pos", "ascending")]).equals(rows)
@@ -91,7 +91,9 @@ def _left(table: Table, entry: ManifestEntry, schema: Schema, by_key: _ByKey, by
         if places.get(place, -1) >= number:
             continue
         if any(
-            found.get(tuple(columns[one][place] for one in ids), -1) > number for ids, found in by_key.items() if set(ids) <= columns.keys()
+            result.get(tuple(columns[one][place] for one in ids), -1) > number
+            for ids, result in by_key.items()
+            if set(ids) <= columns.keys()
         ):
             continue
         yield {field.name: columns[field.field_id][place] if field.field_id in columns else None for field in schema.fields}
@@ -103,12 +105,12 @@ def _by_id(rows: pa.Table) -> dict[int, pa.ChunkedArray]:
 
 def _read(table: Table, file: DataFile) -> pa.Table:
     def read() -> pa.Table:
-        with table.io.new_input(file.file_path).open() as found:
-            return pq.read_table(pa.BufferReader(found.read()))
+        with table.io.new_input(file.file_path).open() as result:
+            return pq.read_table(pa.BufferReader(result.read()))
 
-    found: pa.Table = _once(table, file.file_path, read)
-    assert found.num_rows == file.record_count
-    return found
+    result: pa.Table = _once(table, file.file_path, read)
+    assert result.num_rows == file.record_count
+    return result
 
 
 _files: LRUCache[tuple[str, int], Any] = LRUCache(4096)
@@ -131,9 +133,9 @@ def rows_as_texts(table: Table, schema: TableSchema, seq: int | None = None) -> 
     if seq is not None and snapshot is None:
         return []
     untyped = file_schema(schema).names[6]
-    found = [image(row, schema, row[untyped]) for row in merged_rows(table, snapshot)]
-    check_keys(found, schema)
-    return found
+    rows = [image(row, schema, row[untyped]) for row in merged_rows(table, snapshot)]
+    check_keys(rows, schema)
+    return rows
 
 
 def check_keys(rows: Sequence[Texts], schema: TableSchema) -> None:
@@ -149,19 +151,19 @@ def merged_place(uri: str) -> Place:
     def rows() -> dict[TableName, list[Shown]]:
         catalog = catalog_of(uri)
         try:
-            found = {name: [_shown(row) for row in merged_rows(table)] for name, table in tables_of(catalog, namespace)}
+            result = {name: [_shown(row) for row in merged_rows(table)] for name, table in tables_of(catalog, namespace)}
         finally:
             catalog.close()
-        for name, shown in found.items():
+        for name, shown in result.items():
             assert len({row[3] for row in shown}) == len(shown), f"{name} has a key twice: {shown}"
-        return {name: shown for name, shown in found.items() if shown}
+        return {name: shown for name, shown in result.items() if shown}
 
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, in_order=False, newest=True)
 
 
 def _shown(row: Row) -> Shown:
-    found = (row["id"], str(row["part"]), row["v"])
-    return 0, 0, "insert", found[:2], found
+    result = (row["id"], str(row["part"]), row["v"])
+    return 0, 0, "insert", result[:2], result
 
 
 # ---- somebody else's commits ----------------------------------------------------------------------------------------

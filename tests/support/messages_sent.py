@@ -62,8 +62,8 @@ def sending(
     recording: Recording, feed: str, at: str, *, changefeed: str = "", senders: int = 2, upto_ts: int | None = None
 ) -> Iterator[Sending]:
     """Until everything is kept, or the block ends."""
-    found = Sending(recording, feed, at, changefeed=changefeed, senders=senders, upto_ts=upto_ts)
+    result = Sending(recording, feed, at, changefeed=changefeed, senders=senders, upto_ts=upto_ts)
     try:
-        yield found
+        yield result
     finally:
-        found.end()
+        result.end()

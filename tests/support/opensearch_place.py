@@ -26,9 +26,9 @@ BUSY_S_MAX = 300.0
 
 def uri_of(node: OpenSearchNode, name: str, **parameters: str) -> str:
     """`name`: of the output: what its indices begin with, and its position's ends with."""
-    found = {"index": f"{name}.{{schema}}.{{table}}", "position-index": f"position-{name}", "replicas": "0", "shards": "1"}
-    found |= {key.replace("_", "-"): value for key, value in parameters.items()}
-    return f"opensearch://{node.host}/?{urlencode(found)}"
+    result = {"index": f"{name}.{{schema}}.{{table}}", "position-index": f"position-{name}", "replicas": "0", "shards": "1"}
+    result |= {key.replace("_", "-"): value for key, value in parameters.items()}
+    return f"opensearch://{node.host}/?{urlencode(result)}"
 
 
 def rows_of(node: OpenSearchNode, name: str, schema: TableSchema) -> list[Texts]:
@@ -46,11 +46,11 @@ def documents(node: OpenSearchNode, alias: str) -> Iterator[dict[str, Any]]:
         if error.code == 404:
             return
         raise
-    found = _read(node, f"{path}/_search?scroll=1m", {"size": PAGE, "sort": ["_doc"]})
-    while hits := found["hits"]["hits"]:
+    result = _read(node, f"{path}/_search?scroll=1m", {"size": PAGE, "sort": ["_doc"]})
+    while hits := result["hits"]["hits"]:
         yield from (hit["_source"] for hit in hits)
-        found = _read(node, "/_search/scroll", {"scroll": "1m", "scroll_id": found["_scroll_id"]})
-    node.ask("DELETE", "/_search/scroll", {"scroll_id": [found["_scroll_id"]]})
+        result = _read(node, "/_search/scroll", {"scroll": "1m", "scroll_id": result["_scroll_id"]})
+    node.ask("DELETE", "/_search/scroll", {"scroll_id": [result["_scroll_id"]]})
 
 
 def history_place(node: OpenSearchNode, name: str, *, tables: int, **parameters: str) -> Place:
@@ -59,8 +59,8 @@ def history_place(node: OpenSearchNode, name: str, *, tables: int, **parameters:
     schemas = [TableSchema(TableName("s", f"t{table}"), COLUMNS, ("id", "part")) for table in range(tables)]
 
     def rows() -> dict[TableName, list[Shown]]:
-        found = {schema.name: rows_of(node, name, schema) for schema in schemas}
-        return {table: [(0, 0, "insert", row[:2], row) for row in rows] for table, rows in found.items() if rows}
+        result = {schema.name: rows_of(node, name, schema) for schema in schemas}
+        return {table: [(0, 0, "insert", row[:2], row) for row in rows] for table, rows in result.items() if rows}
 
     uri = uri_of(node, name, **parameters)
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows, newest=True)
@@ -91,6 +91,6 @@ def _text(column: Column, value: Any) -> str | None:
             return value
 
 
-def _labels(found: Sequence[str]) -> Sequence[str]:
-    assert isinstance(found, list)
-    return found
+def _labels(labels: Sequence[str]) -> Sequence[str]:
+    assert isinstance(labels, list)
+    return labels

@@ -62,11 +62,11 @@ def _default(one: Option[object]) -> str:
 
 def with_tables(page: str) -> str:
     """The page with each of its tables as the declarations have it. Raises KeyError for a name that is not in TABLES."""
-    return _TABLE.sub(lambda found: f"{found[1]}{found[2]}{table(TABLES[found[1]])}", page)
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}{table(TABLES[match[1]])}", page)
 
 
 def names_in(page: str) -> list[str]:
-    return [found[1] for found in _TABLE.finditer(page)]
+    return [match[1] for match in _TABLE.finditer(page)]
 
 
 def main() -> None:

@@ -73,8 +73,8 @@ class Faults:
     def _null(self, key: Image) -> bool:
         """NULL for an empty value, or the other way round."""
         others: dict[str | None, str | None] = {None: "", "": None}
-        found = [(column, others[text]) for column in ("v", "bin") if (text := self._cell_of(key, column)) in others]
-        return bool(found) and self._with(key, *self.rng.choice(found))
+        results = [(column, others[text]) for column in ("v", "bin") if (text := self._cell_of(key, column)) in others]
+        return bool(results) and self._with(key, *self.rng.choice(results))
 
     def _case(self, key: Image) -> bool:
         """The row stands under its key in capitals."""

@@ -70,8 +70,8 @@ class PumpRig:
         return [values for text, values in self.told if text == what]
 
     def registered(self, node_id: str = "pump-a") -> dict[str, Any]:
-        found = self.etcd.get(f"/tidb-binlog/v1/pumps/{node_id}")
-        return json.loads(found) if found else {}
+        text = self.etcd.get(f"/tidb-binlog/v1/pumps/{node_id}")
+        return json.loads(text) if text else {}
 
     def _notice(self, what: str, **values: Any) -> None:
         self.told.append((what, values))
@@ -148,9 +148,9 @@ class Client:
 
     def pulled(self, count: int, offset: int = 0) -> list[Any]:
         call = self.pull(offset)
-        found = [next(call).entity for _ in range(count)]
+        results = [next(call).entity for _ in range(count)]
         call.cancel()
-        return found
+        return results
 
 
 class MadeDrainer(cistern_pb2_grpc.CisternServicer):

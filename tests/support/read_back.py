@@ -35,8 +35,8 @@ def reading_of(uri: str, schema: TableSchema, *, log_id: str, parts: int, keys: 
     if keys is not None:
         asked = pa.table({name: pa.array([key[at] for key in keys], pa.string()) for at, name in enumerate(schema.key)})
     try:
-        found: Reading = pickle.loads(pickle.dumps(sink.reading(schema, parts=parts, keys=asked)))
-        return found
+        reading: Reading = pickle.loads(pickle.dumps(sink.reading(schema, parts=parts, keys=asked)))
+        return reading
     finally:
         sink.close()
 

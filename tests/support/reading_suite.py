@@ -78,9 +78,9 @@ class ReadingSuite:
         bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
         assert output.read(schema) == output.read(schema, parts=4) == output.read(schema, parts=1000) == sorted(rows, key=repr)
         parts = reading_of(output.uri, schema, log_id=LOG, parts=4).parts
-        found = [sum(piece.rows.num_rows for piece in part()) for part in parts]
-        assert len(found) == (4 if output.smallest else 1)
-        assert all(found)
+        results = [sum(piece.rows.num_rows for piece in part()) for part in parts]
+        assert len(results) == (4 if output.smallest else 1)
+        assert all(results)
 
     def test_rows_are_looked_up_by_key(self, output: ReadingOutput, tmp_path: Path) -> None:
         columns = (
@@ -93,9 +93,9 @@ class ReadingSuite:
         rows = [(f"v{at}", text, f"{at:02X}27", f"-{at}.500", f"2024-02-{at + 1:02}", str(at - 3)) for at, text in enumerate(texts * 4)]
         bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, rows)])
         keys = [(row[5], *row[1:5]) for row in rows[::2]] + [("99", "no", "FF", "0.000", "2024-01-01")]
-        found = output.read(schema, keys=keys)
-        assert set(found) == set(rows[::2]), "and of those that are not there, nothing"
-        assert len(found) == len(rows[::2])
+        results = output.read(schema, keys=keys)
+        assert set(results) == set(rows[::2]), "and of those that are not there, nothing"
+        assert len(results) == len(rows[::2])
         assert output.read(schema, keys=keys[-1:]) == []
         assert output.read(schema, keys=[]) == []
 
@@ -125,9 +125,9 @@ class ReadingSuite:
             while live.is_alive() or looks == 0:
                 reading = reading_of(output.uri, schema, log_id=LOG, parts=2)
                 assert reading.accepted is not None
-                found = texts_of(reading, schema)
-                assert sorted(str(one) for one, _ in found) == sorted(ids)
-                assert all(int(seq or 0) >= reading.accepted.seq for _, seq in found)
+                texts = texts_of(reading, schema)
+                assert sorted(str(one) for one, _ in texts) == sorted(ids)
+                assert all(int(seq or 0) >= reading.accepted.seq for _, seq in texts)
                 looks += 1
         finally:
             live.join()

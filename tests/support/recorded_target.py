@@ -107,11 +107,11 @@ def cases(*of_each_run: Case) -> list[Case]:
     brackets that were recorded. Else these."""
     if not LANE.whole:
         return list(of_each_run)
-    found = [
+    results = [
         Case(name, feeds[(seed + place) % len(feeds)], brackets, seed)
         for (name, feeds), (place, brackets), seed in itertools.product(_FEEDS.items(), enumerate(["watermark", "snapshot"]), range(5))
     ]
-    return found + [Case(name, feed, "recorded", seed) for seed, (name, feeds) in enumerate(_FEEDS.items()) for feed in feeds[1:2]]
+    return results + [Case(name, feed, "recorded", seed) for seed, (name, feeds) in enumerate(_FEEDS.items()) for feed in feeds[1:2]]
 
 
 def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[Seq], object] = lambda _: None) -> int:
@@ -135,15 +135,15 @@ def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[
 
 def differences(made: Stage, read: Read) -> list[str]:
     """Of the target's tables at the end from the truth's, marks left out."""
-    truth, found = made.truth.truth(made.recording.end_ts), []
+    truth, results = made.truth.truth(made.recording.end_ts), []
     for name in made.tables:
         if name == MARK_TABLE:
             continue
         schema = made.recording.schemas[name]
         expected = sorted(map(repr, _compared(schema, list(zip(*(column.to_pylist() for column in truth[name].columns), strict=True)))))
         there = sorted(map(repr, _compared(schema, read(schema))))
-        found += [f"{name}: {len(there)} rows, {len(expected)} expected; {set(there) ^ set(expected)}"] if there != expected else []
-    return found
+        results += [f"{name}: {len(there)} rows, {len(expected)} expected; {set(there) ^ set(expected)}"] if there != expected else []
+    return results
 
 
 def _compared(schema: TableSchema, rows: Sequence[tuple[str | None, ...]]) -> list[tuple[object, ...]]:
@@ -160,8 +160,8 @@ def _compared(schema: TableSchema, rows: Sequence[tuple[str | None, ...]]) -> li
 
 def _number(text: str) -> float:
     """TiDB's 100000000000000000000 is MySQL's 1e20."""
-    found = float(text)
-    return int(found) if found.is_integer() else found
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def counted(rows: Sequence[Texts], schema: TableSchema) -> Mapping[Texts, Texts]:
@@ -207,11 +207,11 @@ class Judge:
         schema = self.made.history.schema(name, ts)
         assert schema is not None
         expected: Mapping[Key, Row] = self.made.history.rows(name, ts)
-        found = cast("Mapping[Key, Row]", counted(self.read(schema), schema))
-        wrong = [key for key, row in found.items() if key not in expected or not equal_rows(schema, row, expected[key])]
-        assert not wrong, f"{name} at {ts}: {[(key, found[key], expected.get(key)) for key in wrong[:3]]}"
+        result = cast("Mapping[Key, Row]", counted(self.read(schema), schema))
+        wrong = [key for key, row in result.items() if key not in expected or not equal_rows(schema, row, expected[key])]
+        assert not wrong, f"{name} at {ts}: {[(key, result[key], expected.get(key)) for key in wrong[:3]]}"
         if whole:
-            assert not expected.keys() - found.keys(), f"{name} at {ts}: rows are missing"
+            assert not expected.keys() - result.keys(), f"{name} at {ts}: rows are missing"
             self.whole += 1
 
     def _tables(self, manifest: Manifest) -> list[TableName]:

@@ -50,8 +50,8 @@ def recorded_cluster(architecture: str) -> dict[str, dict[str, Any]]:
     place = Path("cluster") / f"{architecture}.json"
     whole = whole_set()
     path = whole / place if whole is not None and (whole / place).is_file() else _COMPACT / place
-    found: dict[str, dict[str, Any]] = json.loads(path.read_text())
-    return found
+    result: dict[str, dict[str, Any]] = json.loads(path.read_text())
+    return result
 
 
 def real_cluster(name: str) -> Any:

@@ -104,12 +104,12 @@ class Stage:
 
 @cache
 def stage(name: str, feed: str) -> Stage:
-    found = Recording(recording(name))
-    played = PlayedFeed(found, feed)
-    tables = tuple(table for table, schema in found.schemas.items() if schema.key and table != MARK_TABLE)
-    windows = None if played.history else recorded_windows(found)
+    result = Recording(recording(name))
+    played = PlayedFeed(result, feed)
+    tables = tuple(table for table, schema in result.schemas.items() if schema.key and table != MARK_TABLE)
+    windows = None if played.history else recorded_windows(result)
     codec = played.attach(played.open(Play())).codec
-    return Stage(found, played, codec, _truth_of(name), tables, played.tables(), windows)
+    return Stage(result, played, codec, _truth_of(name), tables, played.tables(), windows)
 
 
 @cache
@@ -118,8 +118,8 @@ def _truth_of(name: str) -> CachedTruth:
     return CachedTruth(Recording(recording(name)))
 
 
-def _image(found: list[str | None] | None) -> Image | None:
-    return None if found is None else tuple(found)
+def _image(value: list[str | None] | None) -> Image | None:
+    return None if value is None else tuple(value)
 
 
 def _key(schema: TableSchema, image: list[str | None] | Image) -> Image:

@@ -69,7 +69,7 @@ def scripted() -> Iterator[Scripted]:
         def _answer(self, method: str) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
-            answer = found.asked(method, {name.lower(): value for name, value in self.headers.items()}, body)
+            answer = result.asked(method, {name.lower(): value for name, value in self.headers.items()}, body)
             if not answer.status:
                 self.close_connection = True
                 return
@@ -87,10 +87,10 @@ def scripted() -> Iterator[Scripted]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that went away
-    found = Scripted(server.server_address[1])
+    result = Scripted(server.server_address[1])
     running = Background(lambda _: server.serve_forever(poll_interval=0.01), name="scripted")
     try:
-        yield found
+        yield result
     finally:
         server.shutdown()
         server.server_close()

@@ -32,10 +32,10 @@ def spool_place(uri: str) -> Place:
     folder = open_folder(uri)
 
     def rows() -> dict[TableName, list[Shown]]:
-        found: dict[TableName, list[Shown]] = {}
+        result: dict[TableName, list[Shown]] = {}
         for row in rows_of(spooled(folder, open_folder("/nowhere"))):
-            found.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
-        return found
+            result.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
+        return result
 
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows)
 
@@ -44,32 +44,32 @@ def memory_place(name: str, make: Callable[[str], Sink], *, versioned: bool = Fa
     """Of a twin in memory whose target has this name."""
 
     def rows() -> dict[TableName, list[Shown]]:
-        found: dict[TableName, list[Shown]] = {}
+        result: dict[TableName, list[Shown]] = {}
         to = target(name)
         for row in to.newest.values() if versioned else to.rows:
-            found.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
-        return found
+            result.setdefault(row.table, []).append((row.seq, row.commit_ts, row.op, row.key, row.after))
+        return result
 
     return Place(f"memory {name}", make, rows, versioned=versioned)
 
 
 def _json_lines(folder: Folder) -> dict[TableName, list[Shown]]:
-    found: dict[TableName, list[Shown]] = {}
+    lines: dict[TableName, list[Shown]] = {}
     for row in read_output(folder):
         shown = (row["seq"], int(row["commit_ts"]), row["op"], tuple(row["key"].values()), _texts(row["after"]))
-        found.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
-    return found
+        lines.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
+    return lines
 
 
 def _parquet(folder: Folder) -> dict[TableName, list[Shown]]:
-    found: dict[TableName, list[Shown]] = {}
+    parquet: dict[TableName, list[Shown]] = {}
     for segment in read_segments(folder):
         for file in segment.files:
             for row in pq.read_table(io.BytesIO(storage.read_file(folder, file.path))).to_pylist():
                 image = tuple(None if value is None else str(value) for name, value in row.items() if not name.startswith("_"))
                 after = None if row["_op"] == "delete" else image
-                found.setdefault(file.table, []).append((row["_seq"], row["_commit_ts"], row["_op"], image[:2], after))
-    return found
+                parquet.setdefault(file.table, []).append((row["_seq"], row["_commit_ts"], row["_op"], image[:2], after))
+    return parquet
 
 
 def _texts(image: dict[str, Any] | None) -> tuple[str | None, ...] | None:

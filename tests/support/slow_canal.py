@@ -219,14 +219,14 @@ def random_changes(random: Random, schema: TableSchema, rows: int) -> pa.Table:
     def row() -> Row:
         return [random_text(random, one, made.type_text) for one, made in zip(schema.columns, definition.columns, strict=True)]
 
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     ops = random.choice([["insert"], ["insert", "update", "delete"]])
     for ordinal in range(rows):
         op, old, new = random.choice(ops), row(), row()
         new = [random.choice(pair) for pair in zip(old, new, strict=True)] if op == "update" else new
-        found.append(
+        results.append(
             {"seq": 1, "commit_ts": random.randrange(1 << 58, 1 << 62), "rank": 0 if op == "delete" else 1, "ordinal": ordinal}
             | {"schema": schema.name.schema, "table": schema.name.table, "op": op, "key": str(ordinal)}
             | {"before": None if op == "insert" else old, "after": None if op == "delete" else new}
         )
-    return pa.Table.from_pylist(found, schema=CHANGES)
+    return pa.Table.from_pylist(results, schema=CHANGES)

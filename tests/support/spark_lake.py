@@ -14,12 +14,12 @@ from tests.support.services.iceberg_spark import IcebergSpark
 
 def spark_of(uri: str, folder: Path) -> IcebergSpark:
     """`uri`: of an output of tests/support/lake.py::uri_of."""
-    found, name = dict(parse_qsl(urlsplit(uri).query)), f"spark.sql.catalog.{CATALOG}"
+    result, name = dict(parse_qsl(urlsplit(uri).query)), f"spark.sql.catalog.{CATALOG}"
     settings = {
         name: "org.apache.iceberg.spark.SparkCatalog",
         f"{name}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        f"{name}.uri": f"jdbc:{found['uri'].replace('sqlite:///', 'sqlite:', 1)}",
-        f"{name}.warehouse": found["warehouse"],
+        f"{name}.uri": f"jdbc:{result['uri'].replace('sqlite:///', 'sqlite:', 1)}",
+        f"{name}.warehouse": result["warehouse"],
         f"{name}.jdbc.schema-version": "V1",
         f"{name}.cache-enabled": "false",
     }

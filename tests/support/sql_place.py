@@ -30,8 +30,8 @@ def rows_of(db: MariaDb, schema: TableSchema, name: TableName | None = None) -> 
     session = MysqlSession(Account.of(db.settings()), Role.READ_SOURCE)
     try:
         sql = rows_select(schema.columns, name or schema.name)
-        found = canonical(read_packets(session, sql, len(schema.columns)), schema.columns, where=str(schema.name))
-        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        result = canonical(read_packets(session, sql, len(schema.columns)), schema.columns, where=str(schema.name))
+        return list(zip(*(column.to_pylist() for column in result.columns), strict=True))
     finally:
         session.close()
 

@@ -43,22 +43,22 @@ class OneConnection:
 def recorded_schemas(folder: Path, moment: str) -> dict[TableName, TableSchema]:
     """The tables at the recording's `start_ts` or `end_ts`, but the watermark's, with what they were made of."""
     ts = json.loads((folder / "recording.json").read_text())[moment]
-    found = {}
+    result = {}
     for path in (folder / "schema" / str(ts)).glob("*.*.json"):
         info = json.loads(path.read_text())
         if not info.get("view") and not info.get("sequence"):
             schema = table_schema(info, schema=path.name.split(".")[0])
-            found[schema.name] = schema
-    return {name: schema for name, schema in found.items() if name.schema != MARK_TABLE.schema}
+            result[schema.name] = schema
+    return {name: schema for name, schema in result.items() if name.schema != MARK_TABLE.schema}
 
 
 def definitions(server: MariaDb, *databases: str) -> dict[TableName, str]:
     """SHOW CREATE TABLE of every table, without its name."""
     named = ", ".join(f"'{database}'" for database in databases)
-    found = server.execute(
+    results = server.execute(
         f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.tables WHERE TABLE_SCHEMA IN ({named}) AND TABLE_TYPE = 'BASE TABLE'"
     )
-    texts = {TableName(schema, table): server.execute(f"SHOW CREATE TABLE `{schema}`.`{table}`")[0][1] for schema, table in found}
+    texts = {TableName(schema, table): server.execute(f"SHOW CREATE TABLE `{schema}`.`{table}`")[0][1] for schema, table in results}
     return {name: _NAME_AND_COUNTER.sub("", text) for name, text in texts.items()}
 
 
@@ -67,15 +67,15 @@ def definitions(server: MariaDb, *databases: str) -> dict[TableName, str]:
 
 def recorded_heads(name: str) -> list[Head]:
     """A segment for each finished DDL of a recording, with the tables before and after it, as a log of raw key-values has them."""
-    found = ddl_recording(name)
+    recording = ddl_recording(name)
     history: SchemaHistory[TableSchema] = SchemaHistory(
-        found.recording.start_ts, snapshot(found.recording.folder, found.recording.start_ts), describe=_logged
+        recording.recording.start_ts, snapshot(recording.recording.folder, recording.recording.start_ts), describe=_logged
     )
     heads: list[Head] = []
-    before = _tables(history, found.recording.start_ts)
-    for step in found.steps:
+    before = _tables(history, recording.recording.start_ts)
+    for step in recording.steps:
         event = history.apply(step)
-        if event is None or event.commit_ts > found.recording.end_ts:
+        if event is None or event.commit_ts > recording.recording.end_ts:
             continue
         after = _tables(history, event.commit_ts)
         if event.effect is not Effect.SWITCH:

@@ -75,26 +75,26 @@ def check_a_worker_waits(folder: Path, place: Place, *, stop: Callable[[], objec
         until_s = monotonic() + DEADLINE_S
         while True:
             deliveries._read()
-            found = deliveries.report
-            assert not noticed, (noticed, found)
-            if found is not None and what(found):
-                return found
-            assert monotonic() < until_s, found
+            report = deliveries.report
+            assert not noticed, (noticed, report)
+            if report is not None and what(report):
+                return report
+            assert monotonic() < until_s, report
             sleep(0.02)  # a report tells of one moment
 
     process.start()
     try:
-        wait_for(lambda found: found.seq == 1)
+        wait_for(lambda report: report.seq == 1)
         pid = process.pid()
         stop()
         try:
             manifests += segments
-            away = wait_for(lambda found: bool(found.sinks[0].error))
+            away = wait_for(lambda report: bool(report.sinks[0].error))
             assert "what to do" in away.sinks[0].error
             assert (away.pid, away.state, away.seq, away.sinks[0].accepted) == (pid, "running", 1, 1), "not delivered, and nothing ended"
         finally:
             start()
-        back = wait_for(lambda found: found.seq == SEGMENTS - 1)
+        back = wait_for(lambda report: report.seq == SEGMENTS - 1)
         assert (back.pid, back.sinks[0].error, process.pid()) == (pid, "", pid)
     finally:
         process.close(at_once=False)

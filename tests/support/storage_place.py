@@ -30,7 +30,7 @@ def storage_place(uri: str, form: Form) -> Place:
     classic consumer stops at."""
 
     def rows() -> dict[TableName, list[Shown]]:
-        found: dict[TableName, list[Shown]] = {}
+        result: dict[TableName, list[Shown]] = {}
         there = output(uri, form)
         there.check_classic()
         for line in there.read():
@@ -39,8 +39,8 @@ def storage_place(uri: str, form: Form) -> Place:
             image = tuple(canonical(column, line.values.get(column.name), form) for column in COLUMNS)
             after = None if line.op == "D" else image
             seq = (line.commit_ts - 1) // SEGMENT_TS
-            found.setdefault(line.folder.name, []).append((seq, line.commit_ts, _OPS[line.op], image[:2], after))
-        return found
+            result.setdefault(line.folder.name, []).append((seq, line.commit_ts, _OPS[line.op], image[:2], after))
+        return result
 
     return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows)
 
@@ -56,14 +56,14 @@ class Read:
 
 def rows_read(there: Output, name: TableName, columns: Mapping[str, Column], zone: ZoneInfo | None = None) -> list[Read]:
     """Rows of one table. Those of partitions, which have folders of their own, are put together by commit_ts, deletes first."""
-    found = [
+    results = [
         Read(line.commit_ts or 0, line.op, {name: canonical(columns[name], text, there.form, zone) for name, text in line.values.items()})
         for line in there.read()
         if isinstance(line, Line) and line.folder.name == name
     ]
     if any(line.folder.partition for line in there.read() if isinstance(line, Line) and line.folder.name == name):
-        found.sort(key=lambda read: (read.commit_ts, read.op != "D"))
-    return found
+        results.sort(key=lambda read: (read.commit_ts, read.op != "D"))
+    return results
 
 
 def table_at_end(there: Output, schema: TableSchema) -> list[Texts]:
@@ -79,4 +79,4 @@ def table_at_end(there: Output, schema: TableSchema) -> list[Texts]:
 
 
 def ddls_read(there: Output) -> list[Ddl]:
-    return [found for found in there.read() if isinstance(found, Ddl)]
+    return [ddl for ddl in there.read() if isinstance(ddl, Ddl)]

@@ -96,19 +96,19 @@ class Output:
 
     def read(self) -> Iterator[Ddl | Line]:
         """As the consumer of the new architecture does at its first look."""
-        found: dict[Folder, int] = {}
+        result: dict[Folder, int] = {}
         for path, data in self.files.items():
             folder = self._schema_file(path, data) or self._index(path)
             if folder is not None and (not self.checkpoint or folder.version <= self.checkpoint):
-                assert folder not in found, f"two schema files: {path}"
-                found[folder] = 0 if folder.partition < 0 else _number(data.decode().removesuffix("\n"))
-        for folder in sorted(found):
+                assert folder not in result, f"two schema files: {path}"
+                result[folder] = 0 if folder.partition < 0 else _number(data.decode().removesuffix("\n"))
+        for folder in sorted(result):
             told = self.schemas[folder.name, folder.version]
             if folder.partition < 0:
                 if told["Query"]:
                     yield Ddl(folder, told["Query"], told["Type"])
                 continue
-            for number in range(1, found[folder] + 1):
+            for number in range(1, result[folder] + 1):
                 yield from self._lines(folder, number, told)
 
     def check_classic(self) -> None:
@@ -118,8 +118,8 @@ class Output:
             folder, _, name = path.rpartition("/")
             if _FILE.fullmatch(name):
                 numbers.setdefault(folder, []).append(_number(name))
-        for name, found in numbers.items():
-            assert sorted(found) == list(range(1, len(found) + 1)), name
+        for name, results in numbers.items():
+            assert sorted(results) == list(range(1, len(results) + 1)), name
             schema, table, version = name.split("/")[:3]
             assert any(
                 re.fullmatch(rf"{re.escape(schema)}/{re.escape(table)}/meta/schema_{version}_\d{{10}}\.json", one) for one in self.files
@@ -128,16 +128,16 @@ class Output:
     # ---- files -----------------------------------------------------------------------------------------------------------
 
     def _schema_file(self, path: str, data: bytes) -> Folder | None:
-        found = _SCHEMA.fullmatch(path)
-        if found is None or path.startswith("_"):
+        match = _SCHEMA.fullmatch(path)
+        if match is None or path.startswith("_"):
             return None
         told = json.loads(data)
-        schema, _, table = (found[1] or "").partition("/")
-        assert (told["Schema"], told["Table"], told["TableVersion"]) == (schema, table, int(found[2])), path
+        schema, _, table = (match[1] or "").partition("/")
+        assert (told["Schema"], told["Table"], told["TableVersion"]) == (schema, table, int(match[2])), path
         assert len(told["TableColumns"] or ()) == told["TableColumnsTotal"], path
-        assert checksum(told) == int(found[3]), path
-        self.schemas[TableName(schema, table), int(found[2])] = told
-        return Folder(int(found[2]), -1, "", schema, table)
+        assert checksum(told) == int(match[3]), path
+        self.schemas[TableName(schema, table), int(match[2])] = told
+        return Folder(int(match[2]), -1, "", schema, table)
 
     def _index(self, path: str) -> Folder | None:
         if not path.endswith("/meta/CDC.index"):
@@ -160,12 +160,12 @@ class Output:
     def _of_json(self, folder: Folder, number: int, data: str, names: Sequence[str]) -> Iterator[Line]:
         assert data.endswith(self.form.terminator)
         for text in data.split(self.form.terminator)[:-1]:
-            found = json.loads(text)
-            assert (found["database"], found["table"], found["isDdl"]) == (folder.schema, folder.table, False)
-            (image,) = found["data"]
-            key_alone = found["type"] == "DELETE" and list(image) == found["pkNames"]  # which a dump deletes
+            result = json.loads(text)
+            assert (result["database"], result["table"], result["isDdl"]) == (folder.schema, folder.table, False)
+            (image,) = result["data"]
+            key_alone = result["type"] == "DELETE" and list(image) == result["pkNames"]  # which a dump deletes
             assert list(image) == list(names) or key_alone
-            yield Line(folder, number, found["type"][0], found["_tidb"]["commitTs"], image)
+            yield Line(folder, number, result["type"][0], result["_tidb"]["commitTs"], image)
 
     def _of_csv(self, folder: Folder, number: int, data: str, names: Sequence[str]) -> Iterator[Line]:
         rows = csv_rows(data, self.form)
@@ -192,9 +192,9 @@ def checksum(told: Mapping[str, Any]) -> int:
 
 
 def _number(name: str) -> int:
-    found = _FILE.fullmatch(name)
-    assert found is not None, name
-    return int(found[1])
+    match = _FILE.fullmatch(name)
+    assert match is not None, name
+    return int(match[1])
 
 
 def csv_rows(data: str, form: Form) -> Iterator[list[tuple[str, bool]]]:

@@ -77,6 +77,6 @@ def spooled(folder: Folder, log: Folder) -> Iterator[pb.Delivery]:
         return
     reader = SpoolReader(folder, log)
     for seq in range(kept.first, last + 1):
-        found = reader.deliveries(Seq(seq))
-        assert found is not None, seq
-        yield from found
+        deliveries = reader.deliveries(Seq(seq))
+        assert deliveries is not None, seq
+        yield from deliveries

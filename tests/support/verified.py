@@ -199,9 +199,9 @@ class WorldPart:
 
     def __call__(self) -> Iterator[RowsRead]:
         self.world.live()
-        found = [row for row in self.world.at(self.ts).values() if self.wanted(row)]
+        results = [row for row in self.world.at(self.ts).values() if self.wanted(row)]
         names = self.world.shape.schema.column_names()
-        rows = pa.table({name: pa.array([row[n] for row in found], pa.string()) for n, name in enumerate(names)})
+        rows = pa.table({name: pa.array([row[n] for row in results], pa.string()) for n, name in enumerate(names)})
         yield RowsRead(rows if self.form is None else self.form(rows))
 
     def at(self, ts: CommitTs | None) -> ReadPart:

@@ -20,8 +20,8 @@ def taken() -> socket.socket:
 
 
 def test_a_free_address_can_be_listened_on() -> None:
-    found = address("control.listen", "127.0.0.1:0", nobody_asks)
-    assert (found.status, found.setting) == (CheckStatus.OK, "")
+    finding = address("control.listen", "127.0.0.1:0", nobody_asks)
+    assert (finding.status, finding.setting) == (CheckStatus.OK, "")
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ def test_a_free_address_can_be_listened_on() -> None:
 def test_a_taken_address_is_judged_by_who_has_it(holder: AddressHolder, status: CheckStatus, what: str) -> None:
     with closing(taken()) as other:
         listen = f"127.0.0.1:{other.getsockname()[1]}"
-        found = address("push.listen", listen, lambda: holder, hint=", or none")
-    assert (found.status, found.what) == (status, what.format(listen=listen))
-    assert (found.setting == "push.listen" and found.hint.endswith(", or none")) == (status is CheckStatus.FAILED)
+        finding = address("push.listen", listen, lambda: holder, hint=", or none")
+    assert (finding.status, finding.what) == (status, what.format(listen=listen))
+    assert (finding.setting == "push.listen" and finding.hint.endswith(", or none")) == (status is CheckStatus.FAILED)
 
 
 def test_who_speaks_tls_is_not_asked() -> None:
     with closing(taken()) as other:
-        found = address("push.listen", f"127.0.0.1:{other.getsockname()[1]}", nobody_asks, tls=True)
-    assert (found.status, found.setting) == (CheckStatus.WARNING, "push.listen")
+        finding = address("push.listen", f"127.0.0.1:{other.getsockname()[1]}", nobody_asks, tls=True)
+    assert (finding.status, finding.setting) == (CheckStatus.WARNING, "push.listen")
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:8310", "no-such-host.invalid:8310"])
 @pytest.mark.parametrize("tls", [True, False])
 def test_an_address_that_is_not_this_machine_s_has_failed_whoever_answers_there(listen: str, *, tls: bool) -> None:
-    found = address("control.listen", listen, nobody_asks, tls=tls)
-    assert found.status is CheckStatus.FAILED
-    assert found.what.startswith(f"{listen}: ")
+    finding = address("control.listen", listen, nobody_asks, tls=tls)
+    assert finding.status is CheckStatus.FAILED
+    assert finding.what.startswith(f"{listen}: ")

@@ -72,31 +72,31 @@ def test_what_ends_the_work_is_raised_as_it_is_and_again(error: BaseException) -
     def work(_: Event) -> None:
         raise error
 
-    found = Background(work, name="x")
-    found.close()
-    assert not found.alive
+    result = Background(work, name="x")
+    result.close()
+    assert not result.alive
     for _ in range(2):
         with pytest.raises(type(error)) as raised:
-            found.check()
+            result.check()
         assert raised.value is error
 
 
 def test_work_is_told_to_end_and_waited_for() -> None:
-    found = Background(Event.wait, name="x")
-    assert found.alive
-    found.close()
-    assert not found.alive
-    found.check()
-    found.close()
+    result = Background(Event.wait, name="x")
+    assert result.alive
+    result.close()
+    assert not result.alive
+    result.check()
+    result.close()
 
 
 def test_work_that_does_not_end_is_left_behind() -> None:
     release = Event()
-    found = Background(lambda _: release.wait(), name="x")
-    found.close(0.01)
-    assert found.alive
+    result = Background(lambda _: release.wait(), name="x")
+    result.close(0.01)
+    assert result.alive
     release.set()
-    found.close()
+    result.close()
 
 
 def test_of_many_those_that_run_are_kept_and_one_that_broke_is_raised() -> None:

@@ -51,8 +51,8 @@ def test_what_a_copy_does_not_hold_is_found(source: Path, tmp_path: Path) -> Non
     (source / "kv" / "eventfeed.bin.gz").write_bytes(gzip.compress(b"other"))
     (source / "kv" / "eventfeed.json").unlink()
     (source / "new.json").write_text("{}")
-    found = set(differences(source, (tmp_path / "demo.tar.xz").read_bytes()))
-    assert found == {
+    results = set(differences(source, (tmp_path / "demo.tar.xz").read_bytes()))
+    assert results == {
         "demo/kafka/canal-json.parquet differs",
         "demo/kv/eventfeed.bin.gz differs",
         "demo/new.json is not in the copy",

@@ -32,9 +32,9 @@ def config(tmp_path: Path, text: str) -> Config:
 
 
 def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
-    found = config(tmp_path, LEAST)
-    assert (found.changefeed.namespace, found.source.port, found.spark.managed) == ("default", 4000, True)
-    assert found.control.listen.startswith("127.0.0.1:")
+    result = config(tmp_path, LEAST)
+    assert (result.changefeed.namespace, result.source.port, result.spark.managed) == ("default", 4000, True)
+    assert result.control.listen.startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def with_setting(name: str, value: str) -> str:
     """LEAST, with a setting of a section set."""
     section, _, setting = name.partition(".")
     line = f"{setting} = {value}\n"
-    found = LEAST.replace(f"[{section}]\n", f"[{section}]\n{line}")
-    return found if found != LEAST else f"{LEAST}[{section}]\n{line}"
+    text = LEAST.replace(f"[{section}]\n", f"[{section}]\n{line}")
+    return text if text != LEAST else f"{LEAST}[{section}]\n{line}"
 
 
 @pytest.mark.parametrize(

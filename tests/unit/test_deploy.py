@@ -62,29 +62,29 @@ PAGES = sorted(DEPLOY.rglob("*.md"))
 
 def known_settings(section: type[msgspec.Struct], prefix: str = "") -> dict[str, Any]:
     """Every setting of the code, `section.name`, with its default; msgspec.NODEFAULT where one must be given."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for field in msgspec.structs.fields(section):
         name = prefix + field.encode_name
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            found |= known_settings(field.type, f"{name}.")
+            result |= known_settings(field.type, f"{name}.")
         else:
-            found[name] = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-    return found
+            result[name] = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    return result
 
 
 def shown_settings(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, dict) and prefix + name not in ("kafka.client", "binlog.filter"):
-            found |= shown_settings(value, f"{prefix}{name}.")
+            result |= shown_settings(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            result[prefix + name] = value
+    return result
 
 
 def commented_settings() -> dict[str, str]:
     """Each setting of the example with the comment that stands right above it."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     section, comment = "", ""
     for line in EXAMPLE.read_text().splitlines():
         if line.startswith("#"):
@@ -93,11 +93,11 @@ def commented_settings() -> dict[str, str]:
         if heading := re.fullmatch(r"\[(.+)\]", line):
             section = f"{heading[1]}."
             if comment:
-                found[heading[1]] = comment
+                result[heading[1]] = comment
         elif setting := re.match(r"(\w+) = ", line):
-            found[section + setting[1]] = comment
+            result[section + setting[1]] = comment
         comment = ""
-    return found
+    return result
 
 
 def test_the_example_shows_every_setting_and_no_other() -> None:
@@ -191,9 +191,9 @@ def definition(config: str, sink_uri: str) -> Any:
 
 
 def sink_uri(script: str) -> str:
-    found = re.search(r"--sink-uri='([^']+)'", script)
-    assert found is not None
-    return found[1]
+    match = re.search(r"--sink-uri='([^']+)'", script)
+    assert match is not None
+    return match[1]
 
 
 @pytest.mark.parametrize("name", ["ticdc/open-protocol.toml", "ticdc/canal-json.toml"])
@@ -239,12 +239,12 @@ def exported() -> dict[str, dict[str, set[str]]]:
             families = list(text_string_to_metric_families(answer.read().decode()))
     finally:
         server.close()
-    found: dict[str, dict[str, set[str]]] = {}
+    result: dict[str, dict[str, set[str]]] = {}
     for sample in (sample for family in families for sample in family.samples):
-        labels = found.setdefault(sample.name, {})
+        labels = result.setdefault(sample.name, {})
         for label, value in sample.labels.items():
             labels.setdefault(label, set()).add(value)
-    return found
+    return result
 
 
 def rules() -> list[dict[str, Any]]:
@@ -415,9 +415,9 @@ def test_composes_parts_find_each_other() -> None:
 
 def test_composes_changefeed_can_be_dumped() -> None:
     script = text("docker/init-changefeed.sh")
-    found = definition(text("ticdc/open-protocol.toml"), sink_uri(script))
-    assert problems(found) == []
-    assert set(found.sink.hosts) == {"kafka:9092"}
+    result = definition(text("ticdc/open-protocol.toml"), sink_uri(script))
+    assert problems(result) == []
+    assert set(result.sink.hosts) == {"kafka:9092"}
     assert f"--changefeed-id={read_config(DEPLOY / 'docker/sidecar.toml').changefeed.id} " in script
 
 
@@ -482,8 +482,8 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def only(kind: str) -> dict[str, Any]:
-    (found,) = (manifest for manifest in manifests() if manifest["kind"] == kind)
-    return found
+    (result,) = (manifest for manifest in manifests() if manifest["kind"] == kind)
+    return result
 
 
 def pod() -> dict[str, Any]:
@@ -539,7 +539,9 @@ def test_ports_and_probes_are_those_of_the_settings(kubernetes_settings: Config)
 
 def test_the_pods_own_address_is_below_the_headless_service() -> None:
     (settings,) = pod()["initContainers"]
-    (control,) = (found for found in manifests() if found["kind"] == "Service" and found["spec"]["ports"][0]["name"] == "control")
+    (control,) = (
+        manifest for manifest in manifests() if manifest["kind"] == "Service" and manifest["spec"]["ports"][0]["name"] == "control"
+    )
     assert control["spec"]["clusterIP"] == "None"
     assert f".{control['metadata']['name']}.$POD_NAMESPACE.svc:{control['spec']['ports'][0]['port']}" in settings["command"][-1]
 
@@ -623,8 +625,8 @@ def commands_of(page: Path) -> Iterator[str]:
     """Lines of its blocks that run one of our programs."""
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            if found := re.search(r"\bticdc-dump ((?:dump|check|skip|remove|run|merge)\w* .*)", line):
-                yield re.split(r" +#|\|", found[1])[0].strip()
+            if match := re.search(r"\bticdc-dump ((?:dump|check|skip|remove|run|merge)\w* .*)", line):
+                yield re.split(r" +#|\|", match[1])[0].strip()
 
 
 @pytest.mark.parametrize("page", GUIDE)

@@ -14,10 +14,10 @@ ENDLESS = resource.RLIM_INFINITY
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """`[soft, hard]`, in the system's place."""
-    found = [1024, 4096]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(found))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, given: found.__setitem__(slice(None), given))
-    return found
+    results = [1024, 4096]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(results))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: results.__setitem__(slice(None), given))
+    return results
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _BRANCH = re.compile(r"^( {4}(?:[│ ] {3})*)(?:[├└]── )?([A-Z]\w+)\b(.*
 
 def drawn() -> dict[str, tuple[str, str]]:
     """Each class of the docstring's tree, with the one above it and what is said of it."""
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
         branch = _BRANCH.match(line)
@@ -27,8 +27,8 @@ def drawn() -> dict[str, tuple[str, str]]:
             continue
         depth = (len(branch[1]) // 4) if "──" in line else 0
         above[depth:] = [branch[2]]
-        found[branch[2]] = (above[depth - 1] if depth else "Exception", branch[3])
-    return found
+        result[branch[2]] = (above[depth - 1] if depth else "Exception", branch[3])
+    return result
 
 
 def defined() -> dict[str, str]:

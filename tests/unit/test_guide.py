@@ -115,14 +115,14 @@ def test_the_room_of_the_history_in_etcd_is_what_is_written() -> None:
 @cache
 def texts_of_the_code() -> str:
     """Every literal text of the product, those of one expression joined; a value that is put in is `…`."""
-    found = []
+    result = []
     for path in (path for top in ("sidecar", "spark_merge") for path in sorted((ROOT / top).rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
-                found.append("".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values))
+                result.append("".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return "\n".join(found)
+                result.append(node.value)
+    return "\n".join(result)
 
 
 def quoted_errors() -> list[str]:
@@ -151,12 +151,12 @@ def test_the_page_for_scripts_has_each_exit_code_of_a_wait() -> None:
 def test_with_key_values_the_sink_of_a_changefeed_does_not_matter(uri: str) -> None:
     """As deploy/OTHER-CHANGEFEEDS.md says; and with Kafka's feed it is the sink that does."""
     info = {"sink-uri": uri, "create-time": "2025-11-21T05:00:00+08:00", "start-ts": 1, "state": "normal"}
-    found = changefeed(
+    result = changefeed(
         ChangefeedName("default", "default", "orders-dump"),
         json.dumps(info | {"config": {"filter": {"rules": ["shop.*", "changefeed_dump.*"]}}}),
     )
-    assert problems_of_key_values(found) == []
-    assert "sink-uri" in [problem.setting for problem in problems(found)]
+    assert problems_of_key_values(result) == []
+    assert "sink-uri" in [problem.setting for problem in problems(result)]
 
 
 # ---- what would be wrong advice -------------------------------------------------------------------------------------

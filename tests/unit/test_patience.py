@@ -8,12 +8,12 @@ from tests.support.eventually import eventually
 
 
 def test_in_the_block_and_in_its_work_nothing_is_tried_for_longer() -> None:
-    found: list[float] = []
+    results: list[float] = []
     with patience(5.0):
         assert (patience_s(60.0), patience_s(2.0)) == (5.0, 2.0)
         with patience(1.0):
             assert patience_s(60.0) == 1.0
-        work = Background(lambda _: found.append(patience_s(60.0)), name="asking")
+        work = Background(lambda _: results.append(patience_s(60.0)), name="asking")
     eventually(lambda: not work.alive)
-    assert found == [5.0]
+    assert results == [5.0]
     assert patience_s(60.0) == 60.0

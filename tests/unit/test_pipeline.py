@@ -130,9 +130,9 @@ class FakeFeed:
         self.read = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
-        found = [Message(lane, at, None, None) for lane, held in self.held.items() for at in range(self.read.get(lane, 0), len(held))]
+        messages = [Message(lane, at, None, None) for lane, held in self.held.items() for at in range(self.read.get(lane, 0), len(held))]
         self.read = {lane: len(held) for lane, held in self.held.items()}
-        return found
+        return messages
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
         self.notes.note("acknowledge")
@@ -332,10 +332,10 @@ class Stage:
 
     def manifests(self) -> list[Manifest]:
         log = MemoryLog(self.disk)
-        found: list[Manifest] = []
-        while (manifest := log.manifest(Seq(len(found)))) is not None:
-            found.append(manifest)
-        return found
+        manifests: list[Manifest] = []
+        while (manifest := log.manifest(Seq(len(manifests)))) is not None:
+            manifests.append(manifest)
+        return manifests
 
     def rows(self) -> list[bytes]:
         log = MemoryLog(self.disk)
@@ -1082,9 +1082,9 @@ def test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoeve
         pipeline.step(poll_s=0)
         stage.feed.say(resolved(stage.source.ts + 1))
         assert stage.source.ts < 400
-    found = [(chunk.table, window.dump_id, chunk.since_seq) for m in stage.manifests() for window in m.windows for chunk in window.chunks]
+    results = [(chunk.table, window.dump_id, chunk.since_seq) for m in stage.manifests() for window in m.windows for chunk in window.chunks]
     (behind,) = [m.seq + 1 for m in stage.manifests() if m.ddls]
-    assert sorted(found) == [(TABLE, DUMP, 1), (TABLE, DUMP, behind), (MORE, DUMP, 1)]
+    assert sorted(results) == [(TABLE, DUMP, 1), (TABLE, DUMP, behind), (MORE, DUMP, 1)]
 
 
 # ---- where a new log begins -----------------------------------------------------------------------------------------
@@ -1252,8 +1252,8 @@ def test_lanes_that_come_and_go_leave_nothing_behind() -> None:
         stage.feed.say(put(10 * number, f"k{number}"), resolved(10 * number + 5), lane=lane)
         stage.feed.say(resolved(10 * number + 5))
         pipeline.step(poll_s=0)
-        found = pipeline.sequence
-        assert found.resolved.keys() | found.positions.keys() | found._read.keys() == {LANE, lane}
+        sequence = pipeline.sequence
+        assert sequence.resolved.keys() | sequence.positions.keys() | sequence._read.keys() == {LANE, lane}
         del stage.feed.held[lane]
     assert stage.rows() == [b"k%d" % number for number in range(1, 31)]
 
@@ -1382,9 +1382,9 @@ def test_the_dump_of_another_log_is_restarted_into_this_one_from_its_beginning(r
     stage.requests.waiting.append(request_)
     pipeline.step(poll_s=0)
     assert stage.requests.answers == [None]
-    found = pipeline.dump.progress
-    assert found is not None
-    assert (found.state, [table.spans for table in found.tables]) == (DumpState.RUNNING, [(Span(),)] * 2)
+    result = pipeline.dump.progress
+    assert result is not None
+    assert (result.state, [table.spans for table in result.tables]) == (DumpState.RUNNING, [(Span(),)] * 2)
 
 
 def test_a_store_that_is_ahead_of_a_log_that_was_restored_is_not_believed() -> None:
@@ -1407,13 +1407,13 @@ def test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then(
     assert state(pipeline) is DumpState.PAUSED
     stage.disk.id = "this log"
     assert state(stage.attach(epoch=3)) is DumpState.PAUSED
-    (found,) = stage.stored.load()
-    assert found.log == "this log"
+    (result,) = stage.stored.load()
+    assert result.log == "this log"
 
 
 @pytest.mark.parametrize("strange", [{}, {"brackets": 1}, {"tables": 7}, {"tables": [{"spans": None}]}])
 def test_a_progress_in_the_log_that_is_none_is_a_broken_log(strange: dict[str, object]) -> None:
-    found = progress(DumpState.RUNNING, revision=1).to_json() | strange if strange else {}
-    last = replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas="s"), progress={"x": 1, **found})
+    result = progress(DumpState.RUNNING, revision=1).to_json() | strange if strange else {}
+    last = replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas="s"), progress={"x": 1, **result})
     with pytest.raises(LogBroken, match="progress that is not readable"):
         newest_dumps(last, (), log_id="")

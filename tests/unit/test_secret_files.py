@@ -45,13 +45,13 @@ NAMED = ["source.password_file", "push.token_file", "control.tls.key_file", "con
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604, 0o601, 0o777])
 def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path, mode: int) -> None:
-    found = sections(tmp_path, mode)
-    assert [setting for setting, _, _ in unprotected(found)] == NAMED
-    assert {told for _, _, told in unprotected(found)} == {f"{mode:04o}"}
-    told = [*check(found)]
+    result = sections(tmp_path, mode)
+    assert [setting for setting, _, _ in unprotected(result)] == NAMED
+    assert {told for _, _, told in unprotected(result)} == {f"{mode:04o}"}
+    told = [*check(result)]
     assert [finding.status for finding in told] == [CheckStatus.WARNING] * len(NAMED)
     assert [finding.setting for finding in told] == NAMED
-    lines = open_secrets(found)
+    lines = open_secrets(result)
     assert [line.values["setting"] for line in lines] == NAMED
     assert {line.level for line in lines} == {"warning"}
     assert "x" * 32 not in str(lines)
@@ -59,9 +59,9 @@ def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
 def test_a_file_of_ours_alone_is_fine(tmp_path: Path, mode: int) -> None:
-    found = sections(tmp_path, mode)
-    assert [finding.status for finding in check(found)] == [CheckStatus.OK]
-    assert not open_secrets(found)
+    result = sections(tmp_path, mode)
+    assert [finding.status for finding in check(result)] == [CheckStatus.OK]
+    assert not open_secrets(result)
 
 
 def test_the_group_reads_a_file_that_is_another_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ class EtcdNodes:
         return self._below(DRAINERS)
 
     def mine(self) -> Node | None:
-        found = self._client.get(self.own)
-        return None if found is None else node_of(found.key, found.value)
+        entry = self._client.get(self.own)
+        return None if entry is None else node_of(entry.key, entry.value)
 
     def put(self, node: Node) -> None:
         """Our own entry, as it is from now on."""
@@ -45,7 +45,7 @@ class EtcdNodes:
 
     def without_binlogs(self) -> Sequence[str]:
         """TiDB servers whose transactions go to no pump, each with its address and why; empty if there is none."""
-        found = []
+        binlogs = []
         for entry in self._client.get_prefix(TIDB_SERVERS):
             try:
                 server = json.loads(entry.value)
@@ -55,8 +55,8 @@ class EtcdNodes:
                     f"etcd key {entry.key} is not what a TiDB server tells of itself: {error!r}", hint="see which server wrote it"
                 ) from error
             if status in _SKIPPING:
-                found.append(f"TiDB {address} (binlog_status {status})")
-        return found
+                binlogs.append(f"TiDB {address} (binlog_status {status})")
+        return binlogs
 
     def close(self) -> None:
         self._client.close()

@@ -33,9 +33,9 @@ class _Status(msgspec.Struct, frozen=True):
 
 def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
     """ChangeFeedInfo as TiCDC wrote it; it holds the sink's password. Raises ConfigError that lists the changefeeds there are."""
-    found = client.get(_key(name, "info"))
-    if found is not None:
-        return found.value
+    entry = client.get(_key(name, "info"))
+    if entry is not None:
+        return entry.value
     there = list_changefeeds(client)
     names = "; ".join(map(str, there)) if there else "none at all"
     raise ConfigError(
@@ -46,16 +46,16 @@ def read_changefeed_info(client: EtcdClient, name: ChangefeedName) -> bytes:
 
 def read_checkpoint_ts(client: EtcdClient, name: ChangefeedName) -> CommitTs | None:
     """How far TiCDC has sent everything; None before it recorded any. Raises FeedUnsuitable if what is there is no status."""
-    found = client.get(_key(name, "status"))
-    return None if found is None else _checkpoint_ts(found)
+    entry = client.get(_key(name, "status"))
+    return None if entry is None else _checkpoint_ts(entry)
 
 
-def _checkpoint_ts(found: Entry) -> CommitTs:
+def _checkpoint_ts(entry: Entry) -> CommitTs:
     try:
-        return CommitTs(msgspec.json.decode(found.value, type=_Status).checkpoint_ts)
+        return CommitTs(msgspec.json.decode(entry.value, type=_Status).checkpoint_ts)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FeedUnsuitable(
-            f"etcd key {found.key} is not a changefeed's status: {error}", hint="check TiCDC's version against the supported ones"
+            f"etcd key {entry.key} is not a changefeed's status: {error}", hint="check TiCDC's version against the supported ones"
         ) from error
 
 
@@ -76,12 +76,12 @@ def read_life(client: EtcdClient, name: ChangefeedName, *, revision: int = 0) ->
 def list_changefeeds(client: EtcdClient, cluster: str | None = None) -> list[ChangefeedName]:
     """Of one TiCDC cluster, or of all that use this etcd."""
     prefix = TICDC_ROOT if cluster is None else f"{TICDC_ROOT}{cluster}/"
-    found = []
+    result = []
     for entry in client.get_prefix(prefix, keys_only=True):
         match entry.key.removeprefix(TICDC_ROOT).split("/"):
             case [of, namespace, "changefeed", "info", id]:
-                found.append(ChangefeedName(of, namespace, id))
-    return found
+                result.append(ChangefeedName(of, namespace, id))
+    return result
 
 
 def _key(name: ChangefeedName, what: str) -> str:

@@ -165,8 +165,8 @@ class EtcdClient:
 
     def get(self, key: str, *, revision: int = 0) -> Entry | None:
         """As it is, or as it was when etcd was at `revision`. Raises Compacted for one that is too long ago."""
-        found = self._range(self._rpc.RangeRequest(key=key.encode(), revision=revision), None)
-        return found[0] if found else None
+        entries = self._range(self._rpc.RangeRequest(key=key.encode(), revision=revision), None)
+        return entries[0] if entries else None
 
     def get_prefix(self, prefix: str, *, keys_only: bool = False) -> list[Entry]:
         """Everything that begins with `prefix`, of one revision, in the order of the keys."""
@@ -174,8 +174,8 @@ class EtcdClient:
 
     def members(self) -> tuple[str, ...]:
         """The client addresses, host:port, that the members advertise."""
-        found = self._call("Cluster", "MemberList", self._rpc.MemberListRequest(), None).members
-        return tuple(url.rpartition("://")[2].rstrip("/") for member in found for url in member.clientURLs)
+        members = self._call("Cluster", "MemberList", self._rpc.MemberListRequest(), None).members
+        return tuple(url.rpartition("://")[2].rstrip("/") for member in members for url in member.clientURLs)
 
     def transact(
         self,
@@ -210,7 +210,7 @@ class EtcdClient:
         self._call("Lease", "LeaseRevoke", self._rpc.LeaseRevokeRequest(ID=lease), timeout_s, gone_is_fine=True)
 
     def _range(self, request: Any, timeout_s: float | None) -> list[Entry]:
-        return [_entry(found) for found in self._call("KV", "Range", request, timeout_s).kvs]
+        return [_entry(item) for item in self._call("KV", "Range", request, timeout_s).kvs]
 
     def _compare(self, compare: Compare) -> Any:
         made = self._rpc.Compare(key=compare.key.encode(), result=self._rpc.Compare.EQUAL)
@@ -322,12 +322,12 @@ class EtcdClient:
         return CoordinationError(f"{said} ({error.code().name})", hint="look into the log of etcd (PD)")
 
 
-def _entry(found: Any) -> Entry:
-    return Entry(found.key.decode(), found.value, found.create_revision, found.mod_revision, found.lease)
+def _entry(value: Any) -> Entry:
+    return Entry(value.key.decode(), value.value, value.create_revision, value.mod_revision, value.lease)
 
 
-def _first_entry(found: Any) -> Entry | None:
-    return _entry(found.kvs[0]) if found.kvs else None
+def _first_entry(value: Any) -> Entry | None:
+    return _entry(value.kvs[0]) if value.kvs else None
 
 
 def _after(prefix: str) -> bytes:

@@ -21,10 +21,10 @@ MEMBER_TIMEOUT_S = 2.0
 def pd_cluster_id(client: EtcdClient) -> str:
     """As a decimal number; empty where this etcd is not PD's, or its user may not read the key."""
     try:
-        found = client.get(CLUSTER_ID_KEY)
+        entry = client.get(CLUSTER_ID_KEY)
     except TicdcDumpError:
         return ""
-    return str(int.from_bytes(found.value, "big")) if found is not None and len(found.value) == 8 else ""
+    return str(int.from_bytes(entry.value, "big")) if entry is not None and len(entry.value) == 8 else ""
 
 
 def other_members(client: EtcdClient) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -60,7 +60,7 @@ def tidb_servers(client: EtcdClient) -> tuple[str, ...]:
         entries = client.get_prefix(TIDB_SERVERS)
     except TicdcDumpError:
         return ()
-    found = []
+    result = []
     for entry in entries:
         try:
             server = msgspec.json.decode(entry.value, type=_Server)
@@ -68,5 +68,5 @@ def tidb_servers(client: EtcdClient) -> tuple[str, ...]:
             continue
         address = f"[{server.ip}]:{server.listening_port}" if ":" in server.ip else f"{server.ip}:{server.listening_port}"
         if is_address(address):
-            found.append(address)
-    return tuple(dict.fromkeys(found))
+            result.append(address)
+    return tuple(dict.fromkeys(result))

@@ -30,8 +30,8 @@ Notice = Callable[[str], object]
 
 def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryEntry]:
     """Newest first. For everybody: reading needs no ownership. `notice`: hears of each key that is not an entry, which is omitted."""
-    found = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
-    return [entry for one in found if (entry := _decoded(one, notice)) is not None]
+    entries = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
+    return [entry for one in entries if (entry := _decoded(one, notice)) is not None]
 
 
 class EtcdHistory:
@@ -46,8 +46,8 @@ class EtcdHistory:
         self._ids: dict[str, None] | None = None
 
     def find(self, operation_id: str) -> HistoryEntry | None:
-        found = self.client.get(_key(self.root, operation_id))
-        return None if found is None else _decoded(found, self._notice)
+        entry = self.client.get(_key(self.root, operation_id))
+        return None if entry is None else _decoded(entry, self._notice)
 
     def entries(self) -> Sequence[HistoryEntry]:
         return read_history(self.client, self.root, self._notice)
@@ -79,8 +79,8 @@ class EtcdHistory:
 
     def _listed(self) -> dict[str, None]:
         """The ids, oldest first."""
-        found = sorted(self.client.get_prefix(f"{self.root}/history/", keys_only=True), key=_place)
-        return dict.fromkeys(entry.key.removeprefix(f"{self.root}/history/").removesuffix("/entry") for entry in found)
+        entries = sorted(self.client.get_prefix(f"{self.root}/history/", keys_only=True), key=_place)
+        return dict.fromkeys(entry.key.removeprefix(f"{self.root}/history/").removesuffix("/entry") for entry in entries)
 
 
 def _key(root: str, operation_id: str) -> str:
@@ -92,9 +92,9 @@ def _place(entry: Entry) -> tuple[int, str]:
     return entry.created, entry.key
 
 
-def _decoded(found: Entry, notice: Notice) -> HistoryEntry | None:
+def _decoded(entry: Entry, notice: Notice) -> HistoryEntry | None:
     try:
-        return entry_from_json(json.loads(found.value))
+        return entry_from_json(json.loads(entry.value))
     except _UNREADABLE as error:
-        notice(f"etcd key {found.key} is not an entry of the history: {error!r}: it is not listed; delete it (etcdctl del {found.key})")
+        notice(f"etcd key {entry.key} is not an entry of the history: {error!r}: it is not listed; delete it (etcdctl del {entry.key})")
         return None

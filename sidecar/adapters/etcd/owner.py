@@ -64,29 +64,29 @@ class OwnerHolder:
 
 def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
     """Who owns the changefeed now, None if nobody does. Raises CoordinationError if what is there is no Holder."""
-    found = client.get(f"{root}/owner")
-    if found is None:
+    entry = client.get(f"{root}/owner")
+    if entry is None:
         return None
     try:
-        return OwnerHolder(**json.loads(found.value))
+        return OwnerHolder(**json.loads(entry.value))
     except (TypeError, ValueError, RecursionError) as error:
         raise CoordinationError(
-            f"etcd key {found.key} does not name an owner: {error}", hint="another version's sidecar runs: use its command line, or stop it"
+            f"etcd key {entry.key} does not name an owner: {error}", hint="another version's sidecar runs: use its command line, or stop it"
         ) from error
 
 
 def owner_console(client: EtcdClient, root: str) -> str:
     """Where the owner's web console is, for a browser; empty for none."""
-    found = client.get(f"{root}/console")
-    return found.value.decode(errors="replace") if found is not None else ""
+    entry = client.get(f"{root}/console")
+    return entry.value.decode(errors="replace") if entry is not None else ""
 
 
-def _epoch(found: Entry) -> int:
+def _epoch(entry: Entry) -> int:
     try:
-        return int(found.value)
+        return int(entry.value)
     except ValueError as error:
         raise CoordinationError(
-            f"etcd key {found.key} is not an epoch: {found.value[:40]!r}",
+            f"etcd key {entry.key} is not an epoch: {entry.value[:40]!r}",
             hint="write the epoch of the log's last manifest there, in digits",
         ) from error
 

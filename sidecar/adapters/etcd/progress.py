@@ -55,8 +55,8 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, R
 def load_progress(client: EtcdClient, root: str) -> tuple[Progress, ...]:
     """What was saved last, nothing if nothing was. For everybody: reading needs no ownership. Raises CoordinationError if what is
     there is no progress."""
-    found = _read(client, f"{root}/progress")
-    return (found.dumps or ()) if found else ()
+    stored = _read(client, f"{root}/progress")
+    return (stored.dumps or ()) if stored else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,10 @@ class EtcdProgress:
         """A new generation under a name of its own, so that nothing of a former attempt can come late into it. What those left
         behind goes first, the former generation with the head."""
         generation = uuid4().hex[:12]
-        found = {
+        results = {
             entry.key.removeprefix(f"{self._head}/").partition("/")[0] for entry in self.client.get_prefix(f"{self._head}/", keys_only=True)
         }
-        left = sorted(found - {stored.generation})
+        left = sorted(results - {stored.generation})
         for start in range(0, len(left), OPERATIONS_MAX):
             self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
         for batch in _batches(_parts(_tables(dumps))):
@@ -144,13 +144,13 @@ class EtcdProgress:
 
     def _look(self) -> _Stored:
         """The head alone: enough to replace all of it, also when what is there cannot be read."""
-        found = self.client.get(self._head)
-        if found is None:
+        entry = self.client.get(self._head)
+        if entry is None:
             return _Stored(0, "", None)
         try:
-            return _Stored(found.modified, str(json.loads(found.value)["generation"]), None)
+            return _Stored(entry.modified, str(json.loads(entry.value)["generation"]), None)
         except _UNREADABLE:
-            return _Stored(found.modified, "unreadable", None)
+            return _Stored(entry.modified, "unreadable", None)
 
     def _puts(self, generation: str, parts: Parts) -> list[Put]:
         return [Put(_part_key(self._head, generation, part), data) for part, data in parts.items()]
@@ -171,11 +171,11 @@ def _read(client: EtcdClient, head_key: str) -> _Stored | None:
 
 
 def _decoded(head: Entry, entries: dict[str, Entry]) -> _Stored:
-    found: dict[str, Any] = json.loads(head.value)
-    generation = str(found["generation"])
-    parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(found["parts"]))]
+    result: dict[str, Any] = json.loads(head.value)
+    generation = str(result["generation"])
+    parts = [entries[_part_key(head.key, generation, part)].value for part in range(int(result["parts"]))]
     tables = list(chain.from_iterable(json.loads(zlib.decompress(part)) for part in parts))
-    heads = found.get("dumps", [found])
+    heads = result.get("dumps", [result])
     if len(tables) != sum(one["tables"] for one in heads):
         raise ValueError(f"{len(tables)} tables instead of {[one['tables'] for one in heads]}")
     rest = iter(tables)
@@ -203,12 +203,12 @@ def _changed(before: tuple[Progress, ...] | None, after: tuple[Progress, ...]) -
 
 def _parts(tables: Tables, *, unlike: Tables = ()) -> Parts:
     """By number; without those that are in `unlike` as they are."""
-    found = {}
+    parts = {}
     for part, cut in enumerate(_cuts(tables)):
         some = tables[cut]
         if some != unlike[cut]:
-            found[part] = _encoded(some)
-    return found
+            parts[part] = _encoded(some)
+    return parts
 
 
 def _cuts(tables: Tables) -> list[slice]:

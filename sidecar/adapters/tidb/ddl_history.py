@@ -72,8 +72,8 @@ class DdlHistory:
                 if seen is not None:
                     return self._finished(session, seen, after_ts), upto_ts
                 self._readable = False
-            found = carried_out(session, lambda: _without_commit_ts(session, after_ts), doing="reading information_schema.ddl_jobs")
-            return found, upto_ts
+            finished_ddls = carried_out(session, lambda: _without_commit_ts(session, after_ts), doing="reading information_schema.ddl_jobs")
+            return finished_ddls, upto_ts
 
     def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
         """They count as told when all of them are known: an outage between two of them loses none."""
@@ -156,7 +156,7 @@ def _is_done(session: MysqlSession, number: int) -> bool:
 
 def _without_commit_ts(session: MysqlSession, after_ts: CommitTs) -> list[FinishedDdl]:
     """A job's end is told later than its commit_ts, and in seconds by older versions: what ended at `after_ts` may be among them."""
-    found = session.rows(
+    rows = session.rows(
         "SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY FROM (SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY, STATE,"
         f" UNIX_TIMESTAMP(END_TIME) AS ended_s FROM information_schema.ddl_jobs LIMIT {JOBS_MAX}) AS j"
         " WHERE STATE IN ('done', 'synced') AND JOB_TYPE NOT LIKE '%%subjob%%' AND (ended_s IS NULL OR ended_s >= %s)",
@@ -164,7 +164,7 @@ def _without_commit_ts(session: MysqlSession, after_ts: CommitTs) -> list[Finish
     )
     return [
         FinishedDdl(int(number), None, schema or "", (TableName(schema, table),) if table else (), kind, query or "")
-        for number, schema, table, kind, query in found
+        for number, schema, table, kind, query in rows
         if not is_system_schema(schema or "")
     ]
 

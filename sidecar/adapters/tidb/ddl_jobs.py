@@ -59,12 +59,12 @@ def under_way(session: MysqlSession, table_ids: Collection[int], at_ts: CommitTs
     only: one that ended in that very second was. Reads the whole history. Raises pymysql's errors."""
     if not table_ids:
         return frozenset()
-    found = session.rows(
+    rows = session.rows(
         "SELECT TABLE_ID, UNIX_TIMESTAMP(START_TIME), UNIX_TIMESTAMP(END_TIME) FROM information_schema.ddl_jobs"
         f" WHERE TABLE_ID IN ({', '.join(map(str, sorted(table_ids)))}) AND START_TIME IS NOT NULL"
     )
     at_s = physical_ms(at_ts) / 1000
-    return frozenset(int(number) for number, began_s, ended_s in found if float(began_s) <= at_s and not _ended(ended_s, at_s))
+    return frozenset(int(number) for number, began_s, ended_s in rows if float(began_s) <= at_s and not _ended(ended_s, at_s))
 
 
 def _ended(ended_s: object, at_s: float) -> bool:

@@ -39,7 +39,7 @@ def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] |
     """Of the partitioned tables: the ids in the order of the partitions, none where the server tells none, and the clause that makes them.
     Raises pymysql's errors."""
     number = "TIDB_PARTITION_ID" if session.flavour is Flavour.TIDB else "NULL"
-    found = grouped(
+    result = grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, {number}, PARTITION_NAME, PARTITION_METHOD, PARTITION_EXPRESSION, PARTITION_DESCRIPTION"
             " FROM information_schema.partitions"
@@ -47,7 +47,7 @@ def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] |
             values,
         )
     )
-    return {table: (tuple(int(row[0]) for row in rows if row[0] is not None), _partitioning(rows)) for table, rows in found.items()}
+    return {table: (tuple(int(row[0]) for row in rows if row[0] is not None), _partitioning(rows)) for table, rows in result.items()}
 
 
 def _partitioning(rows: Sequence[Row]) -> str:
@@ -58,11 +58,11 @@ def _partitioning(rows: Sequence[Row]) -> str:
 def read_tables(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[bool, str]]:
     """Whether each table is clustered, and its collation. Raises pymysql's errors."""
     pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "'CLUSTERED'"
-    found = session.rows(
+    rows = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, {pk_type}, TABLE_COLLATION FROM information_schema.tables WHERE {scope}",
         values,
     )
-    return {TableName(schema, table): (pk == "CLUSTERED", collation or "") for schema, table, pk, collation in found}
+    return {TableName(schema, table): (pk == "CLUSTERED", collation or "") for schema, table, pk, collation in rows}
 
 
 def definition(
@@ -101,15 +101,15 @@ def _column(row: Row, flavour: Flavour, *, is_json: bool) -> ColumnDefinition:
 
 
 def _with_width(type_text: str) -> str:
-    found = _INTEGER.match(type_text)
-    if found is None:
+    match = _INTEGER.match(type_text)
+    if match is None:
         return type_text
-    return f"{found[1]}({integer_width(found[1], found[2] is not None)}){type_text[len(found[1]) :]}"
+    return f"{match[1]}({integer_width(match[1], match[2] is not None)}){type_text[len(match[1]) :]}"
 
 
 def _now(text: str) -> str | None:
-    found = _NOW.fullmatch(text)
-    return None if found is None else "CURRENT_TIMESTAMP" + (f"({found[1]})" if found[1] and found[1] != "0" else "")
+    match = _NOW.fullmatch(text)
+    return None if match is None else "CURRENT_TIMESTAMP" + (f"({match[1]})" if match[1] and match[1] != "0" else "")
 
 
 def _default(text: str, type_text: str, flavour: Flavour, extra: str) -> str | None:

@@ -87,15 +87,15 @@ class FollowedSchemas:
 
     def begin(self) -> Tables:
         """As the port. Raises FeedUnsuitable, SourceError."""
-        self._known_ts, found = self._present()
+        self._known_ts, schemas = self._present()
         self.began = self._known_ts if self._from_now and self._known_ts is not None else CommitTs(0)
-        return self._take(found)
+        return self._take(schemas)
 
     def resume(self, tables: Tables, *, upto_ts: CommitTs) -> Tables:
         """As the port. Raises FeedUnsuitable, SourceError."""
         self._known_ts = upto_ts if self._source.now_ts() is not None else None
-        found = self._where_it_ends(tables, upto_ts)
-        taken = self._take(found)
+        schemas = self._where_it_ends(tables, upto_ts)
+        taken = self._take(schemas)
         if changed := sorted(str(name) for name in taken.keys() | tables.keys() if _form(taken.get(name)) != _form(tables.get(name))):
             told = f"{len(changed)} tables are not what they were where the log ends, without a DDL in the feed: {_listed(changed)}"
             came = any(table.key and name not in tables for name, table in taken.items())
@@ -110,8 +110,8 @@ class FollowedSchemas:
         if self._known_ts is not None and commit_ts > self._known_ts:
             named = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if ddl.table}
             before = self.tables
-            found = self._source.tables(commit_ts, shown=lambda tables: _all_changed(named, self._found, tables))
-            self._take(_with_columns_of(before, found, but=named))
+            schemas = self._source.tables(commit_ts, shown=lambda tables: _all_changed(named, self._found, tables))
+            self._take(_with_columns_of(before, schemas, but=named))
             _check_told(before, self.tables, named, commit_ts)
             self._known_ts = commit_ts
         return self.tables
@@ -134,15 +134,15 @@ class FollowedSchemas:
                     raise
         return {**self._source.tables(), **logged}  # too long ago to ask; what was made since has its DDL still to come
 
-    def _as_logged(self, logged: Tables, found: Tables, upto_ts: CommitTs) -> Tables:
+    def _as_logged(self, logged: Tables, tables: Tables, upto_ts: CommitTs) -> Tables:
         """Where both differ, a DDL under way says that the log is right: SQL shows what it makes before the feed does. Without one the log
         was told by a server that was behind."""
-        other = {name: now.table_id for name, now in found.items() if name in logged and _form(logged[name]) != _form(now)}
+        other = {name: now.table_id for name, now in tables.items() if name in logged and _form(logged[name]) != _form(now)}
         amid = self._source.changing(frozenset(other.values()), upto_ts) if other else frozenset[int]()
-        return _with_columns_of(logged, found, but={name.folded() for name, number in other.items() if number not in amid})
+        return _with_columns_of(logged, tables, but={name.folded() for name, number in other.items() if number not in amid})
 
-    def _take(self, found: Tables) -> Tables:
-        self._found, self.tables = found, self._narrow(found)
+    def _take(self, tables: Tables) -> Tables:
+        self._found, self.tables = tables, self._narrow(tables)
         return self.tables
 
 
@@ -171,11 +171,11 @@ def _form(table: TableSchema | None) -> object:
 def _all_changed(named: Collection[TableName], before: Tables, now: Tables) -> bool:
     """Whether an answer shows by itself that it knows of DDLs of these tables (folded): what their rows are, is another thing. Their
     definitions alone show nothing, for one that was not known may have come to be."""
-    then, found = ({name.folded(): table.undefined() for name, table in tables.items()} for tables in (before, now))
-    return bool(named) and all(then.get(name) != found.get(name) for name in named)
+    then, schemas = ({name.folded(): table.undefined() for name, table in tables.items()} for tables in (before, now))
+    return bool(named) and all(then.get(name) != schemas.get(name) for name in named)
 
 
-def _with_columns_of(before: Tables, found: Tables, *, but: Collection[TableName]) -> Tables:
+def _with_columns_of(before: Tables, tables: Tables, *, but: Collection[TableName]) -> Tables:
     """`found`, in which tables that are the same as `before` by name and ids, and not of `but` (folded), have the columns that they had.
     A definition that was not known is taken from `found` where it is of these columns."""
 
@@ -186,4 +186,4 @@ def _with_columns_of(before: Tables, found: Tables, *, but: Collection[TableName
             return now
         return now if then.definition is None and then == now.undefined() else then
 
-    return {name: kept(name, now) for name, now in found.items()}
+    return {name: kept(name, now) for name, now in tables.items()}

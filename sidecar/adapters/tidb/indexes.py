@@ -17,10 +17,10 @@ from sidecar.mysql.session import MysqlSession, Row
 
 def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
     """By the table that each row's first two columns name, without them."""
-    found: dict[TableName, list[Row]] = defaultdict(list)
+    result: dict[TableName, list[Row]] = defaultdict(list)
     for schema_name, table_name, *rest in rows:
-        found[TableName(schema_name, table_name)].append(tuple(rest))
-    return found
+        result[TableName(schema_name, table_name)].append(tuple(rest))
+    return result
 
 
 def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
@@ -34,13 +34,13 @@ def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | No
         told = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
         told += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
         order = "INDEX_NAME"
-    found = grouped(
+    result = grouped(
         session.rows(
             f"SELECT TABLE_SCHEMA, TABLE_NAME, {told} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
             values,
         )
     )
-    return {table: _indexes(rows) for table, rows in found.items()}
+    return {table: _indexes(rows) for table, rows in result.items()}
 
 
 def _indexes(rows: Iterable[Row]) -> tuple[IndexDefinition, ...]:
@@ -50,16 +50,16 @@ def _indexes(rows: Iterable[Row]) -> tuple[IndexDefinition, ...]:
         whole = -1 if length is None else int(length)
         part = IndexPart(column, whole) if expression is None and column is not None else IndexPart(expression=expression or "")
         parts[(name, int(number), not int(non_unique))].append(part)
-    found = [
+    definitions = [
         IndexDefinition(name, tuple(columns), unique, name.upper() == "PRIMARY", number)
         for (name, number, unique), columns in parts.items()
     ]
-    return tuple(sorted(found, key=lambda index: not index.primary))
+    return tuple(sorted(definitions, key=lambda index: not index.primary))
 
 
 def handle_key(in_feed: Sequence[Column], indexes: Sequence[IndexDefinition]) -> tuple[str, ...]:
     """The names of its columns, empty for none."""
     not_null = {column.name for column in in_feed if not column.nullable}
     usable = [index for index in indexes if index.unique and all(part.column in not_null for part in index.parts)]
-    found = min(usable, key=lambda index: (not index.primary, len(index.parts), index.id), default=None)
-    return tuple(part.column for part in found.parts) if found else ()
+    definition = min(usable, key=lambda index: (not index.primary, len(index.parts), index.id), default=None)
+    return tuple(part.column for part in definition.parts) if definition else ()

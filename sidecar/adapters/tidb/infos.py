@@ -137,8 +137,8 @@ class TidbInfos:
 def _jobs(session: MysqlSession) -> _Jobs:
     """Raises pymysql's errors, SourceError for a job that is not JSON."""
     ((newest,),) = session.rows("SELECT MAX(job_id) FROM mysql.tidb_ddl_history")
-    found = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
-    return _Jobs(int(newest or 0), frozenset(found), any(_DONE in states[1:2] for states in found))
+    results = [_states(number, meta) for number, meta in session.rows("SELECT job_id, job_meta FROM mysql.tidb_ddl_job")]
+    return _Jobs(int(newest or 0), frozenset(results), any(_DONE in states[1:2] for states in results))
 
 
 def _states(number: int, meta: str | bytes) -> tuple[int, ...]:
@@ -156,10 +156,10 @@ def _states(number: int, meta: str | bytes) -> tuple[int, ...]:
 def _settings(session: MysqlSession) -> tuple[str, bool, bool]:
     """TiDB's version, whether new collations are enabled, and whether tables are created fast. Raises pymysql's errors, SourceError."""
     ((version,),) = session.rows("SELECT VERSION()")
-    found = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'")
-    if not found or str(found[0][0]) not in ("True", "False"):
+    rows = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'")
+    if not rows or str(rows[0][0]) not in ("True", "False"):
         raise SourceError(
-            f"mysql.tidb tells {found!r} for new_collation_enabled, not True or False", hint="GRANT SELECT ON mysql.tidb to source.user"
+            f"mysql.tidb tells {rows!r} for new_collation_enabled, not True or False", hint="GRANT SELECT ON mysql.tidb to source.user"
         )
     try:
         ((fast,),) = session.rows("SELECT @@global.tidb_enable_fast_create_table")
@@ -167,7 +167,7 @@ def _settings(session: MysqlSession) -> tuple[str, bool, bool]:
         if code_of(error) != _UNKNOWN_VARIABLE:
             raise
         fast = 0  # older than the variable
-    return str(version), str(found[0][0]) == "True", str(fast) in ("1", "ON")
+    return str(version), str(rows[0][0]) == "True", str(fast) in ("1", "ON")
 
 
 # ---- the status port ------------------------------------------------------------------------------------------------
@@ -187,21 +187,21 @@ class TidbStatusPort:
 
     def databases(self) -> dict[str, int]:
         """Names and ids, without TiDB's virtual ones."""
-        found = self._get("/schema", list)
-        return self._read("/schema", lambda: {one["db_name"]["O"]: int(one["id"]) for one in found if one["state"]})
+        results = self._get("/schema", list)
+        return self._read("/schema", lambda: {one["db_name"]["O"]: int(one["id"]) for one in results if one["state"]})
 
     def tables(self, database: str) -> tuple[TableInfo, ...]:
         """None of the system's schemas: nobody replicates them."""
         if is_system_schema(database):
             return ()
         path = f"/schema/{quote(database, safe='')}"
-        found = self._get(path, list)
-        return self._read(path, lambda: tuple(map(_checked, found)))
+        results = self._get(path, list)
+        return self._read(path, lambda: tuple(map(_checked, results)))
 
     def table(self, name: TableName) -> TableInfo:
         path = f"/schema/{quote(name.schema, safe='')}/{quote(name.table, safe='')}"
-        found: dict[str, Any] = self._get(path, dict)
-        return self._read(path, lambda: _checked(found))
+        result: dict[str, Any] = self._get(path, dict)
+        return self._read(path, lambda: _checked(result))
 
     def _read(self, path: str, reading: Callable[[], T]) -> T:
         try:
@@ -225,12 +225,12 @@ class TidbStatusPort:
                 hint="let source.status_port be TiDB's (its status.status-port, 10080 by default), reachable, with TLS as in source.tls",
             ) from error
         try:
-            found = json.loads(data)
+            result = json.loads(data)
         except ValueError as error:
             raise self._not_tidbs(path, f"is no JSON: {error}") from error
-        if not isinstance(found, kind):
-            raise self._not_tidbs(path, f"is a {type(found).__name__}, not a {kind.__name__}")
-        return found
+        if not isinstance(result, kind):
+            raise self._not_tidbs(path, f"is a {type(result).__name__}, not a {kind.__name__}")
+        return result
 
     def _not_tidbs(self, path: str, what: str) -> SourceError:
         return SourceError(

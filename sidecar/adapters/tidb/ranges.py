@@ -53,17 +53,17 @@ def slow_reads(settings: SourceSection, tables: Mapping[TableName, str], *, max_
     """Of tables that exist, each with its predicate, empty for none; the largest first. Raises SourceError."""
     timeout_s = min(settings.statement_timeout_s, STATEMENT_S)
     patient = msgspec.structs.replace(settings, retry_s=min(settings.retry_s, RETRY_S), statement_timeout_s=timeout_s)
-    found: dict[TableName, str] = {}
+    result: dict[TableName, str] = {}
     give_up_s = time.monotonic() + max_s
     with closing(MysqlSession(Account.of(patient), Role.READ_SOURCE)) as session:
         schemas, facts = carried_out(session, lambda: (read_schemas(session), read_facts(session)), doing="reading the tables' schemas")
         known = sorted(tables.keys() & schemas.keys() & facts.keys(), key=lambda table: (-(facts[table].rows or _UNCOUNTED), table))
         for number, table in enumerate(known):
             if time.monotonic() > give_up_s:
-                return SlowReads(found, unasked=len(known) - number)
+                return SlowReads(result, unasked=len(known) - number)
             if why := _problem(session, schemas[table], facts[table], tables[table]):
-                found[table] = why
-    return SlowReads(found)
+                result[table] = why
+    return SlowReads(result)
 
 
 def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, where: str) -> str | None:
@@ -93,7 +93,7 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
 def problem(rows: Iterable[Row], key: ReadKey) -> str | None:
     """What is wrong with the plan that EXPLAIN tells: rows of id, estRows, task, access object, operator info."""
     for row in rows:
-        name = found[0] if (found := _OPERATOR.search(str(row[0]))) else ""
+        name = match[0] if (match := _OPERATOR.search(str(row[0]))) else ""
         if name in _FULL:
             return f"each chunk reads the table from its first row ({name})"
         if name in _RANGED and not _whole(str(row[-1]), len(key.columns)):
@@ -104,15 +104,15 @@ def problem(rows: Iterable[Row], key: ReadKey) -> str | None:
 
 def _whole(operator_info: str, columns: int) -> bool:
     """Whether the first range begins, and the last one ends, with a value for each of so many columns."""
-    found = list(_ends(operator_info.partition("range:")[2]))
-    return bool(found) and (found[0][0], found[-1][1]) == (columns, columns)
+    results = list(_ends(operator_info.partition("range:")[2]))
+    return bool(results) and (results[0][0], results[-1][1]) == (columns, columns)
 
 
 def _ends(ranges: str) -> Iterator[tuple[int, int]]:
     """How many values each range begins and ends with; what follows the ranges is left alone."""
     values: list[int] = []
-    for found in _TOKEN.finditer(ranges):
-        match found[0], len(values):
+    for match in _TOKEN.finditer(ranges):
+        match match[0], len(values):
             case ("[" | "(", 0):
                 values = [0]
             case (",", 0):

@@ -76,15 +76,15 @@ def keys_select(schema: TableSchema, key: ReadKey, keys: Sequence[Key], *, where
     return f"{rows_select(schema.columns, schema.name, also=f', CAST({shown} AS CHAR)')} WHERE {one_of(key, keys)}"
 
 
-def canonical(found: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
+def canonical(table: pa.Table, columns: Sequence[Column], *, where: str) -> pa.Table:
     """selects.spelt. Raises SourceError that begins with `where`."""
     for index, column in enumerate(columns):
-        if found.column(index).null_count and not column.nullable:
+        if table.column(index).null_count and not column.nullable:
             raise SourceError(
                 f"{where}: the server gave NULL for column {column.name}, which is NOT NULL",
                 hint="start the dump again; if it repeats, the server cannot tell a value: see its log",
             )
-    return spelt(found, columns)
+    return spelt(table, columns)
 
 
 # ---- a chunk --------------------------------------------------------------------------------------------------------
@@ -162,9 +162,9 @@ class ChunkReader:
             if fitted:
                 in_force.keys[command.table] = learned
             read = _Read(session, command, schema, in_force, asked, doing)
-            found = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
+            result = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
             # told after the SELECT, whose own error says more: a missing right hides columns too
-            return found if fitted else Misfit(f"{doing}: {_changed(schema)}")
+            return result if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
             if isinstance(error.__cause__, UnicodeDecodeError) and not asked(lambda: has_columns_of(session, schema)):
                 return Misfit(error.message)
@@ -195,10 +195,10 @@ class _Read:
         selected = self._selected(sql, len(schema.columns) + key.by_rowid)
         if isinstance(selected, Misfit):
             return selected
-        found, whole, read_tso, read_s = selected
-        rows = found.slice(0, rows_max)
+        result, whole, read_tso, read_s = selected
+        rows = result.slice(0, rows_max)
         last = _last_key(key, schema, rows, where=self.doing) if rows.num_rows else command.after
-        exhausted = whole and found.num_rows <= rows_max
+        exhausted = whole and result.num_rows <= rows_max
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
@@ -213,16 +213,16 @@ class _Read:
             selected = self._selected(self._keys_sql(key, asked), len(schema.columns) + 1, bounded=len(asked) > 1)
             if isinstance(selected, Misfit):
                 return selected
-            found, whole, read_tso, read_s = selected
+            result, whole, read_tso, read_s = selected
             if whole:
                 break
-            asked = asked[: max(1, min(len(asked), found.num_rows) // 2)]
-        texts = canonical(found, schema.columns, where=self.doing)
+            asked = asked[: max(1, min(len(asked), result.num_rows) // 2)]
+        texts = canonical(result, schema.columns, where=self.doing)
         there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
         wanted, keys = set(asked), set(there)
-        asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(found.column(len(schema.columns)), "1"))
+        asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(result.column(len(schema.columns)), "1"))
         absent = tuple(one for one in asked if one not in keys)
-        rows, exhausted = found.filter(asked_for), len(asked) == len(command.keys)
+        rows, exhausted = result.filter(asked_for), len(asked) == len(command.keys)
         return SelectedChunk(
             rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(asked)
         )
@@ -240,10 +240,10 @@ class _Read:
             what = f"{flavour.value} has no timestamp of a snapshot"
             raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
         bytes_max = self.command.bytes_max if bounded else None
-        found = self.asked(lambda: _select(self.session, sql, columns, brackets, bytes_max))
+        selected = self.asked(lambda: _select(self.session, sql, columns, brackets, bytes_max))
         if not self.asked(lambda: has_columns_of(self.session, self.schema)):
             return Misfit(f"{self.doing}: {_changed(self.schema)}")
-        return found
+        return selected
 
 
 class _Selected(NamedTuple):
@@ -263,14 +263,14 @@ def _select(session: MysqlSession, sql: str, columns: int, brackets: Brackets, b
     try:
         read_tso = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
         started_s = time.monotonic()
-        found, whole = read_up_to(session, sql, columns, bytes_max=bytes_max)
+        result, whole = read_up_to(session, sql, columns, bytes_max=bytes_max)
         read_s = time.monotonic() - started_s
         if whole:  # else the connection is closed, and the transaction with it
             session.rows("ROLLBACK")
     except BaseException:
         session.close()  # the transaction must not be the next chunk's
         raise
-    return _Selected(found, whole, read_tso, read_s)
+    return _Selected(result, whole, read_tso, read_s)
 
 
 def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFacts] | Misfit:

@@ -90,9 +90,9 @@ class TidbSchemas:
 
     def asked_by(self, caller: Caller) -> TidbSchemas:
         """As the port. Raises SourceLost when the caller goes."""
-        found = copy(self)
-        found._caller = caller
-        return found
+        schemas = copy(self)
+        schemas._caller = caller
+        return schemas
 
     def tables(self, at_ts: CommitTs | None = None, *, shown: Callable[[Schemas], bool] = lambda _: False) -> Schemas:
         """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Servers that may not have loaded it are waited
@@ -125,11 +125,11 @@ class TidbSchemas:
         LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
         began_s = asked_s = time.monotonic()
         while True:
-            behind, found = self._ask(doing, once)
+            behind, result = self._ask(doing, once)
             known = self._done_since_s
             self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, asked_s) for ddl in behind}
-            if all(asked_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(found):
-                return found
+            if all(asked_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(result):
+                return result
             time.sleep(LOADED_AGAIN_S)  # nothing tells when a server has loaded
             asked_s = time.monotonic()
 
@@ -156,10 +156,10 @@ class TidbSchemas:
 
     def keys(self, table: TableName, keys: Sequence[Key]) -> tuple[Key, ...]:
         """As the port. Raises SourceError."""
-        found, unfit = self._by_key(table, lambda key: spelled_keys(key, keys))
+        results, unfit = self._by_key(table, lambda key: spelled_keys(key, keys))
         if unfit:
             raise UnfitKeys(f"--keys of {table}: {next(iter(unfit.values()))}", hint=_KEY_HINT, keys=tuple(unfit))
-        return found
+        return results
 
     def _by_key(self, table: TableName, answer: Callable[[ReadKey], T]) -> T:
         schemas, facts = self._ask(
@@ -253,14 +253,14 @@ def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[Ta
     scope, values = _scope(table)
     pk_type = "TIDB_PK_TYPE" if session.flavour is Flavour.TIDB else "NULL"
     charsets: dict[TableName, dict[str, tuple[str, str]]] = defaultdict(dict)
-    found = session.rows(
+    results = session.rows(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.columns"
         f" WHERE CHARACTER_SET_NAME IS NOT NULL AND {scope}",
         values,
     )
-    for schema_name, table_name, column, charset, collation in found:
+    for schema_name, table_name, column, charset, collation in results:
         charsets[TableName(schema_name, table_name)][column] = (charset, collation)
-    found = session.rows(
+    results = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS, DATA_LENGTH, {pk_type}, CREATE_OPTIONS FROM information_schema.tables WHERE {scope}",
         values,
     )
@@ -272,7 +272,7 @@ def read_facts(session: MysqlSession, table: TableName | None = None) -> dict[Ta
             partitioned="partitioned" in (options or "").lower(),
             charsets=charsets.get(name, {}),
         )
-        for schema_name, table_name, rows, length, pk, options in found
+        for schema_name, table_name, rows, length, pk, options in results
     }
 
 
@@ -288,7 +288,7 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
     partitions = read_partitions(session, scope, values)
     facts = read_tables(session, scope, values)
     json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
-    found = {}
+    schemas = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns, shows=_shows(session))
         ids, partitioning = partitions.get(name, ((), ""))
@@ -296,8 +296,8 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
         in_json = {row[0] for row in columns[name] if (name, row[0]) in json_columns}
         about = facts.get(name, (False, ""))
         told = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
-        found[name] = TableSchema(name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=told)
-    return found
+        schemas[name] = TableSchema(name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=told)
+    return schemas
 
 
 def _with_views(session: MysqlSession) -> dict[TableName, int]:
@@ -308,10 +308,10 @@ def read_ids(session: MysqlSession, table: TableName | None = None, *, types: st
     """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
     scope, values = _scope(table)
     table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
-    found = session.rows(
+    rows = session.rows(
         f"SELECT TABLE_SCHEMA, TABLE_NAME, {table_id} FROM information_schema.tables WHERE TABLE_TYPE IN {types} AND {scope}", values
     )
-    return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in found}
+    return {TableName(schema_name, table_name): int(number) for schema_name, table_name, number in rows}
 
 
 def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
@@ -378,8 +378,8 @@ def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName,
 
 def _sizes(column_type: str) -> tuple[int, int]:
     """20 and 4 of `decimal(20,4)`; 0 for what is not there."""
-    found = _SIZES.match(column_type)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    match = _SIZES.match(column_type)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
 def _json_columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> frozenset[tuple[TableName, str]]:
@@ -389,5 +389,5 @@ def _json_columns(session: MysqlSession, scope: str, values: tuple[str, ...] | N
         f" WHERE {scope.replace('TABLE_SCHEMA', 'CONSTRAINT_SCHEMA')}",
         values,
     )
-    found = [(TableName(schema, table), _JSON_CHECK.fullmatch(clause)) for schema, table, clause in rows]
-    return frozenset((table, match[1].replace("``", "`")) for table, match in found if match)
+    results = [(TableName(schema, table), _JSON_CHECK.fullmatch(clause)) for schema, table, clause in rows]
+    return frozenset((table, match[1].replace("``", "`")) for table, match in results if match)

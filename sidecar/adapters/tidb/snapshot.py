@@ -34,12 +34,12 @@ def present_ts(session: MysqlSession) -> CommitTs | None:
         return None
     session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
     try:
-        found = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
+        commit_ts = CommitTs(int(session.rows("SELECT @@tidb_current_ts")[0][0]))
         session.rows("ROLLBACK")
     except BaseException:
         session.close()  # the transaction must not be the next statement's
         raise
-    return found
+    return commit_ts
 
 
 def as_of(session: MysqlSession, at_ts: CommitTs, action: Callable[[MysqlSession], T]) -> T:

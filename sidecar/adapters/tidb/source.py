@@ -229,11 +229,11 @@ class TidbSource:
         """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
         chunk = self._served(command, ahead)
         if chunk is None:
-            found: list[SelectedChunk] = []
-            self._report(command, lambda: self._read(session, command, found))
-            if not found:
+            chunks: list[SelectedChunk] = []
+            self._report(command, lambda: self._read(session, command, chunks))
+            if not chunks:
                 return None
-            (chunk,) = found
+            (chunk,) = chunks
         goes_on = command.ahead and not (command.bounds_max or command.keys or chunk.exhausted)  # bounds move the upper end of what follows
         if goes_on:
             self._reads.keep(command.number)
@@ -257,13 +257,13 @@ class TidbSource:
             return None
         return None if isinstance(chunk, Misfit) else chunk
 
-    def _read(self, session: MysqlSession, command: ReadChunk, found: list[SelectedChunk]) -> SourceEvent | None:
+    def _read(self, session: MysqlSession, command: ReadChunk, chunks: list[SelectedChunk]) -> SourceEvent | None:
         """Put the chunk into `found`, or return why there is none."""
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
             return None
         if isinstance(chunk, SelectedChunk):
-            found.append(chunk)
+            chunks.append(chunk)
             return None
         doing = f"asking for a TSO after chunk {command.number} of {command.table}"
         schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
@@ -333,12 +333,12 @@ class MarkRow:
             self._holds = self._present(session) or self._created(session)
         self._doubtful.add(mark.uuid)
         while not self._changed(session, mark, self._holds):
-            found = self._present(session)
-            if found == mark.uuid:  # our own UPDATE, whose answer was lost
+            present = self._present(session)
+            if present == mark.uuid:  # our own UPDATE, whose answer was lost
                 break
-            if found is None or not (found in self._doubtful or is_former(found, of=mark.uuid)):
-                return self._lost(mark, self._holds, found)
-            self._holds = found  # given up by us, or by a former owner, and carried out since
+            if present is None or not (present in self._doubtful or is_former(present, of=mark.uuid)):
+                return self._lost(mark, self._holds, present)
+            self._holds = present  # given up by us, or by a former owner, and carried out since
         self._holds = mark.uuid
         self._doubtful.clear()  # they compare with what the row will never hold again
         return MarkSent(mark.uuid)
@@ -352,8 +352,8 @@ class MarkRow:
             )
         )
 
-    def _lost(self, mark: SendMark, holds: str, found: str | None) -> MarkFenced | SourceFailed:
-        if found is None:
+    def _lost(self, mark: SendMark, holds: str, value: str | None) -> MarkFenced | SourceFailed:
+        if value is None:
             self._holds = None
             return SourceFailed(
                 mark,
@@ -362,7 +362,7 @@ class MarkRow:
             )
         return MarkFenced(
             mark,
-            reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} holds {found}, not {holds}, which this sidecar wrote last",
+            reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} holds {value}, not {holds}, which this sidecar wrote last",
             hint="another sidecar dumps the same changefeed: stop one of them; if there is none, it was a former owner's UPDATE that came"
             " late, and nothing needs to be done",
         )

@@ -99,15 +99,15 @@ class Backlog:
     def take(self, low_ts: CommitTs) -> list[Message]:
         """What there is, up to POLL_BYTES_MAX. `low_ts`: R can not pass it, whatever the pumps send. Call it with `changed` held."""
         self._settle(low_ts)
-        found: list[Message] = []
+        messages: list[Message] = []
         total = 0
         while total < POLL_BYTES_MAX and (ready := self._ready()):
             message, size = min(ready, key=_next).take()
-            found.append(message)
+            messages.append(message)
             total += size
-        if found:
+        if messages:
             self.changed.notify_all()
-        return found
+        return messages
 
     def ready(self, low_ts: CommitTs) -> bool:
         """Whether `take` would find anything. Call it with `changed` held."""

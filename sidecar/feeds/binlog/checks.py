@@ -54,10 +54,10 @@ def pumps(it: CheckResult) -> Told[Sequence[Node]]:
     it.opened.callback(nodes.close)
     now_ts = pd.tso()
     yield ok(f"PD of cluster {pd.cluster_id()} answers: TSO {now_ts}")
-    found = nodes.pumps()
-    if all(pump.state == OFFLINE for pump in found):
+    results = nodes.pumps()
+    if all(pump.state == OFFLINE for pump in results):
         yield failed("PD's etcd names no pump that is not offline", setting="binlog.pd", hint="give the PD of the cluster; start its pumps")
-    for pump in found:
+    for pump in results:
         if pump.state == OFFLINE:
             continue
         place = f"pump {pump.node_id} ({pump.host}) is {pump.state}, its binlogs go up to {utc(pump.max_commit_ts)}"
@@ -68,7 +68,7 @@ def pumps(it: CheckResult) -> Told[Sequence[Node]]:
             yield warning(why, setting=pump.node_id, hint="start it again, or let it go offline when all of it has been read")
     others = [drainer for drainer in nodes.drainers() if drainer.node_id != node_id(section.name) and drainer.state != OFFLINE]
     yield ok(f"beside {', '.join(f'drainer {one.node_id} ({one.state})' for one in others)}" if others else "no other drainer reads them")
-    return found
+    return results
 
 
 def servers(config: Config) -> Told[None]:
@@ -95,14 +95,14 @@ def servers(config: Config) -> Told[None]:
         yield ok("every TiDB server that is up writes binlogs")
 
 
-def kept(config: Config, found: Sequence[Node], last: LogEnd | None) -> Told[None]:
+def kept(config: Config, nodes: Sequence[Node], last: LogEnd | None) -> Told[None]:
     """Whether the pumps still have what the log lacks."""
     from_ts = CommitTs(min(last.positions.values(), default=1) - 1 if last is not None else config.binlog.initial_commit_ts)
     if not from_ts:
         yield ok("the log is new, and begins now")
         return
     metrics = metrics_of(config.binlog.tls)
-    for pump in found:
+    for pump in nodes:
         if pump.state == ONLINE:
             check_kept(metrics, pump, from_ts)
     yield ok(f"pumps have what was committed since {utc(from_ts)}")
@@ -110,9 +110,9 @@ def kept(config: Config, found: Sequence[Node], last: LogEnd | None) -> Told[Non
 
 def infos(config: Config, changefeed: Changefeed) -> Told[None]:
     """What a new log would begin with, and whether the filter can be followed on those tables."""
-    found = beginning(TidbInfos(config.source).snapshot(), JobMetas(config.source).history, config.binlog.initial_commit_ts)
-    count = tables_of(changefeed, found)
-    yield ok(f"a new log begins at {found.ts} ({utc(found.ts)}) with {count} tables")
+    snapshot = beginning(TidbInfos(config.source).snapshot(), JobMetas(config.source).history, config.binlog.initial_commit_ts)
+    count = tables_of(changefeed, snapshot)
+    yield ok(f"a new log begins at {snapshot.ts} ({utc(snapshot.ts)}) with {count} tables")
 
 
 def faults() -> Told[None]:

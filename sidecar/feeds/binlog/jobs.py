@@ -54,16 +54,16 @@ class BinlogJobs:
             return None
         left_s = self._wait_max_s
         while True:
-            found = self._meta(ddl.job_id)
-            if found is not None:
+            meta = self._meta(ddl.job_id)
+            if meta is not None:
                 at = f"the binlog at {ddl.commit_ts}"
-                is_over, job = ended_job(found, commit_ts=ddl.commit_ts, query=ddl.query, at=at)
+                is_over, job = ended_job(meta, commit_ts=ddl.commit_ts, query=ddl.query, at=at)
                 if is_over:
                     return job
             if left_s <= 0:
                 raise SourceLost(
                     f"DDL job {ddl.job_id} of the binlog at {ddl.commit_ts} ({ddl.query[:200]}) "
-                    f"{'is not seen' if found is None else 'has not ended'} in TiDB's DDL jobs after {self._wait_max_s:g} s",
+                    f"{'is not seen' if meta is None else 'has not ended'} in TiDB's DDL jobs after {self._wait_max_s:g} s",
                     hint="let source be the TiDB whose pumps are read, and its account read mysql.tidb_ddl_job and mysql.tidb_ddl_history;"
                     " if it is, nothing: it is looked for again",
                 )

@@ -77,9 +77,9 @@ class Joining:
         """T of the last look: what is not a lane has nothing at or below it that is needed."""
         self.pumps: dict[Lane, JoinedPump] = {}
 
-    def take(self, found: PumpLook) -> BinlogChange:
+    def take(self, pump_look: PumpLook) -> BinlogChange:
         joined, ended = [], []
-        for node in found.pumps:
+        for node in pump_look.pumps:
             lane = lane_of(node.node_id)
             known = self.pumps.get(lane)
             pump = known or self._pump(lane, node)
@@ -92,7 +92,7 @@ class Joining:
             elif known is None:
                 joined.append(pump)
                 self.pumps[lane] = pump
-        self.resolved_ts = max(self.resolved_ts, found.ts)
+        self.resolved_ts = max(self.resolved_ts, pump_look.ts)
         return BinlogChange(joined, ended)
 
     def lanes(self) -> frozenset[Lane]:

@@ -49,7 +49,7 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> B
 
     return Brought(
         codec=BinlogCodec(schemas.mark_table),
-        schemas=ScopedSchemas(schemas, lambda found: scope.follow(changefeed, {name: table for name, table in found.items() if table.key})),
+        schemas=ScopedSchemas(schemas, lambda value: scope.follow(changefeed, {name: table for name, table in value.items() if table.key})),
         feed=feed,
         still_because=lambda: made[-1].view().held_by() if made else "",
         place=lambda: {"pd": ", ".join(config.binlog.pd)},

@@ -68,6 +68,6 @@ def _judged(table: TableSchema, change: Change) -> Judged:
 
 def _row(table: TableSchema, value: bytes, *, is_old: bool) -> Texts:
     before, after = decode_event(binlog_table_of(table, schema_version_of(value)), value)
-    found = before if is_old else after
-    assert found is not None, "it is asked for by the kind of its change"
-    return found
+    row = before if is_old else after
+    assert row is not None, "it is asked for by the kind of its change"
+    return row

@@ -29,26 +29,26 @@ Metas = Callable[[], Iterable[tuple[int, bytes]]]
 
 def refuse_version(version: str) -> None:
     """Raises FeedUnsuitable for a TiDB whose jobs SQL does not tell, or that has no TiDB-Binlog."""
-    found = version_of(version)
-    if found < _SINCE:
+    result = version_of(version)
+    if result < _SINCE:
         raise FeedUnsuitable(
-            f"TiDB v{found[0]}.{found[1]} does not tell its DDL jobs by SQL, and without them no binlog can be read",
+            f"TiDB v{result[0]}.{result[1]} does not tell its DDL jobs by SQL, and without them no binlog can be read",
             hint="upgrade to TiDB 6.2 or later (TiDB-Binlog is there up to 8.3)",
         )
-    if found >= _WITHOUT:
+    if result >= _WITHOUT:
         raise FeedUnsuitable(
-            f"TiDB v{found[0]}.{found[1]} has no TiDB-Binlog", hint='attach to a TiCDC changefeed: feed = "kafka", "tikv" or "push"'
+            f"TiDB v{result[0]}.{result[1]} has no TiDB-Binlog", hint='attach to a TiCDC changefeed: feed = "kafka", "tikv" or "push"'
         )
 
 
 def beginning(now: KvSnapshot, metas: Metas, initial_commit_ts: int) -> KvSnapshot:
     """`initial_commit_ts` 0: now. Raises FeedUnsuitable where a log cannot begin."""
     refuse_version(now.version)
-    found = replace(now, version="", fast_create_table=False)  # such tables have binlogs, and jobs in the history
+    snapshot = replace(now, version="", fast_create_table=False)  # such tables have binlogs, and jobs in the history
     if not initial_commit_ts:
-        return found
+        return snapshot
     jobs = [job for number, meta in metas() if (job := history_job(meta, at=f"DDL job {number}")) is not None]
-    return snapshot_at(found, jobs, CommitTs(initial_commit_ts))
+    return snapshot_at(snapshot, jobs, CommitTs(initial_commit_ts))
 
 
 def snapshot_at(now: KvSnapshot, jobs: Iterable[DdlJob], at_ts: CommitTs) -> KvSnapshot:
@@ -64,20 +64,20 @@ def snapshot_at(now: KvSnapshot, jobs: Iterable[DdlJob], at_ts: CommitTs) -> KvS
             hint=f"give {amid.commit_ts + 1}, or one below {amid.start_ts}",
         )
     history: SchemaHistory[None] = SchemaHistory(CommitTs(0), [], describe=lambda _info, _schema: None)
-    found: list[SchemaSnapshot] | None = None
+    snapshots: list[SchemaSnapshot] | None = None
     try:
         for job in in_order:
             if job.commit_ts > now.ts:
                 break
-            if found is None and job.commit_ts > at_ts:
-                found = history.snapshot()
+            if snapshots is None and job.commit_ts > at_ts:
+                snapshots = history.snapshot()
             history.apply(job)
     except FeedError as error:
         raise _incomplete(error.message) from error
     if missing := _ids(now.schemas) ^ _ids(history.snapshot()):
         name, number = min(missing)
         raise _incomplete(f"they lead to other tables than TiDB has, as {name} (id {number}) shows")
-    return replace(now, ts=at_ts, schemas=history.snapshot() if found is None else found)
+    return replace(now, ts=at_ts, schemas=history.snapshot() if snapshots is None else snapshots)
 
 
 def _ids(schemas: Iterable[SchemaSnapshot]) -> set[tuple[TableName, int]]:

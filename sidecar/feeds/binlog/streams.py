@@ -113,13 +113,13 @@ class PumpStreams:
         self._check()
         with self._changed:
             self._changed.wait_for(self._has_news, timeout_s)
-            found = self._backlog.take(self._joining.resolved_ts)
-            for message in found:
+            messages = self._backlog.take(self._joining.resolved_ts)
+            for message in messages:
                 self._joining.pumps[message.lane].handed_ts = CommitTs(message.position)
             if self._joining.resolved_ts > self._told_ts:
                 self._told_ts = self._joining.resolved_ts
-                found.append(Message(PUMPS_LANE, self._told_ts - 1, None, encode_resolved(self._told_ts)))
-        return found
+                messages.append(Message(PUMPS_LANE, self._told_ts - 1, None, encode_resolved(self._told_ts)))
+        return messages
 
     def acknowledge(self, durable_ts: CommitTs) -> None:
         """Everything at or below it is durable in the log. Pumps go by it when they go offline."""
@@ -129,9 +129,9 @@ class PumpStreams:
         """As of now, from any thread."""
         with self._changed:
             now_ts, held = self._joining.resolved_ts, self._backlog.held()
-            found = [(lane, pump.node, pump.handed_ts, self._streams[lane].why) for lane, pump in self._joining.pumps.items()]
+            results = [(lane, pump.node, pump.handed_ts, self._streams[lane].why) for lane, pump in self._joining.pumps.items()]
         return StreamsView(
-            pumps=tuple(view_of(node, handed_ts, now_ts, why, held=lane in held) for lane, node, handed_ts, why in found),
+            pumps=tuple(view_of(node, handed_ts, now_ts, why, held=lane in held) for lane, node, handed_ts, why in results),
             looked_ts=now_ts,
             pd_why=self._pd_why,
             bytes_waiting=self._backlog.bytes_waiting,
@@ -181,10 +181,10 @@ class PumpStreams:
                 asked = self._asked
             try:
                 cluster_id = self._pd.cluster_id()
-                found = look(self._pd.tso, self._nodes.pumps)
+                pump_look = look(self._pd.tso, self._nodes.pumps)
                 if monotonic() >= beat_due_s:
                     beat_due_s = monotonic() + HEARTBEAT_S
-                    self._drainer.beat(found.ts)
+                    self._drainer.beat(pump_look.ts)
             except (FeedLost, CoordinationLost) as error:
                 self._pd_why, now_s = error.message, monotonic()
                 lost_since_s = now_s if lost_since_s is None else lost_since_s
@@ -192,19 +192,19 @@ class PumpStreams:
                     raise
             else:
                 lost_since_s, self._pd_why = None, ""
-                self._take(found, asked, cluster_id)
+                self._take(pump_look, asked, cluster_id)
             if not ending.wait(LOOKS_APART_S):
                 self._wake.wait(LOOK_EVERY_S - LOOKS_APART_S)
         with suppress(TicdcDumpError):  # an entry that stays online grows old, and is judged by that
             self._drainer.pause(self._joining.resolved_ts)
 
-    def _take(self, found: PumpLook, asked: int, cluster_id: int) -> None:
-        if not found.pumps:
+    def _take(self, pump_look: PumpLook, asked: int, cluster_id: int) -> None:
+        if not pump_look.pumps:
             raise FeedUnsuitable(
                 f"PD's etcd names no pump below {PUMPS}", hint="set binlog.pd to the cluster's PD; start its pumps before the sidecar"
             )
         with self._changed:
-            change = self._joining.take(found)
+            change = self._joining.take(pump_look)
             for pump in change.joined:
                 self._open(pump, cluster_id)
             ended = [self._streams.pop(pump.lane) for pump in change.ended]

@@ -75,10 +75,10 @@ class WithHiddenDdls:
         """Raises also what the history raises and no retry helps, and FeedUnsuitable for a DDL that cannot be followed."""
         assert self._asking is not None, "poll comes after seek"
         self._asking.check()
-        found = list(self._feed.poll(timeout_s=timeout_s))
+        messages = list(self._feed.poll(timeout_s=timeout_s))
         while not self._messages.empty():
-            found.append(self._messages.get())
-        return found
+            messages.append(self._messages.get())
+        return messages
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:
         self._feed.acknowledge(positions)
@@ -100,13 +100,13 @@ class WithHiddenDdls:
     def _ask(self, ending: Event, after_ts: CommitTs, messages: SimpleQueue[Message]) -> None:
         while not ending.is_set():
             try:
-                found, upto_ts = self._history.since(after_ts)
+                finished_ddls, upto_ts = self._history.since(after_ts)
             except SourceError as error:
                 if not error.retryable:
                     raise
                 self._waits = f"waits for the source to tell its DDLs, some of which the changefeed's filter leaves out: {error.message}"
             else:
-                for ddl in found:
+                for ddl in finished_ddls:
                     self._tell(ddl, messages)
                 after_ts, self._waits = upto_ts, ""
                 messages.put(Message(HIDDEN_LANE, after_ts, None, encode_resolved(after_ts)))

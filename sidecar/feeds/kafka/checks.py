@@ -95,25 +95,25 @@ def _others(it: CheckResult) -> Told[None]:
 
 def sharing(client: EtcdClient, ours: Changefeed, existing: Iterable[TableName]) -> Sequence[str]:
     """What is wrong with the changefeeds that write the same topics, for who starts all the same."""
-    found = others(ours, _beside(client, ours), existing)
-    return [f"{finding.what}; {finding.hint}" for finding in found if finding.status is CheckStatus.FAILED]
+    findings = others(ours, _beside(client, ours), existing)
+    return [f"{finding.what}; {finding.hint}" for finding in findings if finding.status is CheckStatus.FAILED]
 
 
 def _beside(client: EtcdClient, ours: Changefeed) -> list[Changefeed]:
-    found = []
+    beside = []
     for name in list_changefeeds(client):
         try:
-            found += [changefeed(name, read_changefeed_info(client, name))] if name != ours.name else []
+            beside += [changefeed(name, read_changefeed_info(client, name))] if name != ours.name else []
         except ConfigError:
             continue  # removed since they were listed, or no definition: it sends nothing
-    return found
+    return beside
 
 
-def others(ours: Changefeed, found: Sequence[Changefeed], existing: Iterable[TableName]) -> Told[None]:
+def others(ours: Changefeed, value: Sequence[Changefeed], existing: Iterable[TableName]) -> Told[None]:
     """`existing`: all tables, empty if they are not known: then the default topics and those of the watermark table are compared."""
     existing = frozenset(existing)
     mine, count = _every_topic(ours, existing), 0
-    for other in found:
+    for other in value:
         shared = mine & _every_topic(other, existing)
         count += bool(shared)
         if not shared:
@@ -127,7 +127,7 @@ def others(ours: Changefeed, found: Sequence[Changefeed], existing: Iterable[Tab
                 f"{what}, of other brokers by their names", setting="sink-uri (changefeed)", hint=f"if they are the same Kafka: {hint}"
             )
     if not count:
-        yield ok(f"none of the other {len(found)} changefeeds in etcd writes its topics")
+        yield ok(f"none of the other {len(value)} changefeeds in etcd writes its topics")
 
 
 def _every_topic(one: Changefeed, existing: Iterable[TableName]) -> frozenset[str]:
@@ -157,20 +157,20 @@ def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Pa
     default = kafka_place(changefeed).topic
     marked = _marked(changefeed, carried)
     asked = cluster.ask(topics_of(changefeed, default, carried))
-    found = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
-    if found is None:
+    result = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
+    if result is None:
         raise cluster.lost(TOPICS_ANSWER_S)
     makes_itself = changefeed.sink.parameters.get("auto-create-topic", "true").lower() not in ("false", "0", "f")
-    for name in sorted(marked - found.keys()):
+    for name in sorted(marked - result.keys()):
         what = f"topic {name} does not exist"
         if name == default or not makes_itself:
             hint = "create it with the partitions that partition-num names, or see why TiCDC could not (its log)"
             yield failed(what, setting="Kafka: create the topic (changefeed: sink-uri, auto-create-topic)", hint=hint)
         else:
             yield warning(what, setting="sink.dispatchers (changefeed)", hint="TiCDC makes it with its first row: then check again")
-    partitions = tuple((name, number) for name, topic in sorted(found.items()) for number in range(topic.partitions))
+    partitions = tuple((name, number) for name, topic in sorted(result.items()) for number in range(topic.partitions))
     if partitions:
-        yield ok(f"{len(found)} topics with {len(partitions)} partitions: {listed(sorted(found))}")
+        yield ok(f"{len(result)} topics with {len(partitions)} partitions: {listed(sorted(result))}")
     return partitions
 
 

@@ -124,19 +124,19 @@ class TopicsAnswer:
 
     def topics(self) -> dict[str, Topic] | None:
         """The topics that exist; None if no broker could tell. Raises FeedUnsuitable where the cluster refuses."""
-        found: dict[str, Topic] = {}
+        topics: dict[str, Topic] = {}
         useless = False
         for name, future in self.futures.items():
             error = _error_of(future)
             if error is None:
                 topic = future.result()
                 number = (topic.topic_id.get_most_significant_bits(), topic.topic_id.get_least_significant_bits())
-                found[name] = Topic(str(topic.topic_id) if any(number) else None, len(topic.partitions))
+                topics[name] = Topic(str(topic.topic_id) if any(number) else None, len(topic.partitions))
             elif error.code() not in _NO_SUCH_TOPIC:
                 if refused := refusal(error, f"topic {name}"):
                     raise refused
                 useless = True
-        return None if useless else found
+        return None if useless else topics
 
 
 class Cluster:

@@ -137,12 +137,12 @@ class TopicReading:
 
     def _consume(self, count: int, timeout_s: float) -> list[Any]:
         try:
-            found: list[Any] = self._consumer.consume(count, timeout_s)
+            results: list[Any] = self._consumer.consume(count, timeout_s)
         except KafkaException as error:
             if refused := refusal(error.args[0], "reading"):
                 raise refused from error
             return []
-        return found
+        return results
 
     def _check_record(self, record: Any) -> None:
         error: KafkaError = record.error()

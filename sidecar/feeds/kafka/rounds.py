@@ -146,10 +146,10 @@ class Rounds:
         self._at_end -= came
         self._unheard = {partition for partition in self._unheard | came if partition[0] in marked}
 
-    def _join(self, found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+    def _join(self, value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """What was not there when the log began, or when this process did, is read from its beginning."""
         joined: set[PartitionKey] = set()
-        for name, topic in found.items():
+        for name, topic in value.items():
             if name in self._topics or name in self._asked_for:
                 joined |= _partitions(name, self._topics[name].partitions if name in self._topics else 0, topic)
                 self._topics[name] = topic
@@ -157,11 +157,11 @@ class Rounds:
         self._unheard |= {partition for partition in joined if partition[0] in self._marked}
         return frozenset(joined)
 
-    def _leave(self, asked_for: frozenset[str], found: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+    def _leave(self, asked_for: frozenset[str], value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """Topics without tables that were deleted, if all of them was read, are forgotten."""
         left: set[PartitionKey] = set()
         for name, known in list(self._topics.items()):
-            topic, partitions = found.get(name), _partitions(name, 0, known)
+            topic, partitions = value.get(name), _partitions(name, 0, known)
             if name not in asked_for and (topic is None or topic.id != known.id) and partitions <= self._at_end:
                 del self._topics[name]
                 left |= partitions
@@ -171,9 +171,9 @@ class Rounds:
         self._unheard -= left
         return frozenset(left)
 
-    def _something_is_gone(self, found: Mapping[str, Topic], now_s: float) -> bool:
+    def _something_is_gone(self, value: Mapping[str, Topic], now_s: float) -> bool:
         for name, known in self._topics.items():
-            topic = found.get(name)
+            topic = value.get(name)
             if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
                 raise made_anew(name, known.id, topic)
             if topic is None or topic.partitions < known.partitions:

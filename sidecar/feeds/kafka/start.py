@@ -47,7 +47,7 @@ class Start:
     def __init__(self, cluster: Cluster, clock: Clock, wanted: WantedStart) -> None:
         self._cluster, self._clock = cluster, clock
         self.topics = self._first_answer(wanted.topics, {topic for topic, _ in wanted.positions})
-        there = [(topic, number) for topic, found in self.topics.items() for number in range(found.partitions)]
+        there = [(topic, number) for topic, result in self.topics.items() for number in range(result.partitions)]
         if lost := sorted(partition for partition in wanted.positions.keys() - set(there) if partition[0] not in wanted.may_go):
             raise gone(lost[0], self.topics.get(lost[0][0]))
         anew = self._made_anew(wanted)
@@ -65,7 +65,7 @@ class Start:
 
     def _made_anew(self, wanted: WantedStart) -> set[str]:
         """Topics that may go, and that others of their names have followed. Raises FeedUnsuitable for any other one."""
-        anew = {name for name, found in self.topics.items() if found.id and wanted.ids.get(name, found.id) != found.id}
+        anew = {name for name, topic in self.topics.items() if topic.id and wanted.ids.get(name, topic.id) != topic.id}
         for name in sorted(anew - wanted.may_go):
             raise made_anew(name, wanted.ids[name], self.topics[name])
         return anew
@@ -73,20 +73,20 @@ class Start:
     def _first_answer(self, topics: frozenset[str], named: set[str]) -> dict[str, Topic]:
         """Which of both exist; of `topics` those that the log names are waited for."""
         until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
-        found: dict[str, Topic] | None = None
+        answer: dict[str, Topic] | None = None
         while True:
             asked = self._cluster.ask(topics | named)
             while not asked.wait(LOOK_S) and self._clock.now_s() < until_s:
                 self._cluster.check()
             if asked.wait(0.0) and (told := asked.topics()) is not None:
-                found = told
-            if found is not None and named & topics <= found.keys():
+                answer = told
+            if answer is not None and named & topics <= answer.keys():
                 self._cluster.answered()
-                return found
+                return answer
             if self._clock.now_s() >= until_s:
-                if found is None:
+                if answer is None:
                     raise self._cluster.lost(FIRST_ANSWER_MAX_S)
-                return found
+                return answer
             self._cluster.check(wait_s=AGAIN_S)
 
     def _available(self, partitions: list[PartitionKey]) -> dict[PartitionKey, tuple[int, int]]:

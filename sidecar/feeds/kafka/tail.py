@@ -81,11 +81,11 @@ class Tail:
         for message in self._feed.poll(timeout_s=POLL_S):
             self.messages += 1
             read[message.lane] = message.position
-            for found in self.codec.envelopes(message):
-                if isinstance(found, Resolved):
-                    self.resolved[found.lane] = max(found.ts, self.resolved.get(found.lane, CommitTs(0)))
-                elif isinstance(found, Change):
-                    self._note(found)
+            for envelope in self.codec.envelopes(message):
+                if isinstance(envelope, Resolved):
+                    self.resolved[envelope.lane] = max(envelope.ts, self.resolved.get(envelope.lane, CommitTs(0)))
+                elif isinstance(envelope, Change):
+                    self._note(envelope)
         return read
 
     def _note(self, change: Change) -> None:

@@ -53,12 +53,12 @@ def settings(changefeed: Changefeed) -> Told[None]:
 
 def infos(source: SourceSection, changefeed: Changefeed) -> Told[None]:
     """What a new log would begin with, and whether the filter can be followed on those tables."""
-    found = TidbInfos(source).snapshot()
-    yield ok(f"TiDB's status port tells the tables' infos at {found.ts}; {tables_of(changefeed, found)} of them are replicated")
+    snapshot = TidbInfos(source).snapshot()
+    yield ok(f"TiDB's status port tells the tables' infos at {snapshot.ts}; {tables_of(changefeed, snapshot)} of them are replicated")
 
 
-def tables_of(changefeed: Changefeed, found: KvSnapshot) -> int:
+def tables_of(changefeed: Changefeed, snapshot: KvSnapshot) -> int:
     """How many are replicated. Raises FeedUnsuitable for a filter that cannot be followed on them."""
     rules = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture)
-    tables = KvSchemas(lambda: found, rules, RowFilter(FilterRules.of(changefeed))).begin()
+    tables = KvSchemas(lambda: snapshot, rules, RowFilter(FilterRules.of(changefeed))).begin()
     return sum(1 for table in tables.values() if table.key)

@@ -122,10 +122,10 @@ class RowFilter:
 
     def of(self, table: TableSchema) -> TableFilter | None:
         """None: nothing of it is left out. Raises as `check`."""
-        found = self._made.get(table.name)
-        if found is None or found[0] != table:
-            self._made[table.name] = found = (table, self._filter(table))
-        return found[1]
+        result = self._made.get(table.name)
+        if result is None or result[0] != table:
+            self._made[table.name] = result = (table, self._filter(table))
+        return result[1]
 
     def _filter(self, table: TableSchema) -> TableFilter | None:
         name = table.name
@@ -138,8 +138,8 @@ class RowFilter:
         decoder = kv_table_of(table)
         collations = {one.column.name: one.collation for one in decoder.columns}
         columns = Columns(decoder.schema, before_virtual(table), collations)
-        tests = {event: [(expr.old, compiled_test(expr, columns)) for expr in found] for event, found in exprs.items()}
+        tests = {event: [(expr.old, compiled_test(expr, columns)) for expr in results] for event, results in exprs.items()}
         old, new = (
-            {event: tuple(test for is_old, test in found if is_old is side) for event, found in tests.items()} for side in (True, False)
+            {event: tuple(test for is_old, test in results if is_old is side) for event, results in tests.items()} for side in (True, False)
         )
         return TableFilter(self.rows.reader(table), ignored, old, new)

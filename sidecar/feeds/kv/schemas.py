@@ -120,12 +120,12 @@ class KvSchemas:
 
     def named(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Within a segment no id changes hands, so each is looked up once, with the filter of its table."""
-        found: dict[str, tuple[TableName | str, TableFilter | None]] = {}
+        result: dict[str, tuple[TableName | str, TableFilter | None]] = {}
         passing: list[Change] = []
         for change in self._rows.settled(_watched(changes, passing), lambda table: self._decoder(passing[-1]._replace(table=table))):
-            known = found.get(change[3])
+            known = result.get(change[3])
             if known is None:
-                known = found[change[3]] = self._known(change)
+                known = result[change[3]] = self._known(change)
             name, table_filter = known if (home := self._home(change, known[0])) is None else self._known(home)
             if isinstance(name, str):
                 self.dropped[name] += 1
@@ -206,8 +206,8 @@ class KvSchemas:
         job_table = ddl_job_entry(snapshot.ddl_job, mysql, new_collation=self._new_collation)
         self._jobs = DdlJobs(kv_table_of(job_table))
         names = [TableName(schema.name, info["name"]["O"]) for schema in schemas for info in schema.tables]
-        found = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
-        entries += [replace(entry, former=former.get(entry.name)) for entry in found]
+        result = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
+        entries += [replace(entry, former=former.get(entry.name)) for entry in result]
         if self._row_filter is not None:
             self._row_filter.check(entries)
         self._newest = {entry.name: entry for entry in [job_table, *entries]}
@@ -224,12 +224,12 @@ class KvSchemas:
 
     def _entry(self, name: TableName, ts: CommitTs) -> TableSchema | None:
         """The newest version of a table, view or sequence, as the log's schemas hold it. None: of a schema that is left out."""
-        found = self._history.by_name(name, ts)
-        if found is None:
+        result = self._history.by_name(name, ts)
+        if result is None:
             return None
-        schema = found.description if isinstance(found, TableVersion) else TableSchema(found.name, (), ())
-        layout = layout_of(found.schema_id, self._history.info(found.table_id), new_collation=self._new_collation)
-        return replace(schema, name=found.name, table_id=found.table_id, physical_ids=found.physical_ids, layout=layout)
+        schema = result.description if isinstance(result, TableVersion) else TableSchema(result.name, (), ())
+        layout = layout_of(result.schema_id, self._history.info(result.table_id), new_collation=self._new_collation)
+        return replace(schema, name=result.name, table_id=result.table_id, physical_ids=result.physical_ids, layout=layout)
 
     def _note(self, job: DdlJob | Step, event: DdlEvent) -> ReadDdl | None:
         """The cut of an event that was applied; None if it changes nothing and nobody is told."""

@@ -58,7 +58,7 @@ def refuse_old_tidb(version: str, *, fast_create_table: bool) -> None:
 
 def version_of(version: str) -> tuple[int, int]:
     """Raises FeedUnsuitable for a text that tells no version."""
-    found = re.search(r"v(\d+)\.(\d+)", version)
-    if found is None:
+    match = re.search(r"v(\d+)\.(\d+)", version)
+    if match is None:
         raise FeedUnsuitable(f"{version!r} tells no version of TiDB", hint="check that the source is TiDB; this feed needs it")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -94,9 +94,9 @@ def sends_here(changefeed: Changefeed, section: PushSection) -> Told[None]:
 
 def inbox(uri: str, log: LogEnd | None) -> Told[None]:
     """Nothing is taken over: a sidecar that runs goes on."""
-    found = Inbox(log_folder(uri))
-    found.look()
+    result = Inbox(log_folder(uri))
+    result.look()
     at = log.positions.get(LANE) if log is not None else None
-    if at is not None and not found.first <= at <= found.next:
-        raise FeedUnsuitable(f"the log goes on at message {at}, and {found} has {found.first} to {found.next} (exclusive)", hint=WAY_OUT)
-    yield ok(f"{found} has messages {found.first} to {found.next} (exclusive)" if found.next else "none yet: the first owner makes it")
+    if at is not None and not result.first <= at <= result.next:
+        raise FeedUnsuitable(f"the log goes on at message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
+    yield ok(f"{result} has messages {result.first} to {result.next} (exclusive)" if result.next else "none yet: the first owner makes it")

@@ -84,9 +84,9 @@ class Inlet:
             self._removal.check()
             if self._inbox.next <= number:
                 return None
-            found = next((entries for entries, _ in self._cache if entries.first <= number < entries.end), None)
-        found = found or self._inbox.read(number)
-        return Entries(number, found.entries[number - found.first :])
+            result = next((entries for entries, _ in self._cache if entries.first <= number < entries.end), None)
+        result = result or self._inbox.read(number)
+        return Entries(number, result.entries[number - result.first :])
 
     def taken(self, number: int) -> None:
         """Everything below it has been read; it may be read again all the same."""

@@ -86,8 +86,8 @@ class MessageFeed:
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         """Raises what ended the receiving: LogTaken where another owner writes the inbox, what its storage says."""
-        if not self._waiting and (found := self._inlet.read(self._at, timeout_s=timeout_s)) is not None:
-            self._waiting.extend(found.entries)
+        if not self._waiting and (entries := self._inlet.read(self._at, timeout_s=timeout_s)) is not None:
+            self._waiting.extend(entries.entries)
         messages: list[Message] = []
         bytes_left = POLL_BYTES_MAX
         while self._waiting and bytes_left > 0 and len(messages) < POLL_MESSAGES_MAX:

@@ -221,9 +221,9 @@ class Streams:
     def new_streams(self) -> list[PushStream]:
         """Those that came since the last call. Raises what receiving from one broke of: nobody would miss what it does not tell."""
         with self._lock:
-            found, self._new = self._new, []
+            streams, self._new = self._new, []
             self._receiving = still_running(self._receiving)
-        return found
+        return streams
 
     def end(self) -> None:
         """Every stream, those that come later too."""

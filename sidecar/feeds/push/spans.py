@@ -255,15 +255,15 @@ def _cut(parts: Iterable[SpanPart], start: bytes, end: bytes) -> tuple[list[Span
 
 def _losses(parts: Iterable[SpanPart], to: str) -> list[Loss]:
     """Neighbours of one owner are one loss."""
-    found: list[Loss] = []
+    losses: list[Loss] = []
     for part in parts:
         if part.owner is None:
             continue
-        if found and found[-1].opening is part.owner and found[-1].range.end == part.start:
-            found[-1] = Loss(part.owner, KeyRange(found[-1].range.start, part.end), to)
+        if losses and losses[-1].opening is part.owner and losses[-1].range.end == part.start:
+            losses[-1] = Loss(part.owner, KeyRange(losses[-1].range.start, part.end), to)
         else:
-            found.append(Loss(part.owner, KeyRange(part.start, part.end), to))
-    return found
+            losses.append(Loss(part.owner, KeyRange(part.start, part.end), to))
+    return losses
 
 
 def _set_parts(known: WantedSpan, parts: Iterable[SpanPart], owners: set[SpanOpening]) -> None:

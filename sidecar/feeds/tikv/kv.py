@@ -47,14 +47,14 @@ class KvCalls:
 
     def by_region(self, keys: Iterable[bytes]) -> Sequence[tuple[Region, list[bytes]]]:
         """Each key once, with those of its region; the first key's region first."""
-        found: list[tuple[Region, list[bytes]]] = []
+        results: list[tuple[Region, list[bytes]]] = []
         for key in dict.fromkeys(keys):
-            mine = next((group for region, group in found if _has(region, key)), None)
+            mine = next((group for region, group in results if _has(region, key)), None)
             if mine is not None:
                 mine.append(key)
             else:
-                found.append((self._region(key), [key]))
-        return found
+                results.append((self._region(key), [key]))
+        return results
 
     def scan_locks(self, region: Region, within: KeyRange, *, max_ts: int) -> Sequence[Any]:
         """At most LOCKS_MAX, in the order of their keys, of transactions that began at `max_ts` or before."""

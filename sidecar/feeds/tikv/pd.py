@@ -71,15 +71,15 @@ class PdClient:
 
     def regions(self, start: bytes, end: bytes) -> Sequence[Region]:
         """Those that PD knows between two raw keys, in the order of their keys; maybe with holes."""
-        found: list[Region] = []
+        regions: list[Region] = []
         at, end_encoded = encoded(start), encoded(end)
         while at < end_encoded:
             told = self._scan(at, end_encoded)
-            found += told
+            regions += told
             if len(told) < SCAN_REGIONS_MAX or not told[-1].end:
                 break
-            at = found[-1].end
-        return found
+            at = regions[-1].end
+        return regions
 
     def store(self, store_id: int) -> Store | None:
         """None for one that is gone for good, or not known yet."""
@@ -120,7 +120,7 @@ class PdClient:
     def _scan(self, start: bytes, end: bytes) -> Sequence[Region]:
         request = pdpb_pb2.ScanRegionsRequest(start_key=start, end_key=end, limit=SCAN_REGIONS_MAX)
         answer = self._ask("ScanRegions", lambda stub, header: _with(request, header, stub.ScanRegions))
-        return [_region(found) for found in answer.regions]
+        return [_region(region) for region in answer.regions]
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ def _timestamps(stub: Any, header: Any) -> Any:
     return stub.Tso(iter([pdpb_pb2.TsoRequest(header=header, count=1)]), timeout=ANSWER_MAX_S)
 
 
-def _region(found: Any) -> Region:
-    epoch = found.region.region_epoch
-    leader = found.leader.store_id or None
-    return Region(found.region.id, found.region.start_key, found.region.end_key, epoch.conf_ver, epoch.version, leader, found.leader.id)
+def _region(value: Any) -> Region:
+    epoch = value.region.region_epoch
+    leader = value.leader.store_id or None
+    return Region(value.region.id, value.region.start_key, value.region.end_key, epoch.conf_ver, epoch.version, leader, value.leader.id)

@@ -271,8 +271,8 @@ def joined(waiting: Iterable[WaitingRange]) -> Sequence[WaitingRange]:
 
 
 def check_version(version: str, store: str) -> None:
-    found = re.match(r"v?(\d+)\.(\d+)", version)
-    if found is not None and (int(found[1]), int(found[2])) < STORE_VERSION_MIN:
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is not None and (int(match[1]), int(match[2])) < STORE_VERSION_MIN:
         raise FeedUnsuitable(
             f"{store} is version {version}, older than {'.'.join(map(str, STORE_VERSION_MIN))}", hint="upgrade TiKV, or use another feed"
         )

@@ -226,9 +226,9 @@ def _ended(subscription: Subscription, error: Any, store: Store) -> Ended:
                 f"{where}: needs {error.compatibility.required_version} for what we ask", hint="read a cluster of row tables, not of raw KV"
             )
         case "cluster_id_mismatch":
-            found = error.cluster_id_mismatch
+            id_mismatch = error.cluster_id_mismatch
             raise FeedUnsuitable(
-                f"{where}: is of cluster {found.current}, and PD of cluster {found.request}",
+                f"{where}: is of cluster {id_mismatch.current}, and PD of cluster {id_mismatch.request}",
                 hint="set tikv.pd to the PD of this cluster; see whether the store's address belongs to another one",
             )
         case "server_is_busy":

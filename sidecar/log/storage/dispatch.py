@@ -103,11 +103,11 @@ def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
     """The files of these names, in parallel where that helps; those that do not exist are left out."""
     asked, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
     if at_once == 1 or len(asked) < 2:
-        found = [_read_if_there(folder, name) for name in asked]
+        results = [_read_if_there(folder, name) for name in asked]
     else:
         with side_by_side(at_once) as readers:
-            found = list(readers.map(partial(_read_if_there, folder), asked))
-    return {name: data for name, data in zip(asked, found, strict=True) if data is not None}
+            results = list(readers.map(partial(_read_if_there, folder), asked))
+    return {name: data for name, data in zip(asked, results, strict=True) if data is not None}
 
 
 def _read_if_there(folder: Folder, name: str) -> bytes | None:

@@ -39,14 +39,14 @@ def _errors() -> Iterator[None]:
 @_errors()
 def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
     """A file system lists whole folders only: of those below one another, from the one that `beginning` names on."""
-    found: list[str] = []
+    names: list[str] = []
     top = os.path.join(folder.root, os.path.dirname(beginning)) if deep and "/" in beginning else folder.root
     for parent, folders, files in os.walk(top, onerror=_unless_gone, followlinks=True):
-        found += [os.path.join(parent, name)[len(folder.root) + 1 :] for name in files]
+        names += [os.path.join(parent, name)[len(folder.root) + 1 :] for name in files]
         if not deep:
             folders.clear()
         progressed()
-    return found
+    return names
 
 
 def _unless_gone(error: OSError) -> None:
@@ -164,8 +164,8 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
 
 @_errors()
 def volume_bytes(folder: Folder) -> tuple[int, int] | None:
-    found = os.statvfs(folder.root)
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    result = os.statvfs(folder.root)
+    return result.f_bavail * result.f_frsize, result.f_blocks * result.f_frsize
 
 
 @contextmanager

@@ -87,14 +87,14 @@ _RETRYABLE = OrRetryChecker([TransientRetryableChecker(), ThrottledRetryableChec
 def fs(folder: Folder) -> Any:
     """s3fs' file system; fsspec keeps one for equal options. Raises ConfigError where a URL's access key has no secret here."""
     key = folder.options.get("key")
-    found = fsspec.filesystem("s3", **folder.options, **({} if key is None else {"secret": _secret(folder, key)}))
-    found.retries = REQUEST_TRIES
-    return found
+    filesystem = fsspec.filesystem("s3", **folder.options, **({} if key is None else {"secret": _secret(folder, key)}))
+    filesystem.retries = REQUEST_TRIES
+    return filesystem
 
 
 def _secret(folder: Folder, key: str) -> str:
-    if (found := kept("s3", key)) is not None:
-        return found
+    if (secret := kept("s3", key)) is not None:
+        return secret
     raise ConfigError(
         f"{folder}: the secret of access key {key} is not known to this process: what a URI says is not sent to a cluster's tasks",
         hint="take access-key and secret-access-key out of the URIs of log and sinks, and give this process and every executor S3's"
@@ -129,8 +129,8 @@ def _translated(error: Exception) -> StorageError:
 
 def _answer(error: BaseException) -> tuple[str | None, int | None]:
     """S3's error code and HTTP status behind an error; None when there was no answer."""
-    for found in (error, error.__cause__):
-        response = getattr(found, "response", None)
+    for item in (error, error.__cause__):
+        response = getattr(item, "response", None)
         if isinstance(response, dict):
             return response.get("Error", {}).get("Code"), response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return None, None
@@ -177,14 +177,14 @@ def list_names(folder: Folder, *, deep: bool, beginning: str) -> list[str]:
     if deep:
         return _relative(folder, fs(folder).find(folder.root))
     here = fs(folder)  # not its find with a depth: that takes a listing which failed for an empty folder
-    found = sync(here.loop, here._lsdir, folder.root)
-    return _relative(folder, [entry["name"] for entry in found if entry["type"] != "directory" and not entry["name"].endswith("/")])
+    result = sync(here.loop, here._lsdir, folder.root)
+    return _relative(folder, [entry["name"] for entry in result if entry["type"] != "directory" and not entry["name"].endswith("/")])
 
 
 @_errors()
 def list_folders(folder: Folder) -> list[str]:
-    found = fs(folder).ls(folder.root, detail=True)
-    return _relative(folder, [entry["name"].rstrip("/") for entry in found if entry["type"] == "directory"])
+    result = fs(folder).ls(folder.root, detail=True)
+    return _relative(folder, [entry["name"].rstrip("/") for entry in result if entry["type"] == "directory"])
 
 
 def _relative(folder: Folder, paths: list[str]) -> list[str]:

@@ -145,8 +145,8 @@ class TableReplay:
         self.reach(version.commit_ts)
         shown = self._versions.get(key)
         if shown is not None and (why := self._older(version, shown)):
-            found = self._explained if self._falsely_deleted(key, shown) else self._went_back
-            found.add(key, version.commit_ts, f"{version} {why}: after {shown}")
+            findings = self._explained if self._falsely_deleted(key, shown) else self._went_back
+            findings.add(key, version.commit_ts, f"{version} {why}: after {shown}")
         elif version.commit_ts < self._newest_ts:
             self._went_back.add(key, version.commit_ts, f"{version} stands behind commit_ts {self._newest_ts} of another key")
         self._newest_ts = max(self._newest_ts, version.commit_ts)
@@ -178,8 +178,8 @@ class TableReplay:
         for key, row in truth.items():
             shown = self._versions.get(key)
             if shown is None or shown.row is None:
-                found = self._explained if shown is not None and self._falsely_deleted(key, shown) else self._missing
-                found.add(key, tso, f"the output has {shown or 'never shown it'}; truth: {_shortened(row)}")
+                findings = self._explained if shown is not None and self._falsely_deleted(key, shown) else self._missing
+                findings.add(key, tso, f"the output has {shown or 'never shown it'}; truth: {_shortened(row)}")
             elif not equal_rows(schema, shown_rows[key], row):
                 differences = _differences(schema, shown_rows[key], row)
                 self._different.add(key, tso, f"{shown}, output against truth: {differences}")
@@ -202,15 +202,15 @@ class TableReplay:
             self._compare(max(self._truths))
         if reason is None and self._compared == 0:
             reason = "no truth snapshot lies between its completion and the output's end"
-        found = (self._missing, self._extra, self._different, self._went_back)
+        result = (self._missing, self._extra, self._different, self._went_back)
         return TableVerdict(
             self.schema.name,
             sum(version.row is not None for version in self._versions.values()),
             self._from["log"],
             self._from["dump"],
-            reason is None and not any(findings.count for findings in found),
+            reason is None and not any(findings.count for findings in result),
             self._compared,
-            *found,
+            *result,
             reason,
             self._explained,
         )

@@ -67,11 +67,11 @@ class VerifyVerdict:
 
 
 def _table_to_json(verdict: TableVerdict) -> dict[str, Any]:
-    found = asdict(verdict) | {"table": str(verdict.table)}
+    table = asdict(verdict) | {"table": str(verdict.table)}
     for kind in ("missing", "extra", "different", "went_back", "explained"):
-        for sample in found[kind]["samples"]:
+        for sample in table[kind]["samples"]:
             sample["at_ts"] = str(sample["at_ts"])
-    return found
+    return table
 
 
 def verify(

@@ -94,8 +94,8 @@ def decode_events(schema: TableSchema, values: pa.BinaryArray) -> Images:
     row_of = np.repeat(np.arange(len(numbers)), grid.there.sum(axis=1))
     slow = np.unique(np.concatenate([np.flatnonzero(grid.slow), row_of[places.slow]]))
     if len(slow):
-        found = [decode_logged(schema, value) for value in values.take(pa.array(slow)).to_pylist()]
-        columns = _with_slow_rows(columns, numbers[slow], found)
+        decoded_binlog_rows = [decode_logged(schema, value) for value in values.take(pa.array(slow)).to_pylist()]
+        columns = _with_slow_rows(columns, numbers[slow], decoded_binlog_rows)
     return Images(columns, numbers[:, 0].tolist(), numbers[:, 1].tolist())
 
 
@@ -185,8 +185,8 @@ def _refuse_ids(pairs: Pairs, of_image: Numbers, slow: Mask) -> None:
     doubtful = np.flatnonzero(np.isin(of_image, np.unique(of_image[odd])))
     if len(doubtful):
         both = of_image[doubtful] << 32 | (np.clip(pairs.id[doubtful], ROWID_ID, _ID_MAX) - ROWID_ID)
-        found, counts = np.unique(both, return_counts=True)
-        slow[found[counts > 1] >> 32] = True
+        result, counts = np.unique(both, return_counts=True)
+        slow[result[counts > 1] >> 32] = True
 
 
 def _refuse_decimals(pairs: Pairs, of_image: Numbers, columns: Numbers, data: Bytes, slow: Mask) -> None:
@@ -219,11 +219,11 @@ def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mas
             wrong |= unread
         at = np.where(wrong, 0, ends)
     if not columns:
-        found, sizes = varints(data, at + 1)
+        result, sizes = varints(data, at + 1)
         wrong |= (data[at] != VARINT) | (sizes == 0) | (at + 1 + sizes >= stops)
         if table.int_handle is not None:
             column = table.columns[table.int_handle]
-            handles = signed(found)
+            handles = signed(result)
             told = texts_of_numbers(column, handles.view(np.uint64) if column.unsigned else handles)
             texts[table.int_handle] = told.texts
             wrong |= told.bad
@@ -236,9 +236,9 @@ def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mas
 def _readable(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers, wrong: Mask) -> tuple[pa.Array, Mask]:
     """Texts where not `wrong`, and which of those are to be read slowly."""
     right = np.flatnonzero(~wrong)
-    found, unread = _texts_of_datums(column, data, at[right], ends[right]), np.zeros(len(wrong), np.bool_)
-    unread[right[found.bad]] = True
-    return spread(found.texts, ~wrong), unread
+    texts, unread = _texts_of_datums(column, data, at[right], ends[right]), np.zeros(len(wrong), np.bool_)
+    unread[right[texts.bad]] = True
+    return spread(texts.texts, ~wrong), unread
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------
@@ -249,12 +249,12 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places) -> pa.Arr
     column, at = table.columns[number], places.at[number]
     present = at >= 0
     images = np.flatnonzero(present)
-    found = _texts_of_datums(column, data, at[images], places.ends[number][images])
-    places.slow[images[found.bad]] = True
+    result = _texts_of_datums(column, data, at[images], places.ends[number][images])
+    places.slow[images[result.bad]] = True
     if len(images) == len(at):
         places.slow[places.has_handle] |= number in places.of_key
-        return found.texts
-    texts, absent = spread(found.texts, present), at == ABSENT
+        return result.texts
+    texts, absent = spread(result.texts, present), at == ABSENT
     if column.successor is not None:
         places.slow[absent] = True
     if number in places.of_key:
@@ -275,27 +275,27 @@ def _texts_of_datums(column: KvColumn, data: Bytes, at: Numbers, ends: Numbers) 
     wrong = ~np.isin(flags, list(ROW_FLAGS[kind]))
     match kind:
         case "float" | "double":
-            found = texts_of_floats(column, floats_of_cells(data, at + 1))
+            texts = texts_of_floats(column, floats_of_cells(data, at + 1))
         case "decimal":
-            found = texts_of_decimals(column, data, at + 1, ends)
+            texts = texts_of_decimals(column, data, at + 1, ends)
         case "text" | "binary":
             sizes = varints(data, at + 1)[1]
-            found = texts_of_bytes(column, byte_array(data, np.minimum(at + 1 + sizes, ends), ends))
+            texts = texts_of_bytes(column, byte_array(data, np.minimum(at + 1 + sizes, ends), ends))
         case "json" | "vector":
-            found = texts_one_by_one(column, byte_array(data, at + 1, ends))
+            texts = texts_one_by_one(column, byte_array(data, at + 1, ends))
         case _:
             numbers = varints(data, at + 1)[0]
             if kind in _SIGNED:
                 numbers = signed(numbers)
             if kind == "time":
                 numbers = np.where(flags == VARINT, numbers, numbers_of_key(column, data, np.minimum(at + 1, len(data) - 8)))
-            found = texts_of_numbers(column, numbers)
-    return KvTexts(found.texts, found.bad | wrong)
+            texts = texts_of_numbers(column, numbers)
+    return KvTexts(texts.texts, texts.bad | wrong)
 
 
-def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, found: list[DecodedBinlogRows]) -> list[pa.Array]:
+def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, decoded_binlog_rows: list[DecodedBinlogRows]) -> list[pa.Array]:
     """`numbers`: the images of the slow rows."""
-    where, rows = numbers.ravel(), [row for pair in found for row in pair]
+    where, rows = numbers.ravel(), [row for pair in decoded_binlog_rows for row in pair]
     mask = np.zeros(len(columns[0]) if columns else 0, np.bool_)
     mask[where[where != NO_IMAGE]] = True
     told = [row for row, number in zip(rows, where.tolist(), strict=True) if number != NO_IMAGE and row is not None]

@@ -34,10 +34,10 @@ def _one_by_one(schema: TableSchema, values: pa.BinaryArray) -> Images:
     before, after = [NO_IMAGE] * len(values), [NO_IMAGE] * len(values)
     for row, value in enumerate(values.to_pylist()):
         try:
-            found = decode_logged(schema, value or b"")
+            decoded_binlog_rows = decode_logged(schema, value or b"")
         except MessageUnreadable as error:
             raise unreadable(row, error.message) from error
-        for images, image in zip((before, after), found, strict=True):
+        for images, image in zip((before, after), decoded_binlog_rows, strict=True):
             if image is not None:
                 images[row] = len(texts)
                 texts.append(image)

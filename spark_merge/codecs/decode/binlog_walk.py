@@ -106,8 +106,8 @@ def _varint_ends(data: Bytes, at: Numbers, stops: Numbers) -> Numbers:
 
 
 def _bytes_ends(data: Bytes, at: Numbers, stops: Numbers) -> Numbers:
-    found, sizes = varints(data, at)
-    lengths = signed(found)
+    result, sizes = varints(data, at)
+    lengths = signed(result)
     bad = (sizes == 0) | (lengths < 0) | (lengths > len(data))
     return np.where(bad, stops + 1, at + sizes + np.where(bad, 0, lengths))
 

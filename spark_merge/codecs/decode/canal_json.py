@@ -84,11 +84,11 @@ def _row_type(schema: TableSchema, whole: bool) -> RowParser:
     return row_parser(row, schema.column_names(), _in_images)
 
 
-def _in_images(found: Any, made: Callable[[Any], Any]) -> Any:
-    if not isinstance(found, dict):
-        return found
-    rows = {part: list(map(made, found[part])) for part in ("data", "old") if isinstance(found.get(part), list)}
-    return found | rows | {"mysqlType": made(found.get("mysqlType"))}
+def _in_images(images: Any, made: Callable[[Any], Any]) -> Any:
+    if not isinstance(images, dict):
+        return images
+    rows = {part: list(map(made, images[part])) for part in ("data", "old") if isinstance(images.get(part), list)}
+    return images | rows | {"mysqlType": made(images.get("mysqlType"))}
 
 
 def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
@@ -147,43 +147,43 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
         return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
-            found = msgspec.json.decode(value)
+            result = msgspec.json.decode(value)
         except _JSON_ERRORS as error:
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
-        if not _is_row(found):
+        if not _is_row(result):
             raise unreadable(number, f"the value is not a row of canal-json: {shown(value)}") from refusal
-        return parser.convert(_whole_row(number, found, schema, whole=whole))
+        return parser.convert(_whole_row(number, result, schema, whole=whole))
 
 
-def _is_row(found: Any) -> bool:
+def _is_row(value: Any) -> bool:
     """Whether there is one object in data, one or none in old, and a known type."""
     return (
-        isinstance(found, dict)
-        and found.get("type") in ("INSERT", "UPDATE", "DELETE")
-        and _is_one_object(found.get("data"))
-        and (found.get("old") is None or _is_one_object(found["old"]))
-        and isinstance(found.get("mysqlType"), dict)
+        isinstance(value, dict)
+        and value.get("type") in ("INSERT", "UPDATE", "DELETE")
+        and _is_one_object(value.get("data"))
+        and (value.get("old") is None or _is_one_object(value["old"]))
+        and isinstance(value.get("mysqlType"), dict)
     )
 
 
-def _is_one_object(found: Any) -> bool:
-    return isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict)
+def _is_one_object(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
 
 
-def _whole_row(number: int, found: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
+def _whole_row(number: int, result: dict[str, Any], schema: TableSchema, *, whole: bool) -> dict[str, Any]:
     nulls = dict.fromkeys(schema.column_names())
-    data, old, types = found["data"][0], found["old"][0] if found.get("old") else None, found["mysqlType"]
+    data, old, types = result["data"][0], result["old"][0] if result.get("old") else None, result["mysqlType"]
     if not whole:
         data, types = ({name: value for name, value in image.items() if name in nulls} for image in (data, types))
         old = None if old is None else {name: value for name, value in old.items() if name in nulls}
     for part, image in (("data", data), ("old", old or {}), ("mysqlType", types)):
         _refuse_cells(number, part, image, nulls)
-    of_key_alone = found["type"] == "DELETE" and set(data) == set(schema.key)
+    of_key_alone = result["type"] == "DELETE" and set(data) == set(schema.key)
     missing = [name for name in nulls if name not in data]
     if missing and not of_key_alone:
         raise schema_differs(number, f"column {missing[0]} is in the schema and not in the row (data)")
     whole_old = None if old is None else [data | old]
-    return {"type": found["type"], "data": [nulls | data], "old": whole_old, "mysqlType": nulls | types}
+    return {"type": result["type"], "data": [nulls | data], "old": whole_old, "mysqlType": nulls | types}
 
 
 def _refuse_cells(number: int, part: str, image: dict[str, Any], known: dict[str, None]) -> None:

@@ -38,8 +38,8 @@ def go_unquote_all(body: str) -> bytes:
     return go_unquote(body)
 
 
-def _unescape(found: re.Match[bytes]) -> bytes:
-    byte, short, long, control = found.groups()
+def _unescape(value: re.Match[bytes]) -> bytes:
+    byte, short, long, control = value.groups()
     if byte is not None:
         return bytes.fromhex(byte.decode())
     if control is not None:

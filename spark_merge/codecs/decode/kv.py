@@ -117,7 +117,7 @@ def _place_cells(table: KvTable, rows: KvCells, numbers: Numbers, places: _Place
     fits = data_at <= rows.stops[numbers]
     if not fits.all():
         places.slow[numbers[~fits]] = True
-        numbers, head, present, count, data_at = (found[fits] for found in (numbers, head, present, count, data_at))
+        numbers, head, present, count, data_at = (item[fits] for item in (numbers, head, present, count, data_at))
     first = np.cumsum(count) - count
     row = np.repeat(np.arange(len(numbers)), count)
     place = np.arange(len(row)) - first[row]
@@ -158,8 +158,8 @@ def column_numbers(table: KvTable, ids: Numbers, *, large: bool) -> Numbers:
         numbers[own[own < _SMALL_IDS]] = np.flatnonzero(own < _SMALL_IDS)
         return numbers[ids]
     order = np.argsort(own)
-    found = order[np.minimum(np.searchsorted(own[order], ids), len(own) - 1)]
-    return np.where(own[found] == ids, found, -1)
+    result = order[np.minimum(np.searchsorted(own[order], ids), len(own) - 1)]
+    return np.where(own[result] == ids, result, -1)
 
 
 def _both_null_and_not(row: Numbers, ids: Numbers, is_present: Mask) -> Numbers:
@@ -193,19 +193,19 @@ def _column(table: KvTable, number: int, data: Bytes, places: _Places, handles: 
     column, starts = table.columns[number], places.starts[number]
     present = starts >= 0
     rows = np.flatnonzero(present)
-    found = KvTexts(pa.array([], pa.string()), np.zeros(0, np.bool_))
+    kv_texts = KvTexts(pa.array([], pa.string()), np.zeros(0, np.bool_))
     if len(rows):
-        found = texts_of_cells(column, data, starts[rows], places.stops[number][rows])
-        places.slow[rows[found.bad]] = True
+        kv_texts = texts_of_cells(column, data, starts[rows], places.stops[number][rows])
+        places.slow[rows[kv_texts.bad]] = True
     if len(rows) == len(starts):
-        return found.texts
+        return kv_texts.texts
     absent = starts == ABSENT
     if number in handles.texts:
         of_key = handles.texts[number]
-        return of_key if absent.all() else pc.if_else(pa.array(absent), of_key, spread(found.texts, present))
+        return of_key if absent.all() else pc.if_else(pa.array(absent), of_key, spread(kv_texts.texts, present))
     if any(part.number == number for part in table.key_parts):
         places.slow[absent] = True
-    texts = spread(found.texts, present)
+    texts = spread(kv_texts.texts, present)
     if column.absent is None or not absent.any():
         return texts
     return pc.if_else(pa.array(absent), pa.scalar(column.absent, pa.string()), texts)

@@ -113,8 +113,8 @@ def numbers_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Numb
 
 def numbers_of_key(column: KvColumn, data: Bytes, starts: Numbers) -> Numbers:
     """Memcomparable integers of eight bytes."""
-    found = words(data, ">u8")[starts].astype(np.uint64)
-    return (found ^ _SIGN_BIT).view(np.int64) if column.column.kind in _SIGNED else found
+    astype = words(data, ">u8")[starts].astype(np.uint64)
+    return (astype ^ _SIGN_BIT).view(np.int64) if column.column.kind in _SIGNED else astype
 
 
 def floats_of_cells(data: Bytes, starts: Numbers) -> Numbers:
@@ -246,9 +246,9 @@ def texts_of_decimals(column: KvColumn, data: Bytes, starts: Numbers, stops: Num
         if shape == 0:
             parts.append(pa.repeat("", len(numbers)))
             continue
-        found = _texts_of_one_shape(column, data, starts[numbers], *divmod(int(shape), 256))
-        parts.append(found.texts)
-        bad[numbers] |= found.bad
+        texts = _texts_of_one_shape(column, data, starts[numbers], *divmod(int(shape), 256))
+        parts.append(texts.texts)
+        bad[numbers] |= texts.bad
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return KvTexts(pa.concat_arrays(parts).take(pa.array(back)), bad)
@@ -357,8 +357,8 @@ def texts_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Number
     match column.column.kind:
         case "float" | "double":
             bad = stops - starts != 8
-            found = texts_of_floats(column, floats_of_cells(data, starts))
-            return KvTexts(found.texts, found.bad | bad)
+            texts = texts_of_floats(column, floats_of_cells(data, starts))
+            return KvTexts(texts.texts, texts.bad | bad)
         case "decimal":
             return texts_of_decimals(column, data, starts, stops)
         case "text" | "binary":
@@ -367,5 +367,5 @@ def texts_of_cells(column: KvColumn, data: Bytes, starts: Numbers, stops: Number
             return texts_one_by_one(column, byte_array(data, starts, stops))
         case _:
             numbers, bad = numbers_of_cells(column, data, starts, stops)
-            found = texts_of_numbers(column, numbers)
-            return KvTexts(found.texts, found.bad | bad)
+            texts = texts_of_numbers(column, numbers)
+            return KvTexts(texts.texts, texts.bad | bad)

@@ -69,8 +69,8 @@ def read_handles(table: KvTable, data: Bytes, starts: Numbers, stops: Numbers) -
         return Handles({}, bad, bare_at, handle_at)
     column = table.columns[table.int_handle]
     handles = words(data, ">u8")[at].astype(np.uint64) ^ np.uint64(_SIGN_BIT)
-    found = texts_of_numbers(column, handles if column.unsigned else handles.view(np.int64))
-    return Handles({table.int_handle: found.texts}, bad | found.bad, bare_at, handle_at)
+    texts = texts_of_numbers(column, handles if column.unsigned else handles.view(np.int64))
+    return Handles({table.int_handle: texts.texts}, bad | texts.bad, bare_at, handle_at)
 
 
 def _common_handles(table: KvTable, data: Bytes, at: Numbers, stops: Numbers, bad: Mask) -> dict[int, pa.Array]:
@@ -79,10 +79,10 @@ def _common_handles(table: KvTable, data: Bytes, at: Numbers, stops: Numbers, ba
     at = at.copy()
     for part in table.key_parts:
         column = table.columns[part.number]
-        found, ends = _part(table, column, data, at, stops, is_whole=part.is_whole)
-        bad |= found.bad | (ends > stops)
+        result, ends = _part(table, column, data, at, stops, is_whole=part.is_whole)
+        bad |= result.bad | (ends > stops)
         if part.is_whole:
-            texts[part.number] = found.texts
+            texts[part.number] = result.texts
         at = np.where(bad, 0, ends)
     bad |= at != stops
     return texts
@@ -92,22 +92,22 @@ def _part(table: KvTable, column: KvColumn, data: Bytes, at: Numbers, stops: Num
     """One column of the handle and where it ends."""
     kind, flags = column.column.kind, data[at]
     if kind in ("text", "binary"):
-        found, ends = _bytes_part(column, data, at + 1, stops, is_whole=is_whole)
+        texts, ends = _bytes_part(column, data, at + 1, stops, is_whole=is_whole)
         bad = (flags != _BYTES_FLAG) | (table.new_collation and is_whole and column.collation in ("gbk_bin", "gb18030_bin"))
-        return KvTexts(found.texts, found.bad | bad), ends
+        return KvTexts(texts.texts, texts.bad | bad), ends
     if kind == "decimal":
         sizes = decimal_sizes(data, at + 1)
         bad = (flags != _DECIMAL_FLAG) | (sizes == 0) | (at + 1 + sizes > stops)
         starts = np.where(bad, 0, at + 1)
-        found = _decimals(column, data, starts, sizes, bad)
-        return KvTexts(found.texts, found.bad | bad), at + 1 + sizes
+        texts = _decimals(column, data, starts, sizes, bad)
+        return KvTexts(texts.texts, texts.bad | bad), at + 1 + sizes
     bad = (flags != _NUMBER_FLAGS.get(kind, _UINT_FLAG)) | (at + 9 > stops)
     starts = np.where(bad, 0, at + 1)
     if kind in ("float", "double"):
-        found = texts_of_floats(column, floats_of_cells(data, starts))
+        texts = texts_of_floats(column, floats_of_cells(data, starts))
     else:
-        found = texts_of_numbers(column, numbers_of_key(column, data, starts))
-    return KvTexts(found.texts, found.bad | bad), at + 9
+        texts = texts_of_numbers(column, numbers_of_key(column, data, starts))
+    return KvTexts(texts.texts, texts.bad | bad), at + 9
 
 
 def _decimals(column: KvColumn, data: Bytes, starts: Numbers, sizes: Numbers, bad: Mask) -> KvTexts:
@@ -141,8 +141,8 @@ def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, i
     row = np.repeat(np.arange(count), lengths)
     place = np.arange(len(row)) - starts_out[row]
     content = data[at[row] + place + place // _GROUP]
-    found = texts_of_bytes(column, byte_array(content, starts_out, stops_out))
-    return KvTexts(found.texts, found.bad | bad), ends
+    texts = texts_of_bytes(column, byte_array(content, starts_out, stops_out))
+    return KvTexts(texts.texts, texts.bad | bad), ends
 
 
 def _low_bits(padding: Numbers) -> Numbers:

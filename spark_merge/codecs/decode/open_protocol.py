@@ -161,8 +161,8 @@ def _row_type(schema: TableSchema, whole: bool) -> RowParser:
     return row_parser(row, schema.column_names(), _in_images)
 
 
-def _in_images(found: Any, made: Callable[[Any], Any]) -> Any:
-    return {part: made(image) for part, image in found.items()} if isinstance(found, dict) else found
+def _in_images(value: Any, made: Callable[[Any], Any]) -> Any:
+    return {part: made(image) for part, image in value.items()} if isinstance(value, dict) else value
 
 
 def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
@@ -212,14 +212,14 @@ def _bytes(cells: Sequence[Any], values: Sequence[str | None], *, of_text: bool)
     ways = {_way(type_, flags, of_text=of_text) for type_, flags in {(cell.t, cell.f) for cell in cells}}
     if len(ways) == 1:
         return byte_array(values, *ways.pop())
-    found: list[bytes | None] = []
+    results: list[bytes | None] = []
     for index, cell in enumerate(cells):
         to_bytes, reason = _way(cell.t, cell.f, of_text=of_text)
         try:
-            found.append(None if cell.v is None else to_bytes(cell.v))
+            results.append(None if cell.v is None else to_bytes(cell.v))
         except ValueError:
             raise UnfitValue(index, cell.v, reason) from None
-    return pa.array(found, pa.binary())
+    return pa.array(results, pa.binary())
 
 
 def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], bytes], str]:
@@ -234,10 +234,10 @@ def _way(type_: int, flags: int, *, of_text: bool) -> tuple[Callable[[str], byte
 
 def _unbase64(text: str) -> bytes:
     """Strict mode passes padding that nothing needs and bits that belong to no byte: what was cut would be another value."""
-    found = a2b_base64(text, strict_mode=True)
-    if b2a_base64(found, newline=False) != text.encode():
+    data = a2b_base64(text, strict_mode=True)
+    if b2a_base64(data, newline=False) != text.encode():
         raise ValueError("not base64")
-    return found
+    return data
 
 
 # ---- rows that the parser refuses -----------------------------------------------------------------------------------
@@ -249,15 +249,15 @@ def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowPars
         return parser.decode(value)
     except _JSON_ERRORS as refusal:
         try:
-            found = msgspec.json.decode(value)
+            result = msgspec.json.decode(value)
         except _JSON_ERRORS as error:
             raise unreadable(number, f"the value is not JSON ({error}): {shown(value)}") from error
-        if not isinstance(found, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in found.items()):
+        if not isinstance(result, dict) or not all(part in ("u", "p", "d") and isinstance(image, dict) for part, image in result.items()):
             raise unreadable(number, f"the value is not a row of open-protocol: {shown(value)}") from refusal
         if not whole:
             known = frozenset(schema.column_names())
-            found = {part: {name: cell for name, cell in image.items() if name in known} for part, image in found.items()}
-        images = {part: _whole_image(number, part, image, schema) for part, image in found.items()}
+            result = {part: {name: cell for name, cell in image.items() if name in known} for part, image in result.items()}
+        images = {part: _whole_image(number, part, image, schema) for part, image in result.items()}
         for part, image in images.items():
             _refuse_cell(number, part, image, schema)
         return parser.convert(images)

@@ -37,14 +37,14 @@ def field_names(columns: Sequence[str]) -> Mapping[str, str] | None:
 def row_parser(row: Any, columns: Sequence[str], in_images: InImages) -> RowParser:
     """`row`: the struct, whose images were made with `field_names(columns)`."""
     if field_names(columns) is not None:
-        return RowParser(msgspec.json.Decoder(row).decode, lambda found: msgspec.convert(found, row))
+        return RowParser(msgspec.json.Decoder(row).decode, lambda value: msgspec.convert(value, row))
     fields = {name: f"c{number}" for number, name in enumerate(columns)}
 
     def renamed(image: Any) -> Any:
         """A name that is no column's must not become one."""
         return {fields.get(name, f"?{name}"): cell for name, cell in image.items()} if isinstance(image, dict) else image
 
-    def convert(found: Any) -> Any:
-        return msgspec.convert(in_images(found, renamed), row)
+    def convert(value: Any) -> Any:
+        return msgspec.convert(in_images(value, renamed), row)
 
     return RowParser(lambda value: convert(msgspec.json.decode(value)), convert)

@@ -198,8 +198,8 @@ def _lists(texts: pa.Array, numbers: _Numbers, *, width: int) -> pa.Array:
     there = numbers != NO_IMAGE
     across = numbers[there][:, None] + np.arange(width) * (len(texts) // width)
     offsets = np.concatenate([[0], np.cumsum(there) * width]).astype(np.int32)
-    found = texts.take(pa.array(across.ravel()))
-    return pa.ListArray.from_arrays(pa.array(offsets), found, type=TEXTS, mask=pa.array(~there))
+    result = texts.take(pa.array(across.ravel()))
+    return pa.ListArray.from_arrays(pa.array(offsets), result, type=TEXTS, mask=pa.array(~there))
 
 
 # ---- rows to changes ------------------------------------------------------------------------------------------------

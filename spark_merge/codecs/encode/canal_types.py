@@ -74,8 +74,8 @@ def canal_table(schema: TableSchema, *, full_types: bool) -> CanalTable:
 
 
 def _column(schema: TableSchema, column: Column, type_text: str | None, *, full_types: bool) -> CanalColumn:
-    found = None if type_text is None else _TYPE.fullmatch(type_text)
-    if type_text is None or found is None or found[1] not in _JAVA:
+    match = None if type_text is None else _TYPE.fullmatch(type_text)
+    if type_text is None or match is None or match[1] not in _JAVA:
         what = (
             "is not among those that the table was made of" if type_text is None else f"has the type {type_text}, which canal-json has not"
         )
@@ -83,7 +83,7 @@ def _column(schema: TableSchema, column: Column, type_text: str | None, *, full_
             f"table {schema.name}, column {column.name}: it {what}",
             hint="check that the log is whole, then report this: the definition in the log's schemas does not fit the columns",
         )
-    word, rest = found[1], found[2]
+    word, rest = match[1], match[2]
     return CanalColumn(
         column=column,
         quoted=quoted(column.name),

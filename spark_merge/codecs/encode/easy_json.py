@@ -28,13 +28,13 @@ def quoted(text: str) -> str:
 
 def escaped(texts: pa.Array) -> pa.Array:
     """Each text without quotes around it, null where null."""
-    found = pc.fill_null(pc.match_substring_regex(texts, _ANY), False)
-    count = pc.sum(found).as_py()
+    fill_null = pc.fill_null(pc.match_substring_regex(texts, _ANY), False)
+    count = pc.sum(fill_null).as_py()
     if not count:
         return texts
-    chosen = texts.filter(found)
+    chosen = texts.filter(fill_null)
     if count <= _FEW:
         written = pa.array([text.translate(_TABLE) for text in chosen.to_pylist()], pa.string())
     else:
         written = pl.Series(chosen).str.replace_many(_ESCAPED, _WRITTEN).to_arrow().cast(pa.string())
-    return pc.replace_with_mask(texts, found, written)
+    return pc.replace_with_mask(texts, fill_null, written)

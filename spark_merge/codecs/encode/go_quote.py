@@ -37,8 +37,8 @@ class _Table(dict[int, str]):
     """Of `str.translate`; each character is worked out once."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = _written(code)
-        return found
+        self[code] = text = _written(code)
+        return text
 
 
 _TABLE = _Table(_CONTROLS)

@@ -66,40 +66,40 @@ class OpenColumn:
 def open_columns(schema: TableSchema, architecture: Architecture) -> list[OpenColumn]:
     """In the order of the schema's columns. Raises SinkError if its definition is absent, or does not tell a column."""
     definition = definition_of(schema)
-    by_name = {found.name: found for found in definition.columns}
+    by_name = {item.name: item for item in definition.columns}
     return [_open_column(schema, column, by_name, architecture) for column in schema.columns]
 
 
 def _open_column(schema: TableSchema, column: Column, by_name: Mapping[str, ColumnDefinition], architecture: Architecture) -> OpenColumn:
-    found, definition = by_name.get(column.name), definition_of(schema)
-    word = _WORD.match(found.type_text) if found is not None else None
-    if found is None or word is None or word[0] not in _TYPES:
+    result, definition = by_name.get(column.name), definition_of(schema)
+    word = _WORD.match(result.type_text) if result is not None else None
+    if result is None or word is None or word[0] not in _TYPES:
         raise SinkError(
             f"the definition of {schema.name} in the log does not tell the type of column {column.name}",
             hint="the log's schemas file does not fit its data: check that the log is whole, then report this",
         )
     is_key = column.name in schema.key
-    flags = _own_flags(column, found) | _index_flags(definition, found, architecture)
-    if is_key and not (found.generated and architecture == "new"):
+    flags = _own_flags(column, result) | _index_flags(definition, result, architecture)
+    if is_key and not (result.generated and architecture == "new"):
         flags |= _HANDLE
     return OpenColumn(column, _TYPES[word[0]], flags, is_key)
 
 
-def _own_flags(column: Column, found: ColumnDefinition) -> int:
-    is_text = column.kind in _OF_TEXT and found.charset not in ("", "binary")
-    is_unsigned = column.kind in ("uint", "bit", "year") or " unsigned" in found.type_text.rpartition(")")[2]
+def _own_flags(column: Column, definition: ColumnDefinition) -> int:
+    is_text = column.kind in _OF_TEXT and definition.charset not in ("", "binary")
+    is_unsigned = column.kind in ("uint", "bit", "year") or " unsigned" in definition.type_text.rpartition(")")[2]
     flags = 0 if is_text else _BINARY
-    flags |= _GENERATED if found.generated else 0
-    flags |= _NULLABLE if found.nullable else 0
+    flags |= _GENERATED if definition.generated else 0
+    flags |= _NULLABLE if definition.nullable else 0
     return flags | (_UNSIGNED if is_unsigned else 0)
 
 
-def _index_flags(definition: TableDefinition, found: ColumnDefinition, architecture: Architecture) -> int:
+def _index_flags(definition: TableDefinition, value: ColumnDefinition, architecture: Architecture) -> int:
     flags = 0
     for index in definition.indexes:
         names = [part.column for part in index.parts]
-        if found.name in names:
-            flags |= _flags_of(index, is_first=names[0] == found.name, as_tidb=bool(found.generated) and architecture == "new")
+        if value.name in names:
+            flags |= _flags_of(index, is_first=names[0] == value.name, as_tidb=bool(value.generated) and architecture == "new")
     return flags
 
 
@@ -149,8 +149,8 @@ def json_values(told: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool
 
 
 def _by_dictionary(texts: pa.Array, number: Callable[[str], int]) -> pa.Array:
-    found = texts.dictionary_encode()
-    return pa.array([str(number(text)) for text in found.dictionary.to_pylist()], pa.string()).take(found.indices)
+    dictionary_encode = texts.dictionary_encode()
+    return pa.array([str(number(text)) for text in dictionary_encode.dictionary.to_pylist()], pa.string()).take(dictionary_encode.indices)
 
 
 def _enum_number(label: str, elements: tuple[str, ...]) -> int:

@@ -72,16 +72,16 @@ class OpenProtocolEncoder:
     ) -> list[RowMessage]:
         if keys_only and not self.key_of_deleted:
             return replace(self, key_of_deleted=True).rows(schema, changes, physical_ids)
-        found: list[RowMessage] = []
+        messages: list[RowMessage] = []
         ids = None if physical_ids is None else pa.array(physical_ids, pa.int64())
         start = 0
         for batch in _blocks(changes.select(CHANGES.names)):
             block = of_changes(schema, batch.column("seq")[0].as_py(), batch)
             values = framed(self._values(block))  # first: it names the column of a text that does not fit
             keys = self._keys(block, None if ids is None else ids.slice(start, block.rows))
-            found += starmap(RowMessage, zip(keys.to_pylist(), values.to_pylist(), strict=True))
+            messages += starmap(RowMessage, zip(keys.to_pylist(), values.to_pylist(), strict=True))
             start += block.rows
-        return found
+        return messages
 
     def resolved(self, ts: CommitTs) -> RowMessage:
         return _message(f'{{"ts":{ts},"t":{_RESOLVED}}}', "")
@@ -133,13 +133,13 @@ class OpenProtocolEncoder:
         columns = _written_columns(block.schema, self.architecture)
         if images.null_count == len(images):
             return pa.nulls(len(images), pa.string())
-        found = _objects(columns, self._column_values(columns, block.schema, images), html=self._html)
+        objects = _objects(columns, self._column_values(columns, block.schema, images), html=self._html)
         if images is block.before and self.key_of_deleted:
             keys = tuple((place, told) for place, told in columns if told.is_key)
-            found = pc.if_else(
-                block.after.is_null(), _objects(keys, self._column_values(keys, block.schema, images), html=self._html), found
+            objects = pc.if_else(
+                block.after.is_null(), _objects(keys, self._column_values(keys, block.schema, images), html=self._html), objects
             )
-        return found if images.null_count == 0 else pc.if_else(images.is_valid(), found, pa.scalar(None, pa.string()))
+        return objects if images.null_count == 0 else pc.if_else(images.is_valid(), objects, pa.scalar(None, pa.string()))
 
     def _column_values(self, columns: _Columns, schema: TableSchema, images: pa.StructArray) -> Iterator[pa.Array]:
         for place, told in columns:
@@ -185,8 +185,8 @@ def _objects(columns: _Columns, values: Iterable[pa.Array], *, html: bool) -> pa
     """One JSON object an image."""
     pieces: list[object] = []
     before = "{"
-    for (_, told), found in zip(columns, values, strict=True):
-        pieces += [before + told.opening(html=html), found]
+    for (_, told), result in zip(columns, values, strict=True):
+        pieces += [before + told.opening(html=html), result]
         before = "},"
     return pc.binary_join_element_wise(*pieces, "}}", "", null_handling="replace", null_replacement="null")
 
@@ -217,8 +217,8 @@ def _row_ids(block: Block) -> pa.Array | str:
 
 
 def _numbers(field: str, numbers: pa.Array, *, leave_out_zero: bool = False) -> pa.Array:
-    found = pc.binary_join_element_wise(field, pc.cast(numbers, pa.string()), "")
-    return pc.if_else(pc.equal(numbers, 0), "", found) if leave_out_zero else found
+    result = pc.binary_join_element_wise(field, pc.cast(numbers, pa.string()), "")
+    return pc.if_else(pc.equal(numbers, 0), "", result) if leave_out_zero else result
 
 
 def _blocks(changes: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -132,9 +132,9 @@ def _floating(column: Column, values: pa.Array) -> pa.Array:
         raise OtherValues(f"{values.type} as {column.kind}")
     doubles = values.cast(pa.float64())
     if column.kind == "float" and values.type == pa.float64():
-        found = pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False)
+        result = pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
-            if (found.astype(np.float32) != found).any():
+            if (result.astype(np.float32) != result).any():
                 raise OtherValues("a double that no float holds")
     return reprs(doubles)
 
@@ -196,10 +196,10 @@ def _kept_texts(untyped: Any) -> Mapping[str, pa.Array]:
     """By column the texts that `untyped` has, null in the other rows."""
     encoded = pc.dictionary_encode(one_array(untyped))
     objects = [json.loads(text) for text in encoded.dictionary.to_pylist()]
-    found = {}
+    kept_texts = {}
     for name in {name for one in objects for name in one}:
-        found[lowered(name)] = pa.array([one.get(name) for one in objects], pa.string()).take(encoded.indices)
-    return found
+        kept_texts[lowered(name)] = pa.array([one.get(name) for one in objects], pa.string()).take(encoded.indices)
+    return kept_texts
 
 
 def _untyped_texts(column: Column, kept: pa.Array) -> pa.Array:

@@ -59,9 +59,9 @@ def rows_of(block: Block, kept: TableSchema) -> pa.Table:
     for column, text in zip(kept.columns, image_columns(block), strict=True):
         in_key = column.name in kept.key
         _check_null(block, column, text, puts, in_key=in_key)
-        found = text if in_key else pc.if_else(puts, text, pa.scalar(_blank(column), pa.string()))
-        _check_years(block, column, found)
-        texts.append(found)
+        result = text if in_key else pc.if_else(puts, text, pa.scalar(_blank(column), pa.string()))
+        _check_years(block, column, result)
+        texts.append(result)
     image = pa.StructArray.from_arrays(texts, names=list(kept.column_names()))
     table = typed(replace(block, schema=kept, before=pa.nulls(block.rows, image.type), after=image), file_schema(kept))
     _check_calendar(block, table.column(_ENVELOPE - 1))
@@ -116,8 +116,8 @@ def stream_of(rows: pa.Table, compression: Compression) -> bytes:
     with pa.ipc.new_stream(out, rows.schema, options=options) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)
-    found: bytes = out.getvalue().to_pybytes()
-    return found
+    stream: bytes = out.getvalue().to_pybytes()
+    return stream
 
 
 def token_of(output: str, content: bytes) -> str:

@@ -78,13 +78,13 @@ _INTEGER_DIGITS = 20
 def keeps_values(one: ColumnEffect, before: Column, *, as_text: bool) -> bool:
     """Whether what is in the column stays right, or is made right by the target's conversion. Both as the source has them. `as_text`: the
     column is a text after it."""
-    found, after = one.conversion, one.column
-    if found is None or (found is Conversion.PADDED and (as_text or after.kind == "time")):
+    conversion, after = one.conversion, one.column
+    if conversion is None or (conversion is Conversion.PADDED and (as_text or after.kind == "time")):
         return False
     if after.kind == "decimal":
         integer_digits = _digits(before) - before.scale if before.kind == "decimal" else _INTEGER_DIGITS
         return _digits(after) - after.scale >= integer_digits
-    return found is not Conversion.TEXT or before.kind not in _OTHER_TEXT
+    return conversion is not Conversion.TEXT or before.kind not in _OTHER_TEXT
 
 
 _OTHER_TEXT = frozenset({"decimal"})

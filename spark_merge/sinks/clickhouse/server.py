@@ -155,9 +155,9 @@ class _Whole:
         self._stream, self.end = stream, b""
 
     def read(self, size: int = -1) -> bytes:
-        found: bytes = self._stream.read(size)
-        self.end = (self.end + found[-len(_STREAM_END) :])[-len(_STREAM_END) :]
-        return found
+        data: bytes = self._stream.read(size)
+        self.end = (self.end + data[-len(_STREAM_END) :])[-len(_STREAM_END) :]
+        return data
 
     def close(self) -> None:
         self._stream.close()

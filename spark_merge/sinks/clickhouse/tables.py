@@ -87,19 +87,19 @@ class ClickHouseTables:
     def kept(self, schema: TableSchema) -> TableSchema:
         return kept_as(schema, self.settings.dates, typed_key=schema.name in self._typed_keys)
 
-    def learn_key(self, schema: TableSchema, found: There) -> None:
+    def learn_key(self, schema: TableSchema, value: There) -> None:
         kinds = [column_type(column, in_key=True) for column in schema.columns if column.kind in DATE_KINDS and column.name in schema.key]
-        if kinds and found.key & {name for name, kind in found.columns.items() if kind in kinds}:
+        if kinds and value.key & {name for name, kind in value.columns.items() if kind in kinds}:
             self._typed_keys.add(schema.name)
 
     # ---- what is there ---------------------------------------------------------------------------------------------------------------
 
     def read(self, names: Iterable[TableName]) -> dict[TableName, There]:
         """Of these the ones that are there."""
-        wanted, found = sorted(set(names)), dict[TableName, There]()
+        wanted, theres = sorted(set(names)), dict[TableName, There]()
         for start in range(0, len(wanted), NAMES_A_QUERY):
-            found |= self._read(wanted[start : start + NAMES_A_QUERY])
-        return found
+            theres |= self._read(wanted[start : start + NAMES_A_QUERY])
+        return theres
 
     def _read(self, names: Sequence[TableName]) -> dict[TableName, There]:
         among = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
@@ -112,12 +112,12 @@ class ClickHouseTables:
             " ORDER BY database, table, position",
             doing=doing,
         )
-        found = {}
+        result = {}
         for schema, table, engine, comment in tables or ():
             own = [(name, kind, key) for a, b, name, kind, key in columns or () if (a, b) == (schema, table)]
             key = frozenset(name for name, _, in_key in own if in_key)
-            found[TableName(schema, table)] = There(engine, comment, {name: kind for name, kind, _ in own}, key, note_of(comment))
-        return found
+            result[TableName(schema, table)] = There(engine, comment, {name: kind for name, kind, _ in own}, key, note_of(comment))
+        return result
 
     # ---- making and comparing --------------------------------------------------------------------------------------------------------
 
@@ -129,12 +129,12 @@ class ClickHouseTables:
         there = self.read(self.names(wanted))
         for schema in wanted:
             self.check(schema, there, fresh=fresh)
-            found = there.get(self.settings.names.rows(schema.name))
-            if found is None:
+            result = there.get(self.settings.names.rows(schema.name))
+            if result is None:
                 self.make(schema, self.note(schema))
             else:
-                self.compare(schema, found)
-            self.view(schema, there, floor=found.note.floor if found and found.note else 0)
+                self.compare(schema, result)
+            self.view(schema, there, floor=result.note.floor if result and result.note else 0)
 
     def check(self, schema: TableSchema, there: Mapping[TableName, There], *, fresh: bool) -> None:
         """What `ready` of it would raise; writes nothing."""
@@ -186,24 +186,24 @@ class ClickHouseTables:
             f" ORDER BY ({', '.join(map(quoted, kept.key))}) SETTINGS {options} COMMENT {note.text()}"
         )
 
-    def compare(self, schema: TableSchema, found: There) -> None:
+    def compare(self, schema: TableSchema, value: There) -> None:
         """Raises SinkError where it is not what `make` would make, or more. A date that is to be text becomes text."""
         name = self.settings.names.rows(schema.name)
-        for column, wanted in self._dates_to_turn(schema, found):
+        for column, wanted in self._dates_to_turn(schema, value):
             doing = f"turning {name}.{column} into text"
             self.settings.server.run(f"ALTER TABLE {identifier(name)} MODIFY COLUMN {quoted(column)} {wanted}", doing=doing)
 
-    def _dates_to_turn(self, schema: TableSchema, found: There) -> list[tuple[str, str]]:
+    def _dates_to_turn(self, schema: TableSchema, value: There) -> list[tuple[str, str]]:
         """With the types that they are to have. Raises as `compare`."""
         name, turned = self.settings.names.rows(schema.name), list[tuple[str, str]]()
-        self.check_ours(name, found, schema.name)
-        self.learn_key(schema, found)
+        self.check_ours(name, value, schema.name)
+        self.learn_key(schema, value)
         kept, ours = self.kept(schema), Ours.of(schema)
-        differ = [] if _merges_by(found.engine, ours) else [f"the engine {found.engine.partition(' ')[0]}"]
-        if found.key != set(kept.key):
-            differ.append(f"ORDER BY ({', '.join(sorted(found.key))}) and not ({', '.join(kept.key)})")
+        differ = [] if _merges_by(value.engine, ours) else [f"the engine {value.engine.partition(' ')[0]}"]
+        if value.key != set(kept.key):
+            differ.append(f"ORDER BY ({', '.join(sorted(value.key))}) and not ({', '.join(kept.key)})")
         for column, typed in zip(kept.columns, schema.columns, strict=True):
-            in_key, is_there = column.name in kept.key, found.columns.get(column.name)
+            in_key, is_there = column.name in kept.key, value.columns.get(column.name)
             wanted = column_type(column, in_key=in_key)
             if is_there is None:
                 differ.append(f"no column {column.name}")
@@ -219,8 +219,8 @@ class ClickHouseTables:
             )
         return turned
 
-    def check_ours(self, name: TableName, found: There, of: TableName) -> None:
-        note = found.note
+    def check_ours(self, name: TableName, value: There, of: TableName) -> None:
+        note = value.note
         if note is None or note.name != of or not continues(note.ticdc_dump, self.log_id):
             told = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
             raise SinkError(
@@ -239,10 +239,10 @@ class ClickHouseTables:
         text = self._select(schema, floor)
         kinds = [column_type(column, in_key=column.name in schema.key) for column in self.kept(schema).columns]
         mark = _VIEW_NOTE + hashlib.blake2b(f"{text} {kinds}".encode(), digest_size=12).hexdigest()
-        found = there.get(name)
-        if found is not None:
-            check_view(name, found)
-            if found.comment == mark:
+        result = there.get(name)
+        if result is not None:
+            check_view(name, result)
+            if result.comment == mark:
                 return
         doing = f"making view {name}"
         self.settings.server.run(f"CREATE DATABASE IF NOT EXISTS {quoted(name.schema)}", doing=doing)
@@ -256,13 +256,13 @@ class ClickHouseTables:
     def drop_view(self, name: TableName, there: Mapping[TableName, There]) -> None:
         """Nothing where it is not there, or is none of ours."""
         view = self.settings.names.reader(name)
-        found = there.get(view) if view else None
-        if view is not None and found is not None and found.comment.startswith(_VIEW_NOTE):
+        result = there.get(view) if view else None
+        if view is not None and result is not None and result.comment.startswith(_VIEW_NOTE):
             self.settings.server.run(f"DROP VIEW IF EXISTS {identifier(view)}", doing=f"dropping view {view}")
 
 
-def check_view(name: TableName, found: There) -> None:
-    if not found.comment.startswith(_VIEW_NOTE):
+def check_view(name: TableName, value: There) -> None:
+    if not value.comment.startswith(_VIEW_NOTE):
         raise SinkError(
             f"{name}, under which readers would find a view of ours, is at the target already and is none of ours",
             hint="drop or rename it, or give views another name with `view`, such as view={table}_now; an empty `view` makes none",

@@ -34,8 +34,8 @@ class ConsoleSink:
         return Batch(tuple(heads), (tuple(Task(str(number), group) for number, group in enumerate(groups)),), count_rows)
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        for head, found in zip(batch.heads, delivered(batch, outcomes), strict=True):
-            self._out.write(_line(head, found.tables) + "\n")
+        for head, result in zip(batch.heads, delivered(batch, outcomes), strict=True):
+            self._out.write(_line(head, result.tables) + "\n")
             self._accepted = Accepted.of(head.manifest)
         self._out.flush()
 

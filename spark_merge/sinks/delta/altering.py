@@ -21,33 +21,33 @@ from spark_merge.sinks.delta.table import Act, Moment, Table, columns_of, delta_
 
 def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> None:
     """Raises SinkError where rows that are there cannot follow; then nothing is done."""
-    found = table.load()
-    if found is None or not found.file_uris():
+    result = table.load()
+    if result is None or not result.file_uris():
         return
-    there = columns_of(found)
+    there = columns_of(result)
     before = layout_of(altered.before, there, "merge")
     after = before if altered.after is None or altered.emptied else layout_of(altered.after, there, "merge")
 
-    def act(found: DeltaTable, _: Seq) -> Act | None:
-        if table.due(found, moment) > moment.last + 1:
+    def act(value: DeltaTable, _: Seq) -> Act | None:
+        if table.due(value, moment) > moment.last + 1:
             return None  # rows have come since: a later owner is past this DDL
-        made = _act(found, altered, before, after)
-        if (names := _with_key(found, altered, before, after)) is not None:
-            table.name_statistics(found, names)
+        made = _act(value, altered, before, after)
+        if (names := _with_key(value, altered, before, after)) is not None:
+            table.name_statistics(value, names)
             return _look_again
         return with_transactions(made, touched(moment.log_id))
 
     of_ddls = replace(moment, of=" ddl")
-    if table.due(found, of_ddls) > moment.last:
+    if table.due(result, of_ddls) > moment.last:
         return
     if altered.unless_empty and not altered.emptied:
         raise DELTA.refused(head, altered.unless_empty)
     table.bring(after, of_ddls, act)
 
 
-def _with_key(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> list[str] | None:
+def _with_key(table: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> list[str] | None:
     """The columns with statistics, and those to which the key moves: all rows are rewritten, and the MERGEs after it skip files by them."""
-    known = named(found) or []
+    known = named(table) or []
     if altered.after is None or not _updates(altered, before, after):
         return None
     moved = {column.name for column in after.columns if column not in before.columns and exact(column.kind)}
@@ -60,30 +60,30 @@ def _look_again(_: DeltaTable, __: CommitProperties) -> object:
     raise CommitFailedError("the table has another version now")
 
 
-def _act(found: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> Act:
-    if not found.file_uris():
+def _act(value: DeltaTable, altered: DeltaAltered, before: Layout, after: Layout) -> Act:
+    if not value.file_uris():
         return transaction_only
     if altered.emptied:
         return lambda table, how: table.delete(commit_properties=how)
     updates = _updates(altered, before, after)
-    _check_untyped(found, updates, before)
+    _check_untyped(value, updates, before)
     return (lambda table, how: _updated(table, updates, how)) if updates else transaction_only
 
 
-def _check_untyped(found: DeltaTable, updates: Mapping[str, str], before: Layout) -> None:
+def _check_untyped(table: DeltaTable, updates: Mapping[str, str], before: Layout) -> None:
     """Values that are in no column of theirs go by the column's name, and stay what they were."""
     dates = [column.source for column in before.columns if f"`{column.name}`" in updates and pa.types.is_temporal(column.kind)]
     untyped = before.envelope("untyped")
-    if dates and _rows_with(found, untyped):
+    if dates and _rows_with(table, untyped):
         raise SinkError(
-            f"column {', '.join(map(str, dates))} of {found.table_uri} may have dates of no calendar, which cannot move to another column",
+            f"column {', '.join(map(str, dates))} of {table.table_uri} may have dates of no calendar, which cannot move to another column",
             hint="use mode=append; or replace these dates at the source before its schema is changed",
         )
 
 
-def _rows_with(found: DeltaTable, column: str) -> int:
-    with delta_errors(found.table_uri):
-        return sum(rows.num_rows for rows in found.scan(columns=[column], predicate=f"`{column}` IS NOT NULL"))
+def _rows_with(table: DeltaTable, column: str) -> int:
+    with delta_errors(table.table_uri):
+        return sum(rows.num_rows for rows in table.scan(columns=[column], predicate=f"`{column}` IS NOT NULL"))
 
 
 def _updates(altered: DeltaAltered, before: Layout, after: Layout) -> dict[str, str]:

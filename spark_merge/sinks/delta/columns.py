@@ -89,12 +89,12 @@ def layout_of(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode) -> 
     columns = []
     for column in schema.columns:
         kind = delta_type(column)
-        found = known.get((lowered(column.name), kind))
-        if found is None:
-            found = DeltaColumn(_free(schema, column.name, taken, own), kind, column.name)
-            taken.add(lowered(found.name))
-            missing.append(found)
-        columns.append(found)
+        result = known.get((lowered(column.name), kind))
+        if result is None:
+            result = DeltaColumn(_free(schema, column.name, taken, own), kind, column.name)
+            taken.add(lowered(result.name))
+            missing.append(result)
+        columns.append(result)
     return Layout(prefix, tuple(columns), tuple(missing))
 
 

@@ -52,8 +52,8 @@ def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[DeltaA
     """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
     if head.upto_ts in done:
         return []
-    found = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
-    return [altered for effect in found if (altered := _altered(effect)) is not None]
+    effects = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
+    return [altered for effect in effects if (altered := _altered(effect)) is not None]
 
 
 def _altered(effect: TableEffect) -> DeltaAltered | None:
@@ -88,8 +88,8 @@ def _columns(before: TableSchema, after: TableSchema, columns: Sequence[ColumnEf
 def converted(one: ColumnEffect, old: Column) -> str | None:
     """The SQL of a value of `old` that is there, which `{}` is, as one of the column after it; None where there is none that is exact."""
     new = one.column
-    found, as_text = one.conversion, pa.types.is_string(delta_type(new))
-    if found is None or (found is Conversion.PADDED and as_text):
+    conversion, as_text = one.conversion, pa.types.is_string(delta_type(new))
+    if conversion is None or (conversion is Conversion.PADDED and as_text):
         return None
     if delta_type(old) == delta_type(new):
         return "{}"

@@ -38,12 +38,12 @@ MERGE_BYTES_MAX = 512 << 20
 
 
 def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> None:
-    def act(found: DeltaTable, due: Seq) -> Act | None:
+    def act(value: DeltaTable, due: Seq) -> Act | None:
         new = [file for file in files if file.seq >= due]
         if not new:
             return None
         only = _only_pass(new)
-        if only is not None and (not found.file_uris() or _is_of_pass(found, table, only, moment.log_id)):
+        if only is not None and (not value.file_uris() or _is_of_pass(value, table, only, moment.log_id)):
             return with_transactions(adding(new), Transaction(_live(moment.log_id), 0), Transaction(_pass(moment.log_id, only), 1))
         return with_transactions(_merging(place, new, folder), Transaction(_live(moment.log_id), 1))
 
@@ -67,13 +67,13 @@ def _only_pass(files: Sequence[WrittenFile]) -> DumpPass | None:
     """The pass whose rows these are and nobody else's; None where it has deletes, which are no rows of a table."""
     if any(file.staged for file in files):
         return None
-    found = {file.passes for file in files}
-    (first, *others) = next(iter(found)) or (None,)
-    return first if len(found) == 1 and not others else None
+    passes = {file.passes for file in files}
+    (first, *others) = next(iter(passes)) or (None,)
+    return first if len(passes) == 1 and not others else None
 
 
-def _is_of_pass(found: DeltaTable, table: Table, only: DumpPass, log_id: str) -> bool:
-    return not table.transaction(found, _live(log_id)) and table.transaction(found, _pass(log_id, only)) == 1
+def _is_of_pass(value: DeltaTable, table: Table, only: DumpPass, log_id: str) -> bool:
+    return not table.transaction(value, _live(log_id)) and table.transaction(value, _pass(log_id, only)) == 1
 
 
 # ---- the MERGE ------------------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ class Folded:
                 keys.append(pa.Table.from_batches([rows.select(self._key)]))
                 times.append(rows.column(commit_ts).to_numpy())
                 ranks.append(np.full(rows.num_rows, RANK_CHUNK) if file.passes else _ranks(rows.column(op)))
-        found = pa.concat_tables(keys)
-        self._check_comparable(found)
-        keep = are_last(key_codes(found), ranks=np.concatenate(ranks), commit_ts=np.concatenate(times))
+        result = pa.concat_tables(keys)
+        self._check_comparable(result)
+        keep = are_last(key_codes(result), ranks=np.concatenate(ranks), commit_ts=np.concatenate(times))
         edges = np.cumsum([file.rows for file in self._files])[:-1]
-        return np.split(keep, edges), {name: _bounds(found[name]) for name in self._key if pa.types.is_int64(found[name].type)}
+        return np.split(keep, edges), {name: _bounds(result[name]) for name in self._key if pa.types.is_int64(result[name].type)}
 
     def _check_comparable(self, keys: pa.Table) -> None:
         for name in keys.column_names:
@@ -157,8 +157,8 @@ class Folded:
 
 
 def _read(folder: Folder, file: WrittenFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-    with storage_errors(f"{folder}/{file.path}"), storage.open_to_read(folder, file.path) as found:
-        for _, rows in batches_of(pq.ParquetFile(found), columns=names):
+    with storage_errors(f"{folder}/{file.path}"), storage.open_to_read(folder, file.path) as result:
+        for _, rows in batches_of(pq.ParquetFile(result), columns=names):
             yield from rows.to_batches()
 
 
@@ -167,5 +167,5 @@ def _ranks(op: pa.Array) -> Any:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[int, int]:
-    found = pc.min_max(column)
-    return found["min"].as_py(), found["max"].as_py()
+    result = pc.min_max(column)
+    return result["min"].as_py(), result["max"].as_py()

@@ -66,9 +66,9 @@ class DeltaPart:
     def __call__(self) -> Iterator[RowsRead]:
         key = key_columns(self.schema, [self.sources])
         for file in self.files:
-            with opened(file.folder, file.name) as found:
-                for _, rows in found.batches(self.sources.used(), found.groups_with(self.wanted, key)):
-                    yield of_keys(present(rows, found, self.sources, self.schema), self.wanted)
+            with opened(file.folder, file.name) as parquet_rows:
+                for _, rows in parquet_rows.batches(self.sources.used(), parquet_rows.groups_with(self.wanted, key)):
+                    yield of_keys(present(rows, parquet_rows, self.sources, self.schema), self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class DeltaReader:
     # ---- the log of changes -------------------------------------------------------------------------------------------
 
     def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
-        found = eras(schema, self._ddls(), keeps_partitions=True)
-        places = self._places_of(found)
+        results = eras(schema, self._ddls(), keeps_partitions=True)
+        places = self._places_of(results)
         for place in dict.fromkeys(places):
             table = self._at_position(place)
             if table is not None:
-                own = [era for era, to in zip(found, places, strict=True) if to == place]
+                own = [era for era, to in zip(results, places, strict=True) if to == place]
                 yield from self._files_of_log(schema, table, place, own, wanted)
 
     def _files_of_log(
@@ -126,12 +126,12 @@ class DeltaReader:
         with storage_errors(self.folder):
             names = storage.list_names(replace(self.folder, root=self.folder.path(DDLS)), deep=False)
             due = sorted(name for name in names if (seq := seq_of(name)) is not None and seq <= self.accepted.seq)
-        found = DDLS_OF_SEGMENT.read_all(self.folder, [f"{DDLS}/{name}" for name in due])
-        return [ddl for one in found.values() for ddl in one.ddls]
+        ddls = DDLS_OF_SEGMENT.read_all(self.folder, [f"{DDLS}/{name}" for name in due])
+        return [ddl for one in ddls.values() for ddl in one.ddls]
 
-    def _places_of(self, found: Sequence[Era]) -> list[str]:
+    def _places_of(self, value: Sequence[Era]) -> list[str]:
         """A former name is as its DDL writes it, perhaps in another case than the log."""
-        places = [table_place(self.routes.target(era.name)) for era in found]
+        places = [table_place(self.routes.target(era.name)) for era in value]
         if len(set(places)) == 1:
             return places
         with storage_errors(self.folder):
@@ -144,10 +144,10 @@ class DeltaReader:
     def _at_position(self, place: str) -> DeltaTable | None:
         """Raises SinkError for a table that cannot be read so."""
         table = Table(self.folder, place)
-        found = table.load()
-        if found is None:
+        position = table.load()
+        if position is None:
             return None
-        features = set(found.protocol().reader_features or ())
+        features = set(position.protocol().reader_features or ())
         if features - READER_FEATURES:
             raise SinkError(
                 f"the Delta table {table.uri} has got the features {', '.join(sorted(features - READER_FEATURES))}, which no table of this "
@@ -156,25 +156,25 @@ class DeltaReader:
             )
         assert self.accepted is not None, "there are rows"
         names = (self.log_id, self.log_id.rpartition("#")[0])
-        last = max(table.transaction(found, app(name) + of) for name in names for of in ("", " ddl")) - 1
+        last = max(table.transaction(position, app(name) + of) for name in names for of in ("", " ddl")) - 1
         if last > self.accepted.seq:
-            self._go_back(found)
-        return found
+            self._go_back(position)
+        return position
 
-    def _go_back(self, found: DeltaTable) -> None:
+    def _go_back(self, table: DeltaTable) -> None:
         """To the version before its first commit that the position has not."""
         assert self.accepted is not None, "there are rows"
         first: int | None = None
         count = _COMMITS_FIRST
-        with delta_errors(found.table_uri):
+        with delta_errors(table.table_uri):
             while True:
-                commits = found.history(count)
+                commits = table.history(count)
                 ahead = [commit["version"] for commit in commits if _last_seq(commit) > self.accepted.seq]
                 first = min(ahead)
                 if any(0 <= _last_seq(commit) <= self.accepted.seq for commit in commits) or len(commits) < count:
                     break
                 count *= 4
-            found.load_as_version(first - 1)
+            table.load_as_version(first - 1)
 
     def _files(
         self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], commit_ts: str = ""
@@ -191,7 +191,7 @@ class DeltaReader:
         bounds = {name: list(zip(told(f"min.{of}"), told(f"max.{of}"), strict=True)) for name, of in key.items() if of in sure}
         times = zip(told(f"min.{commit_ts}"), told(f"max.{commit_ts}"), strict=True)
         for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), times, strict=True)):
-            if wanted is None or all(wanted.meet(name, *found[number]) for name, found in bounds.items()):
+            if wanted is None or all(wanted.meet(name, *results[number]) for name, results in bounds.items()):
                 yield DeltaFile(folder, unquote(path), size, None if None in span else span)
 
 

@@ -88,7 +88,7 @@ class DeltaSink:
                 files[file.table].append(file)
         moment = _moment(self._log_id, batch.heads, self._position.state.owner)
         places = self._places(batch.heads)
-        self._side_by_side(partial(self._bring, places[name], found, moment) for name, found in sorted(files.items()))
+        self._side_by_side(partial(self._bring, places[name], results, moment) for name, results in sorted(files.items()))
         self._known.update((batch.heads[0].schemas[name], _made(places[name])) for name in files)
         last = batch.heads[-1]
         checked_effects(last, self._settings.ddl_done)
@@ -99,7 +99,7 @@ class DeltaSink:
         self._output.write_ddls(batch.heads)
         segments = [segment_of(head, []) for head in batch.heads]
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq, payload=segments)
-        self._forget_staged(file for found in files.values() for file in found)
+        self._forget_staged(file for results in files.values() for file in results)
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         """`Readable.reading`."""
@@ -124,8 +124,8 @@ class DeltaSink:
 
     def _alter(self, head: Head, moment: Moment) -> None:
         settings = self._settings
-        found = alterations(head, settings.routes, settings.ddl_done)
-        self._side_by_side(partial(alter, self._table(self._at(one.before.name)), one, head, moment) for one in found)
+        results = alterations(head, settings.routes, settings.ddl_done)
+        self._side_by_side(partial(alter, self._table(self._at(one.before.name)), one, head, moment) for one in results)
 
     def _forget_staged(self, files: Iterable[WrittenFile]) -> None:
         staged = [file.path for file in files if file.staged]
@@ -136,8 +136,8 @@ class DeltaSink:
         """Of former owners: no commit names these files."""
         folder = self._settings.folder
         with storage_errors(folder):
-            found = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
-            storage.remove(folder, [f"{STAGED}/{name}" for name in found if owner_of(name) < self._position.state.owner])
+            names = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)
+            storage.remove(folder, [f"{STAGED}/{name}" for name in names if owner_of(name) < self._position.state.owner])
 
     def _correct_statistics(self) -> None:
         """Once, of all tables: what an earlier version wrote may be read for long before a batch comes to it."""
@@ -158,21 +158,21 @@ class DeltaSink:
 
     def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
         """Of the tables that have rows in these segments."""
-        found = tables_with_rows(heads)
-        if any(schema not in self._known for schema in found):
+        schemas = tables_with_rows(heads)
+        if any(schema not in self._known for schema in schemas):
             names, routes = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._settings.routes
             check_apart(names, lambda name: routes.target(name).folded(), hint=APART)
-        return {schema.name: self._place(schema) for schema in found}
+        return {schema.name: self._place(schema) for schema in schemas}
 
     def _place(self, schema: TableSchema) -> TablePlace:
-        if (found := self._known.get(schema)) is None:
+        if (result := self._known.get(schema)) is None:
             if self._settings.mode == "merge":
                 check_key(schema, "a MERGE")
             place = self._at(schema.name)
             layout = layout_of(schema, self._table(place).columns(), self._settings.mode)
             names = dict(zip(schema.column_names(), layout.columns, strict=True))
-            self._known[schema] = found = TablePlace(place, layout, tuple(names[name].name for name in schema.key))
-        return found
+            self._known[schema] = result = TablePlace(place, layout, tuple(names[name].name for name in schema.key))
+        return result
 
 
 def _made(place: TablePlace) -> TablePlace:

@@ -52,8 +52,8 @@ def properties(names: Iterable[str]) -> dict[str, str]:
 
 def named(table: DeltaTable) -> list[str] | None:
     """The columns that the property names; None where it is not set."""
-    found = table.metadata().configuration.get(PROPERTY)
-    return None if found is None else [name.strip().strip("`") for name in found.split(",") if name.strip()]
+    text = table.metadata().configuration.get(PROPERTY)
+    return None if text is None else [name.strip().strip("`") for name in text.split(",") if name.strip()]
 
 
 def naming(table: DeltaTable, names: Iterable[str]) -> bytes:
@@ -73,23 +73,23 @@ def naming(table: DeltaTable, names: Iterable[str]) -> bytes:
     return f"{_json({'commitInfo': {'timestamp': now_ms, **told}})}\n{_json({'metaData': metadata})}\n".encode()
 
 
-def _json(found: object) -> str:
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def completed(stats: str, names: Iterable[str]) -> str:
     """Of a file without some of these columns."""
-    found = json.loads(stats)
-    found["nullCount"] = dict.fromkeys(names, found["numRecords"]) | found["nullCount"]
-    return _json(found)
+    result = json.loads(stats)
+    result["nullCount"] = dict.fromkeys(names, result["numRecords"]) | result["nullCount"]
+    return _json(result)
 
 
 # ---- a table of an earlier version ----------------------------------------------------------------------------------
 
 
 def files_of(table: DeltaTable) -> list[File]:
-    found: list[File] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return found
+    files: list[File] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return files
 
 
 def had_by_all(files: Sequence[File], columns: Iterable[DeltaColumn]) -> list[str]:
@@ -129,5 +129,5 @@ def _stats(file: File, names: Sequence[str]) -> str:
     def told(what: str) -> dict[str, Any]:
         return {name: value for name in names if (value := file.get(f"{what}.{name}")) is not None}
 
-    found = {"numRecords": file["num_records"], "minValues": told("min"), "maxValues": told("max"), "nullCount": told("null_count")}
-    return _json(found)
+    result = {"numRecords": file["num_records"], "minValues": told("min"), "maxValues": told("max"), "nullCount": told("null_count")}
+    return _json(result)

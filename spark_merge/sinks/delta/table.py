@@ -98,8 +98,8 @@ class Table:
 
     def columns(self) -> list[DeltaColumn]:
         """Of the table that is there; none where there is none."""
-        found = self.load()
-        return [] if found is None else columns_of(found)
+        result = self.load()
+        return [] if result is None else columns_of(result)
 
     def due(self, table: DeltaTable, moment: Moment) -> Seq:
         """The first segment that it has not."""
@@ -126,7 +126,7 @@ class Table:
                 self._make_exact(table)
                 continue
             if missing := _missing(table, layout, self.uri):
-                self.commit(table, lambda found, how: found.alter.add_columns(list(map(_field, missing)), commit_properties=how))
+                self.commit(table, lambda value, how: value.alter.add_columns(list(map(_field, missing)), commit_properties=how))
                 continue
             if (made := act(table, due)) is None or self.commit(table, made, moment):
                 return
@@ -248,14 +248,14 @@ def storage_options(folder: Folder) -> dict[str, str]:
     if folder.protocol != "s3":
         return {}
     client, key = folder.options.get("client_kwargs", {}), folder.options.get("key")
-    found = {"aws_conditional_put": "etag", "retry_timeout": f"{RETRY_S_MAX}s"}
+    result = {"aws_conditional_put": "etag", "retry_timeout": f"{RETRY_S_MAX}s"}
     if endpoint := client.get("endpoint_url"):
-        found |= {"aws_endpoint_url": endpoint} | ({"aws_allow_http": "true"} if endpoint.startswith("http:") else {})
+        result |= {"aws_endpoint_url": endpoint} | ({"aws_allow_http": "true"} if endpoint.startswith("http:") else {})
     if region := client.get("region_name"):
-        found["aws_region"] = region
+        result["aws_region"] = region
     if key is not None:
-        found |= {"aws_access_key_id": key, "aws_secret_access_key": kept("s3", key) or ""}
-    return found
+        result |= {"aws_access_key_id": key, "aws_secret_access_key": kept("s3", key) or ""}
+    return result
 
 
 @contextmanager
@@ -297,9 +297,9 @@ def _name_of(kind: pa.DataType) -> str:
     return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _NAMES[kind]
 
 
-def _kind_of(found: Any) -> pa.DataType:
+def _kind_of(value: Any) -> pa.DataType:
     """Null for a type that no column of ours has."""
-    name = getattr(found, "type", "")
+    name = getattr(value, "type", "")
     if isinstance(name, str) and name.startswith("decimal("):
         digits, _, scale = name[len("decimal(") : -1].partition(",")
         return pa.decimal128(int(digits), int(scale))

@@ -141,11 +141,11 @@ def _stats(metadata: Any) -> str:
     whole = {column.name for column in metadata.schema.to_arrow_schema() if pa.types.is_integer(column.type)}
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         for column in (group.column(number) for number in range(group.num_columns)):
-            name, found = column.path_in_schema, column.statistics
-            if name in whole and found is not None:
-                nulls[name] = nulls.get(name, 0) + found.null_count
-                if found.has_min_max:
-                    least[name] = min(least.get(name, found.min), found.min)
-                    most[name] = max(most.get(name, found.max), found.max)
+            name, result = column.path_in_schema, column.statistics
+            if name in whole and result is not None:
+                nulls[name] = nulls.get(name, 0) + result.null_count
+                if result.has_min_max:
+                    least[name] = min(least.get(name, result.min), result.min)
+                    most[name] = max(most.get(name, result.max), result.max)
     told = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
     return json.dumps(told, separators=(",", ":"), ensure_ascii=False)

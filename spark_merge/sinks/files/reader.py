@@ -34,10 +34,10 @@ def read_segments(folder: Folder) -> list[DeliveredSegment]:
     for before, after in pairwise(seqs):
         if after != before + 1:
             raise SinkError(f"{folder}: segment {before + 1} is missing, {after} is there", hint=_RESTORE)
-    found = SEGMENT.read_all(folder, map(segment_path, seqs))
-    if len(found) != len(seqs):
-        raise SinkError(f"{folder}: {len(seqs) - len(found)} segments went away while they were read", hint=_RESTORE)
-    return list(found.values())
+    segments = SEGMENT.read_all(folder, map(segment_path, seqs))
+    if len(segments) != len(seqs):
+        raise SinkError(f"{folder}: {len(seqs) - len(segments)} segments went away while they were read", hint=_RESTORE)
+    return list(segments.values())
 
 
 def read_rows(folder: Folder, file: DeliveredFile) -> list[dict[str, Any]]:

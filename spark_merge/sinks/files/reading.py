@@ -48,12 +48,12 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
             " earlier ones",
             hint=_SHORTENED,
         )
-    found = eras(schema, _ddls(folder, segments))
+    results = eras(schema, _ddls(folder, segments))
     files = [
         (file, era)
         for segment in segments
         for file in segment.files
-        if file.from_log + file.from_dump and (era := era_of(found, file.table, segment.upto_ts)) is not None
+        if file.from_log + file.from_dump and (era := era_of(results, file.table, segment.upto_ts)) is not None
     ]
     for _, era in files:
         era.check()
@@ -74,10 +74,10 @@ def _segments(folder: Folder, accepted: Seq, last: Sequence[DeliveredSegment]) -
 
 def _ddls(folder: Folder, segments: Sequence[DeliveredSegment]) -> list[DdlRecord]:
     paths = [segment.ddl for segment in segments if segment.ddl is not None]
-    found = DDLS_OF_SEGMENT.read_all(folder, paths)
-    if missing := set(paths) - found.keys():
+    ddls = DDLS_OF_SEGMENT.read_all(folder, paths)
+    if missing := set(paths) - ddls.keys():
         raise _gone(folder, min(missing))
-    return [ddl for one in found.values() for ddl in one.ddls]
+    return [ddl for one in ddls.values() for ddl in one.ddls]
 
 
 def _gone(folder: Folder, path: str) -> SinkError:

@@ -82,7 +82,7 @@ class OutputCertificates:
     def _segments(self, head: CertificateHead) -> Iterator[tuple[int, str]]:
         for start in range(head.first_seq, head.last_seq + 1, SEGMENTS_AT_ONCE_MAX):
             seqs = range(start, min(start + SEGMENTS_AT_ONCE_MAX, head.last_seq + 1))
-            found = storage.read_files(self._output, map(segment_path, seqs))
+            files = storage.read_files(self._output, map(segment_path, seqs))
             for seq in seqs:
-                if (data := found.get(segment_path(seq))) is not None:
+                if (data := files.get(segment_path(seq))) is not None:
                     yield seq, sha256_of(data)

@@ -151,8 +151,8 @@ def certificate_path(dump_id: str) -> str:
 
 def owner_of(name: str) -> Owner:
     """Who wrote, or is writing, the file of a table folder; nobody, (-1, 0), for one of version 1."""
-    found = _WRITER.search(name)
-    return Owner(int(found[1]), int(found[2])) if found else Owner(-1, 0)
+    match = _WRITER.search(name)
+    return Owner(int(match[1]), int(match[2])) if match else Owner(-1, 0)
 
 
 def part_of(name: str) -> int:
@@ -187,31 +187,31 @@ def _file_to_plain(file: DeliveredFile) -> dict[str, Any]:
     return plain | ({"sha256": file.sha256} if file.sha256 else {})
 
 
-def _segment_of(found: Any) -> DeliveredSegment:
-    if found["version"] != SEGMENT_VERSION:  # of one in a commit, whose own version says nothing of it
-        raise ValueError(f"a segment of version {found['version']}")
+def _segment_of(value: Any) -> DeliveredSegment:
+    if value["version"] != SEGMENT_VERSION:  # of one in a commit, whose own version says nothing of it
+        raise ValueError(f"a segment of version {value['version']}")
     files = tuple(
         DeliveredFile(
             f["path"], TableName(f["schema"], f["table"]), **{name: int(f[name]) for name in _COUNTS}, sha256=str(f.get("sha256", ""))
         )
-        for f in found["files"]
+        for f in value["files"]
     )
     return DeliveredSegment(
-        seq=Seq(int(found["seq"])),
-        upto_ts=CommitTs(int(found["upto_ts"])),
+        seq=Seq(int(value["seq"])),
+        upto_ts=CommitTs(int(value["upto_ts"])),
         files=files,
-        ddl=found["ddl"],
-        manifest=str(found.get("manifest", "")),
-        bytes_so_far=int(found.get("bytes_so_far", 0)),
-        accepted_ms=int(found.get("accepted_ms", 0)),
-        dump=_dump_of(found["dump"]) if "dump" in found else None,
-        ddl_sha256=str(found.get("ddl_sha256", "")),
+        ddl=value["ddl"],
+        manifest=str(value.get("manifest", "")),
+        bytes_so_far=int(value.get("bytes_so_far", 0)),
+        accepted_ms=int(value.get("accepted_ms", 0)),
+        dump=_dump_of(value["dump"]) if "dump" in value else None,
+        ddl_sha256=str(value.get("ddl_sha256", "")),
     )
 
 
-def _dump_of(found: Any) -> DumpTold:
-    complete, others = tuple(TableName(*table) for table in found["complete"]), tuple(map(_dump_of, found.get("others", ())))
-    return DumpTold(found["dump_id"], DumpState(found["state"]), complete, others)
+def _dump_of(value: Any) -> DumpTold:
+    complete, others = tuple(TableName(*table) for table in value["complete"]), tuple(map(_dump_of, value.get("others", ())))
+    return DumpTold(value["dump_id"], DumpState(value["state"]), complete, others)
 
 
 def _commit_to_plain(commit: FolderCommit) -> dict[str, Any]:
@@ -226,10 +226,10 @@ def _commit_to_plain(commit: FolderCommit) -> dict[str, Any]:
     }
 
 
-def _commit_of(found: Any) -> FolderCommit:
-    owner = Owner(*map(int, found["owner"]))
-    accepted, first = (None if seq is None else Seq(int(seq)) for seq in (found["accepted"], found.get("first")))
-    return FolderCommit(int(found["number"]), owner, str(found["by"]), accepted, tuple(map(_segment_of, found["segments"])), first)
+def _commit_of(value: Any) -> FolderCommit:
+    owner = Owner(*map(int, value["owner"]))
+    accepted, first = (None if seq is None else Seq(int(seq)) for seq in (value["accepted"], value.get("first")))
+    return FolderCommit(int(value["number"]), owner, str(value["by"]), accepted, tuple(map(_segment_of, value["segments"])), first)
 
 
 class SegmentDdls(NamedTuple):
@@ -242,8 +242,8 @@ def _ddls_to_plain(of: SegmentDdls) -> dict[str, Any]:
     return {"version": SEGMENT_VERSION, "seq": of.seq, "ddls": records}
 
 
-def _ddls_of(found: Any) -> SegmentDdls:
-    return SegmentDdls(found["seq"], [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in found["ddls"]])
+def _ddls_of(value: Any) -> SegmentDdls:
+    return SegmentDdls(value["seq"], [DdlRecord(CommitTs(int(d["commit_ts"])), d["schema"], d["table"], d["query"]) for d in value["ddls"]])
 
 
 def _identity_to_plain(identity: FolderIdentity) -> dict[str, Any]:
@@ -256,9 +256,9 @@ def _identity_to_plain(identity: FolderIdentity) -> dict[str, Any]:
     }
 
 
-def _identity_of(found: Any) -> FolderIdentity:
-    chunk_parts, live_part_rows = (int(found.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
-    return FolderIdentity(str(found["log_id"]), str(found["format"]), chunk_parts, live_part_rows, int(found["version"]))
+def _identity_of(value: Any) -> FolderIdentity:
+    chunk_parts, live_part_rows = (int(value.get(name, 0)) for name in ("chunk_parts", "live_part_rows"))
+    return FolderIdentity(str(value["log_id"]), str(value["format"]), chunk_parts, live_part_rows, int(value["version"]))
 
 
 _HINT = "restore it, or deliver to a new folder from the log's beginning"
@@ -269,7 +269,7 @@ DDLS_OF_SEGMENT = JsonRecord(_ddls_to_plain, _ddls_of, (SEGMENT_VERSION,), _HINT
 COMMIT = JsonRecord(_commit_to_plain, _commit_of, (FORMAT_VERSION,), _HINT)
 LOG = JsonRecord(_identity_to_plain, _identity_of, (1, FORMAT_VERSION), _HINT)
 HEAD_NUMBER: JsonRecord[int] = JsonRecord(
-    lambda number: {"version": FORMAT_VERSION, "number": number}, lambda found: int(found["number"]), (FORMAT_VERSION,)
+    lambda number: {"version": FORMAT_VERSION, "number": number}, lambda value: int(value["number"]), (FORMAT_VERSION,)
 )
 
 

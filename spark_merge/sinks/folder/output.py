@@ -64,19 +64,19 @@ class OutputFolder:
         self._written: FolderIdentity | None = None
 
     def log_id(self) -> str | None:
-        found = self._written = LOG.read(self.folder, IDENTITY)
-        if found is None:
+        identity = self._written = LOG.read(self.folder, IDENTITY)
+        if identity is None:
             with storage_errors(self.folder):
                 there = storage.list_names(replace(self.folder, root=self.folder.path(SEGMENTS)), deep=False)
             if there:
                 raise SinkError(f"{self.folder} has segments but no {IDENTITY}", hint=f"restore {IDENTITY}, or deliver to a new folder")
             return None
-        if found.file_format != self.identity.file_format:
+        if identity.file_format != self.identity.file_format:
             raise SinkError(
-                f"{self.folder} holds {found.file_format} files, not {self.identity.file_format}",
-                hint=f"add ?{self._parameter}={found.file_format}, or deliver to a new folder",
+                f"{self.folder} holds {identity.file_format} files, not {self.identity.file_format}",
+                hint=f"add ?{self._parameter}={identity.file_format}, or deliver to a new folder",
             )
-        return found.log_id
+        return identity.log_id
 
     def claim(self, log_id: str) -> bool:
         known, mine = self._written, replace(self.identity, log_id=log_id)
@@ -146,8 +146,8 @@ def position_of(output: OutputFolder) -> FolderPosition:
 def strays(folder: Folder, accepted: Seq | None, mine: Owner) -> list[str]:
     """Files directly in it that previous owners left of segments after `accepted`. S3 lists by beginnings; local listings hold more."""
     begins = {""} if accepted is None else {f"{seq:020d}"[:-3] for seq in (accepted + 1, accepted + SWEPT_SEGMENTS)}
-    found = {one for beginning in begins for one in storage.list_names(folder, deep=False, beginning=beginning)}
-    return [one for one in sorted(found) if _is_unaccepted(one, accepted) and owner_of(one) < mine]
+    results = {one for beginning in begins for one in storage.list_names(folder, deep=False, beginning=beginning)}
+    return [one for one in sorted(results) if _is_unaccepted(one, accepted) and owner_of(one) < mine]
 
 
 def _is_unaccepted(name: str, accepted: Seq | None) -> bool:
@@ -178,8 +178,8 @@ def last_commit(folder: Folder) -> FolderCommit | None:
     """One that was listed and is gone has later ones: it is listed again."""
     commits = commits_of(folder)
     while names := commits.names():
-        if (found := COMMIT.read(folder, f"{COMMITS}/{names[-1]}")) is not None:
-            return found
+        if (commit := COMMIT.read(folder, f"{COMMITS}/{names[-1]}")) is not None:
+            return commit
     with storage_errors(folder):
         if storage.exists(folder, HEAD):
             raise SinkError(f"{folder}/{COMMITS} has no commit, and {HEAD} says that it had", hint="restore it, or deliver to a new folder")

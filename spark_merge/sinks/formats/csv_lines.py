@@ -135,8 +135,8 @@ def _joined(block: Block, letters: pa.Array, updated: pa.Array, columns: list[pa
 
 
 def _fixed(text: str, form: CsvForm) -> str:
-    found: str = _quoted(pa.array([text]), form)[0].as_py()
-    return found
+    result: str = _quoted(pa.array([text]), form)[0].as_py()
+    return result
 
 
 def _values(block: Block, column: Column, texts: pa.Array, form: CsvForm) -> pa.Array:
@@ -177,8 +177,8 @@ def _quoted(texts: pa.Array, form: CsvForm) -> pa.Array:
 def _binary(hexes: pa.Array, form: CsvForm) -> pa.Array:
     if not form.base64:
         return pc.utf8_lower(hexes)
-    found = pl.Series(pl.from_arrow(hexes), dtype=pl.String).str.decode("hex", strict=True).bin.encode("base64")
-    return found.to_arrow().cast(pa.string())
+    result = pl.Series(pl.from_arrow(hexes), dtype=pl.String).str.decode("hex", strict=True).bin.encode("base64")
+    return result.to_arrow().cast(pa.string())
 
 
 def general(texts: pa.Array, *, bits: int) -> pa.Array:
@@ -285,9 +285,9 @@ def _canonical_texts(column: Column, values: pa.Array, form: CsvForm) -> pa.Arra
 
 
 def _decoded(values: pa.Array, form: CsvForm) -> pa.Array:
-    found: Any = pl.Series(pl.from_arrow(values), dtype=pl.String)
+    series: Any = pl.Series(pl.from_arrow(values), dtype=pl.String)
     try:
-        decoded = found.str.decode("base64" if form.base64 else "hex", strict=True)
+        decoded = series.str.decode("base64" if form.base64 else "hex", strict=True)
     except pl.exceptions.PolarsError as error:
         raise ValueError(str(error)) from error
     return decoded.to_arrow().cast(pa.binary())

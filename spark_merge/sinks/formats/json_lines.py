@@ -157,11 +157,11 @@ def json_file_rows(file: IO[bytes], era: Era) -> Iterator[RowsRead]:
     return (rows for lines in line_blocks(file) if (rows := json_rows(lines, era)) is not None)
 
 
-def split_by_era(lines: bytes, found: Sequence[Era]) -> Iterator[tuple[bytes, Era]]:
+def split_by_era(lines: bytes, eras: Sequence[Era]) -> Iterator[tuple[bytes, Era]]:
     """`lines`: of one name, in order of commit_ts. Those of no era are left out."""
     if not lines:
         return
-    first, last = (_era_of(line, found) for line in (lines[: lines.index(b"\n")], lines[lines.rfind(b"\n", 0, -1) + 1 :]))
+    first, last = (_era_of(line, eras) for line in (lines[: lines.index(b"\n")], lines[lines.rfind(b"\n", 0, -1) + 1 :]))
     if first is last:
         if first is not None:
             yield lines, first
@@ -169,8 +169,8 @@ def split_by_era(lines: bytes, found: Sequence[Era]) -> Iterator[tuple[bytes, Er
     middle = lines.find(b"\n", len(lines) // 2) + 1
     if middle in (0, len(lines)):
         middle = lines.rfind(b"\n", 0, -1) + 1
-    yield from split_by_era(lines[:middle], found)
-    yield from split_by_era(lines[middle:], found)
+    yield from split_by_era(lines[:middle], eras)
+    yield from split_by_era(lines[middle:], eras)
 
 
 class _Place(msgspec.Struct):
@@ -179,10 +179,10 @@ class _Place(msgspec.Struct):
     commit_ts: str
 
 
-def _era_of(line: bytes, found: Sequence[Era]) -> Era | None:
+def _era_of(line: bytes, eras: Sequence[Era]) -> Era | None:
     try:
         place = msgspec.json.decode(line, type=_Place)
-        return era_of(found, TableName(place.schema, place.table), int(place.commit_ts))
+        return era_of(eras, TableName(place.schema, place.table), int(place.commit_ts))
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
         raise SinkError(f"a line is no row: {error}", hint=_RESTORE) from error
 
@@ -195,11 +195,11 @@ def json_rows(lines: bytes, era: Era, *, types: Mapping[str, Column] | None = No
     era.check()
     try:
         _check_columns(lines, era)
-        found = json_columns(lines, names)
+        columns = json_columns(lines, names)
     except ValueError as error:  # msgspec's are
         raise SinkError(f"lines of {era.name} are no rows: {error}", hint=_RESTORE) from error
-    versions = Versions(found.commit_ts, ranks(found.deleted, found.from_dump), found.deleted)
-    return rows_read(era, found.images, versions, types=types)
+    versions = Versions(columns.commit_ts, ranks(columns.deleted, columns.from_dump), columns.deleted)
+    return rows_read(era, columns.images, versions, types=types)
 
 
 class _Row(msgspec.Struct):

@@ -81,13 +81,13 @@ class LogPart:
     def __call__(self) -> Iterator[RowsRead]:
         for file in self.files:
             sources = [one for _, one in file.eras]
-            with opened(file.folder, file.name) as found:
-                groups = found.groups_with(self.wanted, key_columns(self.schema, sources))
-                for _, rows in found.batches({*file.envelope}.union(*(one.used() for one in sources)), groups):
+            with opened(file.folder, file.name) as parquet_rows:
+                groups = parquet_rows.groups_with(self.wanted, key_columns(self.schema, sources))
+                for _, rows in parquet_rows.batches({*file.envelope}.union(*(one.used() for one in sources)), groups):
                     for era, own in file.eras:
-                        mine = _of_era(rows, found.name_of(file.envelope.commit_ts), era)
+                        mine = _of_era(rows, parquet_rows.name_of(file.envelope.commit_ts), era)
                         if mine.num_rows:
-                            read = era_rows(mine, found, file.envelope, era, own)
+                            read = era_rows(mine, parquet_rows, file.envelope, era, own)
                             yield of_keys(read.rows, self.wanted, read.versions)
 
 

@@ -47,7 +47,7 @@ class Sources:
     untyped: Source
 
     def used(self) -> set[Source]:
-        return {self.untyped, *(source for found in self.columns for source in found)}
+        return {self.untyped, *(source for results in self.columns for source in results)}
 
 
 class WantedKeys:
@@ -70,11 +70,11 @@ class WantedKeys:
 
     def meet(self, column: str, least: Any, most: Any) -> bool:
         """Whether one of them may be between these values of a key's column."""
-        found = self._sorted.get(column)
-        if found is None or least is None or most is None or (isinstance(least, str) != bool(found and isinstance(found[0], str))):
+        results = self._sorted.get(column)
+        if results is None or least is None or most is None or (isinstance(least, str) != bool(results and isinstance(results[0], str))):
             return True
-        place = bisect_left(found, least)
-        return place < len(found) and found[place] <= most
+        place = bisect_left(results, least)
+        return place < len(results) and results[place] <= most
 
 
 # ---- a file -----------------------------------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ class ParquetRows:
             return None
         metadata = self._file.metadata
         places = {self._file.schema.column(number).path: number for number in range(len(self._file.schema))}
-        found = {key: places[name] for key, source in columns.items() if (name := self.name_of(source)) in places}
-        return [group for group in range(metadata.num_row_groups) if _may_have(metadata.row_group(group), wanted, found)]
+        result = {key: places[name] for key, source in columns.items() if (name := self.name_of(source)) in places}
+        return [group for group in range(metadata.num_row_groups) if _may_have(metadata.row_group(group), wanted, result)]
 
 
 def _may_have(group: Any, wanted: WantedKeys, places: Mapping[str, int]) -> bool:
@@ -140,12 +140,12 @@ def present(rows: pa.Table, file: ParquetRows, sources: Sources, schema: TableSc
     where = [[name for source in one if (name := file.name_of(source)) in rows.column_names] for one in sources.columns]
     none = pa.nulls(rows.num_rows)
     untyped = rows.column(name) if (name := file.name_of(sources.untyped)) is not None else None
-    columns = [rows.column(found[0]) if found else none for found in where]
+    columns = [rows.column(results[0]) if results else none for results in where]
     typed = pa.Table.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     names = [(*known, *_own_names(file, one)) for known, one in zip(sources.names, sources.columns, strict=True)]
     text = texts(typed, schema, untyped, written_as=names).columns
-    for number, (column, found) in enumerate(zip(schema.columns, where, strict=True)):
-        for name in found[1:]:
+    for number, (column, results) in enumerate(zip(schema.columns, where, strict=True)):
+        for name in results[1:]:
             text[number] = pc.coalesce(text[number], _one(column, schema, rows.select([name])))
     return pa.Table.from_arrays(text, names=list(schema.column_names()))
 
@@ -161,9 +161,9 @@ def _one(column: Column, schema: TableSchema, values: pa.Table) -> Any:
 # ---- keys --------------------------------------------------------------------------------------------------------------
 
 
-def key_columns(schema: TableSchema, found: Iterable[Sources]) -> dict[str, Source]:
+def key_columns(schema: TableSchema, value: Iterable[Sources]) -> dict[str, Source]:
     """Columns of the key that are the same ones in all of them."""
-    all_of_them = list(found)
+    all_of_them = list(value)
     same: dict[str, Source] = {}
     for name in schema.key:
         place = schema.column_names().index(name)

@@ -173,8 +173,8 @@ class Client:
             answer = self._pool.request(
                 method, self.receiver.url, body=data, headers=headers, retries=False, redirect=False, preload_content=False
             )
-            found = answer.read(bytes_max + 1)
-            if len(found) > bytes_max:
+            result = answer.read(bytes_max + 1)
+            if len(result) > bytes_max:
                 answer.close()
             answer.release_conn()
         except LocationValueError as error:
@@ -186,7 +186,7 @@ class Client:
         except HTTPError as error:
             raise Passing(_one_line(f"no answer: {error}")) from error
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return self._meant(Answer(answer.status, found.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
+        return self._meant(Answer(answer.status, result.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
 
     def _meant(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
         status, text, _ = answer
@@ -224,9 +224,9 @@ class Client:
 
     def _without_secrets(self, text: str) -> str:
         """An answer may repeat what was sent."""
-        found = [value.rpartition(" ")[2] for value in self._authorization().values()]
-        found += [password] if self.receiver.user and (password := kept(SECRET_KIND, secret_of(self.receiver))) else []
-        for secret in found:
+        results = [value.rpartition(" ")[2] for value in self._authorization().values()]
+        results += [password] if self.receiver.user and (password := kept(SECRET_KIND, secret_of(self.receiver))) else []
+        for secret in results:
             text = text.replace(secret, "…")
         return text
 
@@ -263,10 +263,10 @@ def _seconds(retry_after: str) -> float | None:
 def _reason(text: str) -> str:
     """What the answer gives as `reason`, else its text; one bounded line."""
     try:
-        found = msgspec.json.decode(text)
+        result = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return _one_line(text)
-    return _one_line(str(found["reason"]) if isinstance(found, dict) and "reason" in found else text)
+    return _one_line(str(result["reason"]) if isinstance(result, dict) and "reason" in result else text)
 
 
 def _one_line(text: str) -> str:
@@ -278,12 +278,12 @@ def _token(path: str) -> str:
     hint = "make it a text file of one line for this user, on every host"
     try:
         with open(path, encoding="ascii") as file:
-            found = file.read().strip()
+            token = file.read().strip()
     except (OSError, ValueError) as error:
         raise SinkError(f"token-file {path} cannot be read: {error}", hint=hint) from error
-    if not found or len(found.split()) != 1:
+    if not token or len(token.split()) != 1:
         raise SinkError(f"token-file {path} has not one token in it", hint=hint)
-    return found
+    return token
 
 
 def _context(receiver: Receiver) -> ssl.SSLContext:

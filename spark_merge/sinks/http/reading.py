@@ -28,8 +28,8 @@ from spark_merge.sinks.http.client import Receiver, client_of
 
 def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, parts: int) -> Reading:
     """Raises SinkError."""
-    found: dict[str, Any] = _decoded(receiver, _asked(receiver, {"seq": accepted.seq}))
-    first, last = found.get("first"), found.get("last")
+    result: dict[str, Any] = _decoded(receiver, _asked(receiver, {"seq": accepted.seq}))
+    first, last = result.get("first"), result.get("last")
     if not isinstance(first, int) or not isinstance(last, int):
         raise SinkError(f"{receiver} has accepted segment {accepted.seq}, and has no lines", hint=_RESTORE)
     told = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
@@ -62,28 +62,28 @@ _RESTORE = "restore what the receiver had, or name another output and dump again
 
 
 def _asked(receiver: Receiver, asked: Mapping[str, object]) -> str:
-    found = client_of(receiver).lines(asked)
-    if found is None:
+    lines = client_of(receiver).lines(asked)
+    if lines is None:
         raise SinkError(
             f"{receiver} cannot be read back: it does not answer GET with Ticdc-Dump-Read",
             hint="let it give its lines back as deploy/http/receiver.py does (deploy/HTTP-SINK.md), or leave this sink out with --sink",
         )
     progressed()
-    return found
+    return lines
 
 
 def _pages(receiver: Receiver, asked: Mapping[str, object]) -> Iterator[bytes]:
     """Lines without their numbers."""
     after = asked["after"]
-    while found := _asked(receiver, {**asked, "after": after}):
-        numbered = [line.partition(" ") for line in found.split("\n")[:-1]]
+    while text := _asked(receiver, {**asked, "after": after}):
+        numbered = [line.partition(" ") for line in text.split("\n")[:-1]]
         after = int(numbered[-1][0])
         yield "".join(f"{line}\n" for _, _, line in numbered).encode()
 
 
 def _ddl(receiver: Receiver, line: bytes) -> DdlRecord:
-    found = _decoded(receiver, line.decode())
-    return DdlRecord(CommitTs(int(found["commit_ts"])), found["schema"], found["table"], found["query"])
+    result = _decoded(receiver, line.decode())
+    return DdlRecord(CommitTs(int(result["commit_ts"])), result["schema"], result["table"], result["query"])
 
 
 def _decoded(receiver: Receiver, line: str) -> Any:

@@ -36,8 +36,8 @@ class SegmentEnding:
 
 
 def ending_of(head: Head) -> SegmentEnding:
-    found = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
-    return SegmentEnding(Accepted.of(head.manifest), b"".join(found), head.received_as)
+    results = [*_windows(head), *_ddls(head), *_changed(head), _line(_resolved(head))]
+    return SegmentEnding(Accepted.of(head.manifest), b"".join(results), head.received_as)
 
 
 @lru_cache(SCHEMAS_KEPT)
@@ -56,10 +56,10 @@ def schema_line(schema: TableSchema) -> bytes:
 
 
 def _column(column: Column, type_text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": column.name, "kind": column.kind, "type": type_text, "nullable": column.nullable}
-    found |= {"length": column.length} if column.length >= 0 else {}
-    found |= {"scale": column.scale} if column.scale else {}
-    return found | ({"elements": column.elements} if column.elements else {})
+    result: dict[str, Any] = {"name": column.name, "kind": column.kind, "type": type_text, "nullable": column.nullable}
+    result |= {"length": column.length} if column.length >= 0 else {}
+    result |= {"scale": column.scale} if column.scale else {}
+    return result | ({"elements": column.elements} if column.elements else {})
 
 
 def _windows(head: Head) -> Iterator[bytes]:
@@ -95,16 +95,16 @@ def _changed(head: Head) -> Iterator[bytes]:
 
 
 def _resolved(head: Head) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": "resolved", "seq": head.seq, "upto_ts": str(head.upto_ts)}
+    result: dict[str, Any] = {"kind": "resolved", "seq": head.seq, "upto_ts": str(head.upto_ts)}
     if head.dump is not None:
-        found["dump"] = _dump(head.dump)
-    return found
+        result["dump"] = _dump(head.dump)
+    return result
 
 
 def _dump(dump: DumpTold) -> dict[str, Any]:
     complete = [{"schema": table.schema, "table": table.table} for table in dump.complete]
-    found: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
-    return found | ({"others": list(map(_dump, dump.others))} if dump.others else {})
+    result: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
+    return result | ({"others": list(map(_dump, dump.others))} if dump.others else {})
 
 
 def _line(record: dict[str, Any]) -> bytes:

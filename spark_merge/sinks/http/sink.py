@@ -65,12 +65,12 @@ class HttpSink:
         state, client = self._opened(), client_of(self.receiver)
         before, last = state.accepted, Accepted.of(batch.heads[-1].manifest)
         check_next(self.receiver, before and before.seq, batch.heads[0].seq)
-        found = mine(client, client.state(), state)
-        if found.accepted != last:
+        result = mine(client, client.state(), state)
+        if result.accepted != last:
             raise SinkError(
-                f"{self.receiver} has accepted {found.accepted}, and the tasks up to {last} are done", hint="start the worker again"
+                f"{self.receiver} has accepted {result.accepted}, and the tasks up to {last} are done", hint="start the worker again"
             )
-        self._state = found
+        self._state = result
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:  # noqa: ARG002 - lines have no index
         accepted = self.look()

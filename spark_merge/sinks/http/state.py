@@ -75,20 +75,20 @@ class ReceiverState(msgspec.Struct, frozen=True):
     def within(self, begun: BegunSegment) -> ReceiverState:
         return msgspec.structs.replace(self, begun=begun)
 
-    def ended(self, found: Accepted) -> ReceiverState:
-        seq, upto_ts, manifest = to_fields(found)
+    def ended(self, value: Accepted) -> ReceiverState:
+        seq, upto_ts, manifest = to_fields(value)
         return msgspec.structs.replace(self, seq=seq, upto_ts=as_text(upto_ts), manifest=manifest, begun=None)
 
 
 def state_of(text: str, *, where: object) -> ReceiverState:
     """Raises SinkError."""
     try:
-        found = msgspec.json.decode(text, type=ReceiverState)
+        state = msgspec.json.decode(text, type=ReceiverState)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise SinkError(
             f"{where} answers GET with something else than a state of ours: {error}",
             hint="name the URL of a receiver: it answers GET with the last Ticdc-Dump-State, letter by letter (deploy/HTTP-SINK.md)",
         ) from error
-    if found.version != VERSION:
-        raise SinkError(f"{where} has a state of version {found.version}, this is {VERSION}", hint="run the ticdc-dump that wrote it")
-    return found
+    if state.version != VERSION:
+        raise SinkError(f"{where} has a state of version {state.version}, this is {VERSION}", hint="run the ticdc-dump that wrote it")
+    return state

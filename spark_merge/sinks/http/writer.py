@@ -51,8 +51,8 @@ class HttpWriter:
             if stream.has(seq):
                 passed(of_segment, counts)
                 continue
-            for found in lines(seq, of_segment, counts):
-                stream.add(left[0], found)
+            for line in lines(seq, of_segment, counts):
+                stream.add(left[0], line)
         for ending in left:
             stream.end(ending)
         stream.flush()
@@ -77,20 +77,20 @@ class BodyStream:
         """Whether the receiver has the whole segment."""
         return self._state.place.seq > seq
 
-    def add(self, ending: SegmentEnding, found: Lines) -> None:
+    def add(self, ending: SegmentEnding, value: Lines) -> None:
         """The next rows of the segment that has this ending."""
         seq, manifest = ending.accepted.seq, ending.accepted.manifest
         first = self._at.rows if self._at.seq == seq else 0
-        self._at = StreamPlace(seq, first + found.rows)
-        while found.rows:
-            if (told := min(found.rows, self._rows_received(seq) - first)) > 0:
-                first, found = first + told, found.split(told)[1]
+        self._at = StreamPlace(seq, first + value.rows)
+        while value.rows:
+            if (told := min(value.rows, self._rows_received(seq) - first)) > 0:
+                first, value = first + told, value.split(told)[1]
                 continue
-            taken = self._room(found)
+            taken = self._room(value)
             if not taken:
                 self.flush()
                 continue
-            part, found = found.split(taken)
+            part, value = value.split(taken)
             self._put(part)
             first += taken
             self._next = self._next.within(BegunSegment(seq, manifest, first, ending.received_as))
@@ -100,10 +100,10 @@ class BodyStream:
         place = self._state.place
         return 1 << 62 if place.seq > seq else place.rows if place.seq == seq else 0
 
-    def _room(self, found: Lines) -> int:
+    def _room(self, value: Lines) -> int:
         """How many rows go into the body, 0 if it has to be sent before."""
-        schemas = {line: len(schema_line(schema)) for schema, line in found.firsts() if schema.name not in self._tables}
-        rows = min(found.fitting(self._limits.bytes_max - self._bytes, schemas), self._limits.rows_max - self._rows)
+        schemas = {line: len(schema_line(schema)) for schema, line in value.firsts() if schema.name not in self._tables}
+        rows = min(value.fitting(self._limits.bytes_max - self._bytes, schemas), self._limits.rows_max - self._rows)
         return max(rows, 0 if self._parts else 1)
 
     def _put(self, part: Lines) -> None:
@@ -146,14 +146,14 @@ def ahead(client: Client, expected: ReceiverState, reason: str) -> ReceiverState
     """Where the receiver is that took no body up to `expected`: it has it, and maybe more, from a twin of this task. Raises OwnershipLost
     where another owner is, SinkError for all else."""
     text = client.state()
-    found = mine(client, text, expected)
-    if found.place < expected.place:
+    state = mine(client, text, expected)
+    if state.place < expected.place:
         raise SinkError(
             f"{client.receiver}: 409 ({reason}) to what ends before row {expected.place.rows} of segment {expected.place.seq}, and it is"
-            f" at row {found.place.rows} of segment {found.place.seq}",
+            f" at row {state.place.rows} of segment {state.place.seq}",
             hint="if it was restored from a backup, the sink goes on where it is by itself; else see deploy/HTTP-SINK.md for its 409",
         )
-    return found
+    return state
 
 
 def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverState:
@@ -162,14 +162,14 @@ def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverS
         raise SinkError(
             f"{client.receiver} has lost its state", hint="restore it; else remove the output's rows too, and it is filled again"
         )
-    found = state_of(text, where=client.receiver)
-    if (found.owner, found.by) != (expected.owner, expected.by):
-        if found.owner >= expected.owner and continues(expected.log, found.log):
+    state = state_of(text, where=client.receiver)
+    if (state.owner, state.by) != (expected.owner, expected.by):
+        if state.owner >= expected.owner and continues(expected.log, state.log):
             raise OwnershipLost(
-                f"{client.receiver} has owner {tuple(found.owner)}, this is {tuple(expected.owner)}", hint="nothing: it has a later owner"
+                f"{client.receiver} has owner {tuple(state.owner)}, this is {tuple(expected.owner)}", hint="nothing: it has a later owner"
             )
         raise SinkError(
-            f"{client.receiver} has owner {tuple(found.owner)} of log {found.log}, this is {tuple(expected.owner)} of log {expected.log}",
+            f"{client.receiver} has owner {tuple(state.owner)} of log {state.log}, this is {tuple(expected.owner)} of log {expected.log}",
             hint="if it was restored from a backup, the sink goes on where it is by itself; else let one sidecar alone send there",
         )
-    return found
+    return state

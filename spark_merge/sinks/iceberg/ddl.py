@@ -51,8 +51,8 @@ class LakeAltered:
 def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, LakeAltered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
     by_hand = head.upto_ts in settings.ddl_done
-    found = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
-    placed = ((settings.identifier(effect.name), _altered(effect, by_hand=by_hand)) for effect in found)
+    results = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
+    placed = ((settings.identifier(effect.name), _altered(effect, by_hand=by_hand)) for effect in results)
     return {place: altered for place, altered in placed if altered is not None}
 
 
@@ -95,6 +95,6 @@ def _reasons(columns: Iterable[ColumnEffect]) -> Iterator[str]:
 
 def _stays(one: ColumnEffect, former: Column) -> bool:
     """Whether what files have of a column is right as one of its new type."""
-    found, kind = one.conversion, iceberg_type(one.column)
-    padded_text = found is Conversion.PADDED and isinstance(kind, StringType)
-    return found is not None and not padded_text and widened(iceberg_type(former), kind) is not None
+    conversion, kind = one.conversion, iceberg_type(one.column)
+    padded_text = conversion is Conversion.PADDED and isinstance(kind, StringType)
+    return conversion is not None and not padded_text and widened(iceberg_type(former), kind) is not None

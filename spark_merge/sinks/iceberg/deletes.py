@@ -60,14 +60,14 @@ class RowDelta(_MergeAppendFiles):
 
     def _manifests(self) -> list[ManifestFile]:
         there = self._existing_manifests()
-        found: list[ManifestFile] = []
+        results: list[ManifestFile] = []
         for content in ManifestContent:
             self._content = content
             new = [file for file in self._added_data_files if _content_of(file) is content]
             manifests = [self._written(self._added(new), self._transaction.table_metadata.spec())] if new else []
             mine = [manifest for manifest in there if manifest.content is content]
-            found += manifests + self._removed(mine) if self._emptied else self._merged(manifests + mine)
-        return found
+            results += manifests + self._removed(mine) if self._emptied else self._merged(manifests + mine)
+        return results
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
         kind = _DeletesWriter if self._content is ManifestContent.DELETES else ManifestWriterV2
@@ -115,13 +115,13 @@ class RowDelta(_MergeAppendFiles):
 
     def _summary(self, snapshot_properties: Mapping[str, str] = {}) -> Summary:
         metadata = self._transaction.table_metadata
-        schema, specs, found = metadata.schema(), metadata.specs(), SnapshotSummaryCollector()
+        schema, specs, result = metadata.schema(), metadata.specs(), SnapshotSummaryCollector()
         for file in self._added_data_files:
-            found.add_file(file, schema, metadata.spec())
+            result.add_file(file, schema, metadata.spec())
         for file in self._gone:
-            found.remove_file(file, schema, specs[file.spec_id])
+            result.remove_file(file, schema, specs[file.spec_id])
         before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
-        summary = Summary(self._operation_of(), **found.build(), **snapshot_properties)
+        summary = Summary(self._operation_of(), **result.build(), **snapshot_properties)
         return update_snapshot_summaries(summary, before.summary if before is not None else None)
 
     def _operation_of(self) -> Operation:

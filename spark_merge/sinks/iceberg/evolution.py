@@ -53,8 +53,8 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
         for field, name in zip(there.fields[:width], envelope(after, mode), strict=True)
     ]
     stay = [kept[field.field_id] for field in there.fields[width:] if field.field_id in kept]
-    found = (*own, *stay, *added)
-    return None if _same(found, there.fields) else Schema(*found)
+    results = (*own, *stay, *added)
+    return None if _same(results, there.fields) else Schema(*results)
 
 
 def renamed(columns: Iterable[ColumnEffect]) -> Renamed:

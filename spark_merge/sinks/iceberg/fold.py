@@ -47,9 +47,9 @@ def with_keys(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int],
     for file in files:
         if file.content == DataFileContent.DATA and not file.keyed:
             for rows in _read(target.folder, file, names):
-                found = pa.Table.from_arrays(rows.columns, schema=fields)
+                result = pa.Table.from_arrays(rows.columns, schema=fields)
                 told = {"passes": file.passes, "content": DataFileContent.EQUALITY_DELETES, "key": tuple(key)}
-                into.put(target, file.table, (file.first, file.last), schema, found, **told)
+                into.put(target, file.table, (file.first, file.last), schema, result, **told)
 
 
 def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int], into: Files) -> None:
@@ -60,10 +60,10 @@ def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence
     of_one_pass = not keys and len(passes(data)) == 1
     if not data or alone or of_one_pass:
         return
-    found: defaultdict[tuple[int, Place], list[tuple[LakeFile, Any]]] = defaultdict(list)
+    result: defaultdict[tuple[int, Place], list[tuple[LakeFile, Any]]] = defaultdict(list)
     for file, places in _repeats([*data, *keys], target, key):
-        found[file.spec_id, file.place].append((file, places))
-    for (spec_id, place), repeats in found.items():
+        result[file.spec_id, file.place].append((file, places))
+    for (spec_id, place), repeats in result.items():
         paths = np.concatenate([np.repeat(file.path, len(places)) for file, places in repeats])
         rows = pa.Table.from_arrays(
             [pa.array(paths, pa.string()), pa.array(np.concatenate([places for _, places in repeats]), pa.int64())],
@@ -83,8 +83,8 @@ def _repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int]) 
     ranks = np.concatenate([np.full(table.num_rows, _rank(file)) for file, table in zip(files, tables, strict=True)])
     last = are_last(key_codes(pa.concat_tables(tables).select(names[1:])), ranks=ranks, commit_ts=commit_ts)
     edges = np.cumsum([table.num_rows for table in tables])[:-1]
-    found = zip(files, np.split(last, edges), strict=True)
-    for file, kept in sorted(((file, kept) for file, kept in found if file.content == DataFileContent.DATA), key=lambda one: one[0].path):
+    result = zip(files, np.split(last, edges), strict=True)
+    for file, kept in sorted(((file, kept) for file, kept in result if file.content == DataFileContent.DATA), key=lambda one: one[0].path):
         places = np.flatnonzero(~kept)
         if len(places):
             yield file, places
@@ -98,8 +98,8 @@ def _rank(file: LakeFile) -> int:
 
 
 def _read(folder: Folder, file: LakeFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with storage_errors(f"{folder}/{file.name}"), storage.open_to_read(folder, file.name) as found:
-        for _, rows in batches_of(pq.ParquetFile(found), columns=names, rows_max=KEYS_AT_ONCE_MAX):
+    with storage_errors(f"{folder}/{file.name}"), storage.open_to_read(folder, file.name) as result:
+        for _, rows in batches_of(pq.ParquetFile(result), columns=names, rows_max=KEYS_AT_ONCE_MAX):
             yield from rows.select(list(names)).to_batches()
 
 

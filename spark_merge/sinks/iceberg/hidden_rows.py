@@ -71,27 +71,27 @@ class MergedPart:
         key = key_columns(self.schema, [self.sources])
         for file in self.files:
             hidden = by_place.get(file.path, [])
-            with opened(file.folder, file.name) as found:
-                for first, rows in found.batches(self.sources.used(), found.groups_with(self.wanted, key)):
-                    text = present(rows, found, self.sources, self.schema)
+            with opened(file.folder, file.name) as parquet_rows:
+                for first, rows in parquet_rows.batches(self.sources.used(), parquet_rows.groups_with(self.wanted, key)):
+                    text = present(rows, parquet_rows, self.sources, self.schema)
                     gone = np.zeros(rows.num_rows, bool)
                     for places, number in hidden:
                         if number >= file.number:
                             gone[places[(places >= first) & (places < first + rows.num_rows)] - first] = True
                     for deleted in by_key:
-                        if set(map(found.name_of, deleted.ids)) <= set(rows.column_names):
+                        if set(map(parquet_rows.name_of, deleted.ids)) <= set(rows.column_names):
                             gone |= deleted.numbers_of(text) > file.number
                     yield of_keys(text.filter(pa.array(~gone)) if gone.any() else text, self.wanted)
 
     def _places(self, files: Sequence[DeleteFile]) -> Mapping[str, list[tuple[Any, int]]]:
         """By path the places of some deletes, and their number."""
-        own, found = pa.array([file.path for file in self.files]), defaultdict[str, list[tuple[Any, int]]](list)
+        own, places = pa.array([file.path for file in self.files]), defaultdict[str, list[tuple[Any, int]]](list)
         for file in files:
             for rows in _rows(file, (_PATH, _POSITION)):
                 mine = rows.filter(pc.is_in(rows.column(0), value_set=own))
                 for path in pc.unique(mine.column(0)).to_pylist():
-                    found[path].append((mine.filter(pc.equal(mine.column(0), path)).column(1).to_numpy(), file.number))
-        return found
+                    places[path].append((mine.filter(pc.equal(mine.column(0), path)).column(1).to_numpy(), file.number))
+        return places
 
     def _keys(self, files: Sequence[DeleteFile]) -> list[DeletedKeys]:
         by_ids: defaultdict[tuple[tuple[int, ...], tuple[str, ...]], list[DeleteFile]] = defaultdict(list)
@@ -107,12 +107,12 @@ class DeletedKeys:
         self.ids, self._names = ids, names
         columns = {column.name: column for column in schema.columns}
         key = TableSchema(schema.name, tuple(columns[name] for name in names), names)
-        found = [pa.table({"key": pa.chunked_array([], pa.string()), "number": pa.chunked_array([], pa.int64())})]
+        results = [pa.table({"key": pa.chunked_array([], pa.string()), "number": pa.chunked_array([], pa.int64())})]
         for file in files:
             for rows in _rows(file, ids):
                 keys = self._identity(texts(rows, key))
-                found.append(pa.table({"key": keys, "number": pa.repeat(pa.scalar(file.number), len(keys))}))
-        greatest = pa.concat_tables(found).group_by("key").aggregate([("number", "max")]).combine_chunks()
+                results.append(pa.table({"key": keys, "number": pa.repeat(pa.scalar(file.number), len(keys))}))
+        greatest = pa.concat_tables(results).group_by("key").aggregate([("number", "max")]).combine_chunks()
         keys = one_array(greatest.column("key"))
         hashes = text_hashes(keys)
         order = np.argsort(hashes)
@@ -123,17 +123,17 @@ class DeletedKeys:
         """Of each row, which is canonical text, the greatest number of a delete of its key; -1 where there is none."""
         keys = self._identity(rows)
         hashes = text_hashes(keys)
-        found = np.full(len(hashes), -1, np.int64)
+        numbers = np.full(len(hashes), -1, np.int64)
         places = np.searchsorted(self._hashes, hashes)
         left = np.arange(len(hashes))
         while len(left):  # once more where two keys have one hash
             left = left[places[left] < len(self._hashes)]
             left = left[self._hashes[places[left]] == hashes[left]]
             equal = pc.equal(self._keys.take(pa.array(places[left])), keys.take(pa.array(left))).to_numpy(zero_copy_only=False)
-            found[left[equal]] = self._numbers[places[left[equal]]]
+            numbers[left[equal]] = self._numbers[places[left[equal]]]
             left = left[~equal]
             places[left] += 1
-        return found
+        return numbers
 
     def _identity(self, rows: pa.Table) -> pa.Array:
         columns = [rows.column(name) for name in self._names]
@@ -142,14 +142,14 @@ class DeletedKeys:
 
 def _rows(file: DeleteFile, ids: Sequence[int]) -> Iterator[pa.Table]:
     """In the order of `ids`."""
-    with opened(file.folder, file.name) as found:
-        names = _names(found, ids)
-        for _, rows in found.batches(ids):
+    with opened(file.folder, file.name) as parquet_rows:
+        names = _names(parquet_rows, ids)
+        for _, rows in parquet_rows.batches(ids):
             yield rows.select(names)
 
 
-def _names(found: ParquetRows, ids: Sequence[int]) -> list[str]:
-    names = [name for one in ids if (name := found.name_of(one)) is not None]
+def _names(parquet_rows: ParquetRows, ids: Sequence[int]) -> list[str]:
+    names = [name for one in ids if (name := parquet_rows.name_of(one)) is not None]
     if len(names) != len(ids):
         raise pa.ArrowInvalid("it has no column of the ids that its deletes go by")
     return names

@@ -84,8 +84,8 @@ class Below:
 
     def properties(self) -> dict[str, str]:
         keys = ",".join(map(str, sorted(self.keys)))
-        found = dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
-        return found | {LIVE: "" if self.live is None else str(self.live)}
+        result = dict(zip(_NAMES, ("" if self.base is None else str(self.base), self.dump, keys), strict=True))
+        return result | {LIVE: "" if self.live is None else str(self.live)}
 
     def with_live(self, files: Sequence[LakeFile]) -> Below:
         """With these files of live rows, which are of no earlier segments than those before them."""
@@ -126,8 +126,8 @@ class MergeMode:
         return LakeChange(standing.properties() | below.properties(), {}, schema=schema, rows=RowsOfFiles(SNAPSHOT))
 
     def alterations(self, last: Head) -> Mapping[TableName, LakeAltered]:
-        found = alterations(last, self.settings).values()
-        return {schema.name: altered for altered in found if (schema := altered.before or altered.after) is not None}
+        result = alterations(last, self.settings).values()
+        return {schema.name: altered for altered in result if (schema := altered.before or altered.after) is not None}
 
     def change(self, batch: TableBatch) -> LakeChange | None:
         table, altered, standing = batch.table, batch.altered, batch.standing

@@ -133,14 +133,14 @@ class _Table:
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         """With the first column, which is the rows' commit_ts."""
-        found = rows.select([rows.column_names[0], *self.table.key])
+        result = rows.select([rows.column_names[0], *self.table.key])
         for name in self.table.key:
-            if found[name].null_count:
+            if result[name].null_count:
                 raise SinkError(
                     f"{self.table.name} has a key whose {name} is a date of no calendar, and an equality delete cannot name it",
                     hint="use mode=append, or leave the table out by the changefeed's filter",
                 )
-        return found
+        return result
 
 
 def key_ids(schema: Schema, key: Sequence[str]) -> tuple[int, ...]:

@@ -82,12 +82,12 @@ class AppendMode:
         if last.schemas is last.next_schemas:
             return {}
         columns = {(one.before, one.after): one.columns for one in checked_effects(last, self.settings.ddl_done)}
-        found = {}
+        alterations = {}
         for name, after in last.next_schemas.items():
             before = last.schemas.get(name)
             if has_rows(after) and (before is None or not same_columns(before, after)):
-                found[name] = LakeAltered(before, after, renamed(columns.get((before, after), ())))
-        return found
+                alterations[name] = LakeAltered(before, after, renamed(columns.get((before, after), ())))
+        return alterations
 
     def change(self, batch: TableBatch) -> LakeChange | None:
         schema = None if batch.altered is None else self._next_schema(batch.table, batch.altered)

@@ -87,10 +87,10 @@ class PartitionRules:
 def partitions_of(text: str) -> PartitionRules:
     """Raises SinkError for what is no rule, and for a table or schema with two."""
     try:
-        found = ddl_tokens(text)
+        tokens = ddl_tokens(text)
     except UnsupportedDdl as error:
         raise SinkError(f"partitions={text!r} cannot be read", hint=HOW) from error
-    return _Rules(text, found).all()
+    return _Rules(text, tokens).all()
 
 
 class _Rules:
@@ -161,9 +161,9 @@ class _Rules:
         return int(token.text)
 
     def _is(self, sign: str) -> bool:
-        found = self._found[self._at].text == sign
-        self._at += found
-        return found
+        result = self._found[self._at].text == sign
+        self._at += result
+        return result
 
     def _sign(self, sign: str) -> None:
         if not self._is(sign):
@@ -178,19 +178,19 @@ def _shown(token: SqlToken) -> str:
 
 
 def _source(table: TableSchema, schema: Schema, part: PartitionTerm) -> NestedField:
-    found = [one for one in schema.fields if lowered(one.name) == lowered(part.column)]
-    if not found:
+    results = [one for one in schema.fields if lowered(one.name) == lowered(part.column)]
+    if not results:
         raise SinkError(
             f"{table.name} has no column {part.column}, by which partitions= parts it",
             hint=f"give it a rule of its own: {table.name}(…) with columns that it has, or {table.name}() for no partitions",
         )
-    if not fits(part.transform, found[0].field_type):
+    if not fits(part.transform, results[0].field_type):
         raise SinkError(
-            f"{table.name}.{found[0].name} is {found[0].field_type} in Iceberg, of which there is no {part.name} partition",
+            f"{table.name}.{results[0].name} is {results[0].field_type} in Iceberg, of which there is no {part.name} partition",
             hint="use years, months, days of a DATE, these and hours of a DATETIME or TIMESTAMP, truncate of a number, text or BINARY, and "
             "bucket or the column itself of any but FLOAT and DOUBLE",
         )
-    return found[0]
+    return results[0]
 
 
 def _free_name(schema: Schema, source: NestedField, part: PartitionTerm) -> str:

@@ -83,8 +83,8 @@ def parted(rows: pa.Table, spec: PartitionSpec, schema: Schema, *, of: object) -
     if not spec.fields:
         yield (), rows
         return
-    codes, found = np.zeros(len(rows), dtype=np.int64), [_values(rows, field, schema) for field in spec.fields]
-    for values, numbers in found:
+    codes, results = np.zeros(len(rows), dtype=np.int64), [_values(rows, field, schema) for field in spec.fields]
+    for values, numbers in results:
         _, codes = np.unique(codes * len(values) + numbers, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
@@ -97,7 +97,7 @@ def parted(rows: pa.Table, spec: PartitionSpec, schema: Schema, *, of: object) -
     sorted_rows = rows.take(order)
     for start, end in itertools.pairwise([*starts, len(rows)]):
         row = order[start]
-        yield tuple(values[numbers[row]] for values, numbers in found), sorted_rows.slice(start, end - start)
+        yield tuple(values[numbers[row]] for values, numbers in results), sorted_rows.slice(start, end - start)
 
 
 def _values(rows: pa.Table, field: PartitionField, schema: Schema) -> tuple[list[Any], npt.NDArray[np.int64]]:

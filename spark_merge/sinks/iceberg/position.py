@@ -64,12 +64,12 @@ class Standings:
     accepted: Accepted | None = None
 
     def properties(self) -> dict[str, str]:
-        found = {"version": VERSIONS[self.mode], "log": self.log_id} | ({"mode": self.mode} if self.mode != "append" else {})
+        result = {"version": VERSIONS[self.mode], "log": self.log_id} | ({"mode": self.mode} if self.mode != "append" else {})
         if self.owner is not None:
-            found["owner"] = f"{self.owner.epoch}-{self.owner.incarnation}"
+            result["owner"] = f"{self.owner.epoch}-{self.owner.incarnation}"
         if self.accepted is not None:
-            found |= {"seq": str(self.accepted.seq), "upto-ts": str(self.accepted.upto_ts), "manifest": self.accepted.manifest}
-        return {PREFIX + name: value for name, value in found.items()}
+            result |= {"seq": str(self.accepted.seq), "upto-ts": str(self.accepted.upto_ts), "manifest": self.accepted.manifest}
+        return {PREFIX + name: value for name, value in result.items()}
 
     def summary(self) -> dict[str, str]:
         """Of a snapshot, for who travels in time."""
@@ -87,21 +87,21 @@ def standing_of(table: Table, *, log_id: str, mode: Mode) -> Standings | None:
 def properties_of(table: Table, *, mode: Mode) -> Standings | None:
     """As `standing_of`, of any log."""
     name = ".".join(table.name())
-    found = {key.removeprefix(PREFIX): value for key, value in table.properties.items() if key.startswith(PREFIX)}
-    if "log" not in found:
+    result = {key.removeprefix(PREFIX): value for key, value in table.properties.items() if key.startswith(PREFIX)}
+    if "log" not in result:
         return None
-    if found.get("version") not in VERSIONS.values():
+    if result.get("version") not in VERSIONS.values():
         raise SinkError(
-            f"{name} was written by format version {found.get('version')}, this ticdc-dump knows {', '.join(VERSIONS.values())}",
+            f"{name} was written by format version {result.get('version')}, this ticdc-dump knows {', '.join(VERSIONS.values())}",
             hint="run the version that wrote it, or deliver to a new namespace",
         )
-    if found.get("mode", "append") != mode:
+    if result.get("mode", "append") != mode:
         raise SinkError(
-            f"{name} was made by mode={found.get('mode', 'append')}, and this is mode={mode}: a namespace has one for ever",
+            f"{name} was made by mode={result.get('mode', 'append')}, and this is mode={mode}: a namespace has one for ever",
             hint="set mode= back to what it was, or deliver to a new namespace and dump again",
         )
     try:
-        return Standings(found["log"], mode, _owner(found), _accepted(found))
+        return Standings(result["log"], mode, _owner(result), _accepted(result))
     except (ValueError, KeyError) as error:
         raise SinkError(
             f"{name} has properties {PREFIX}* that are not as they were written: {error!r}",
@@ -109,15 +109,15 @@ def properties_of(table: Table, *, mode: Mode) -> Standings | None:
         ) from error
 
 
-def _owner(found: Mapping[str, str]) -> Owner | None:
-    if "owner" not in found:
+def _owner(value: Mapping[str, str]) -> Owner | None:
+    if "owner" not in value:
         return None
-    epoch, _, incarnation = found["owner"].partition("-")
+    epoch, _, incarnation = value["owner"].partition("-")
     return Owner(int(epoch), int(incarnation))
 
 
-def _accepted(found: Mapping[str, str]) -> Accepted | None:
-    return Accepted(Seq(int(found["seq"])), CommitTs(int(found["upto-ts"])), found["manifest"]) if "seq" in found else None
+def _accepted(value: Mapping[str, str]) -> Accepted | None:
+    return Accepted(Seq(int(value["seq"])), CommitTs(int(value["upto-ts"])), value["manifest"]) if "seq" in value else None
 
 
 class RecordPositions:
@@ -185,9 +185,9 @@ class RecordPositions:
         location, name = data_location(table), f"{seq:020d}.{owner.epoch}-{owner.incarnation}-{secrets.token_hex(4)}.parquet"
         folder, into = self._lake.settings.folder(location), arrow_schema(SCHEMA.fields)
         columns = list(zip(*((what, seq, ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for what, ddl in rows), strict=True))
-        found = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, into, strict=True)], schema=into)
+        result = pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, into, strict=True)], schema=into)
         with storage_errors(folder), storage.new_file(folder, name) as out:
-            size, statistics = write_parquet(out, SCHEMA, found, {})
+            size, statistics = write_parquet(out, SCHEMA, result, {})
         return LakeFile(seq, seq, TableName("", RECORD), version_of(table), f"{location}/{name}", size, statistics)
 
 

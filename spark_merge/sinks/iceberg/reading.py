@@ -74,14 +74,14 @@ class IcebergReader:
     def _log_files(self, schema: TableSchema, wanted: WantedKeys | None) -> Iterator[LogFile]:
         settings = self.lake.settings
         record = self.lake.retried(self._record, doing="reading the schema changes")
-        found = eras(schema, [ddl for what, ddl in record if what == "ddl"], keeps_partitions=True)
+        results = eras(schema, [ddl for what, ddl in record if what == "ddl"], keeps_partitions=True)
         known = {(name := TableName(ddl.schema, ddl.table)).folded(): name for what, ddl in record if what == "table"}
-        names = [schema.name, *(known.get(one.name.folded(), one.name) for one in found[1:])]
+        names = [schema.name, *(known.get(one.name.folded(), one.name) for one in results[1:])]
         places = [settings.identifier(name) for name in names]
         for place in dict.fromkeys(places):
             then = self._at_position(place)
             if then is not None:
-                own = [era for era, to in zip(found, places, strict=True) if to == place]
+                own = [era for era, to in zip(results, places, strict=True) if to == place]
                 yield from self._files_of_log(schema, then, own, wanted, renamed=place != places[0])
 
     def _files_of_log(
@@ -106,8 +106,8 @@ class IcebergReader:
         assert self.accepted is not None, "there are rows"
         table = self.lake.table(self.lake.settings.record)
         rows = [] if table is None else table.scan().to_arrow().to_pylist()
-        found = sorted((row for row in rows if row["seq"] <= self.accepted.seq), key=itemgetter("seq"))
-        return [(row["what"], DdlRecord(CommitTs(row["commit_ts"]), row["schema"], row["table"], row["query"])) for row in found]
+        results = sorted((row for row in rows if row["seq"] <= self.accepted.seq), key=itemgetter("seq"))
+        return [(row["what"], DdlRecord(CommitTs(row["commit_ts"]), row["schema"], row["table"], row["query"])) for row in results]
 
     # ---- tables as they are ---------------------------------------------------------------------------------------------
 
@@ -203,9 +203,9 @@ def _sources(schema: TableSchema, then: TableThen, mode: Any) -> Sources:
     for known in then.table.metadata.schemas:
         for field in known.fields:
             had.setdefault(lowered(field.name), set()).add(field.field_id)
-    found = [fields.get(lowered(name)) for name in schema.column_names()]
-    names = tuple(tuple(one for one, ids in had.items() if field is not None and ids == {field.field_id}) for field in found)
-    return Sources(tuple(() if field is None else (field.field_id,) for field in found), names, _untyped(then.schema, mode))
+    results = [fields.get(lowered(name)) for name in schema.column_names()]
+    names = tuple(tuple(one for one, ids in had.items() if field is not None and ids == {field.field_id}) for field in results)
+    return Sources(tuple(() if field is None else (field.field_id,) for field in results), names, _untyped(then.schema, mode))
 
 
 def _sources_of_log(then: TableThen, era: Era, *, renamed: bool) -> Sources:

@@ -61,8 +61,8 @@ class IcebergSink:
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         targets = self._tables.targets(heads)
-        found = units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS)
-        tasks = tuple(Task(str(number), group) for number, group in enumerate(spread(found, heads, cores=cores)))
+        results = units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS)
+        tasks = tuple(Task(str(number), group) for number, group in enumerate(spread(results, heads, cores=cores)))
         writer = MergeWriter if self._merges else IcebergWriter
         return Batch(tuple(heads), (tasks,), writer(targets, self._position.state.owner))
 

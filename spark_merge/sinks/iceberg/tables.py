@@ -68,9 +68,9 @@ class LakeTables:
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
 
     def _target(self, schema: TableSchema, last: Head) -> LakeTarget:
-        found = self._targets.get(schema.name)
-        if found is not None and (found[0] is schema or same_columns(found[0], schema)):
-            return found[1]
+        result = self._targets.get(schema.name)
+        if result is not None and (result[0] is schema or same_columns(result[0], schema)):
+            return result[1]
         self._mode.check(schema)
         table = self._ready(schema, last)
         check_writable(table)
@@ -103,16 +103,16 @@ class LakeTables:
             if done is not None and done >= last.seq:
                 return table
             try:
-                found = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode.name)
+                result = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode.name)
             except SinkError as error:
                 raise _altered(table, schema) from error
-            if found is not None and done is not None:
+            if result is not None and done is not None:
                 raise _altered(table, schema)
-            change = self._mode.beginning(table, found, Standings(self._log_id, self._mode.name, self._owner))
+            change = self._mode.beginning(table, result, Standings(self._log_id, self._mode.name, self._owner))
             if change is None:
                 return table
-            if found is not None:
-                check_stays(table, found, self._mode.name)
+            if result is not None:
+                check_stays(table, result, self._mode.name)
             with suppress(Outpaced):  # a former owner made it, for columns of before
                 self._lake.retried(partial(self._lake.commit, table, change), doing=f"beginning {'.'.join(name)}")
             table = self._loaded(schema.name)
@@ -200,24 +200,24 @@ class LakeTables:
         return table
 
     def _standing(self, table: Table) -> Standings:
-        found = standing_of(table, log_id=self._log_id, mode=self._mode.name)
-        if found is None:
+        standings = standing_of(table, log_id=self._log_id, mode=self._mode.name)
+        if standings is None:
             raise SinkError(
                 f"{'.'.join(table.name())} is a table that this sink has not made, and its rows are of something else",
                 hint="name another namespace, or another place for this table by routes=",
             )
-        return found
+        return standings
 
 
 def _missing(table: Table, files: Sequence[LakeFile], done: Seq | None) -> list[LakeFile]:
     """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
-    found = [file for file in files if done is None or file.last > done]
-    if any(done is not None and file.first <= done for file in found):
+    results = [file for file in files if done is None or file.last > done]
+    if any(done is not None and file.first <= done for file in results):
         raise SinkError(
             f"{'.'.join(table.name())} has got segments up to {done} from a former worker while this batch was written",
             hint="nothing: the batch is done again from there",
         )
-    return found
+    return results
 
 
 def seq_of_table(standing: Standings) -> Seq | None:

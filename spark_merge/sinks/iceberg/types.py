@@ -131,9 +131,9 @@ def arrow_schema(fields: Sequence[NestedField]) -> pa.Schema:
     )
 
 
-def rows_of(found: Iterator[Block], into: pa.Schema, mode: Mode = "append") -> Iterator[pa.Table]:
+def rows_of(blocks: Iterator[Block], into: pa.Schema, mode: Mode = "append") -> Iterator[pa.Table]:
     """Blocks of one table, under `into`, its `arrow_schema`. Raises SinkError for a text that is no value."""
-    for block in found:
+    for block in blocks:
         if block.rows:
             yield rows_of_block(block, into, mode)
 
@@ -156,6 +156,6 @@ def _written_as(column: Column) -> Column:
 
 
 def _arrow_type(kind: IcebergType) -> pa.DataType:
-    if found := _DECIMAL.fullmatch(str(kind)):
-        return pa.decimal128(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(str(kind)):
+        return pa.decimal128(int(match[1]), int(match[2]))
     return _ARROW[str(kind)]

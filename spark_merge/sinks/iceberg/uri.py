@@ -89,13 +89,13 @@ class IcebergSettings:
         """Where a table of the source is. Raises SinkError for a name that a catalog could not tell from another's."""
         to = self.routes.target(name)
         names = {"{schema}": to.schema, "{table}": to.table}
-        found = tuple(_HOLE.sub(lambda hole: names[hole[0]], part) for part in self.tables.split("."))
-        if any(not part or set(part) & set("./\x1f\0") for part in found) or found == (RECORD,):
+        results = tuple(_HOLE.sub(lambda hole: names[hole[0]], part) for part in self.tables.split("."))
+        if any(not part or set(part) & set("./\x1f\0") for part in results) or results == (RECORD,):
             raise SinkError(
-                f"{name} would be {'.'.join((*self.namespace, *found))} in catalog {self.catalog}, which is no usable name",
+                f"{name} would be {'.'.join((*self.namespace, *results))} in catalog {self.catalog}, which is no usable name",
                 hint=f"name another one by routes=`{name.schema}`.`{name.table}`=>schema.table",
             )
-        return (*self.namespace, *found)
+        return (*self.namespace, *results)
 
     def folder(self, location: str) -> Folder:
         """A table's, or one in it, as the tasks write to it. Raises SinkError for a storage that we write no files to."""

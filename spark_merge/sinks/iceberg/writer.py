@@ -112,13 +112,13 @@ class IcebergWriter:
         files, held_bytes = Files(self.owner), 0
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
-            target, found = self.targets.get(schema.name), counted_blocks(portion, counts)
+            target, blocks = self.targets.get(schema.name), counted_blocks(portion, counts)
             if target is None or not schema.key or target.has(seq):
-                deque(found, maxlen=0)
+                deque(blocks, maxlen=0)
                 continue
             if schema.name not in held:
                 held[schema.name] = _Held(target, schema)
-            for rows in held[schema.name].rows_of(found):
+            for rows in held[schema.name].rows_of(blocks):
                 held_bytes += held[schema.name].add(seq, rows)
                 if held_bytes > HELD_BYTES_MAX:
                     largest = max(held.values(), key=lambda one: one.bytes)
@@ -142,8 +142,8 @@ class _Held:
         self.first = self.last = Seq(0)
         self.into = written_schema(self.schema, table, "append")
 
-    def rows_of(self, found: Iterator[Block]) -> Iterator[pa.Table]:
-        return rows_of(found, self.into)
+    def rows_of(self, blocks: Iterator[Block]) -> Iterator[pa.Table]:
+        return rows_of(blocks, self.into)
 
     def add(self, seq: Seq, rows: pa.Table) -> int:
         """How many bytes more it has, with the copy that parts them."""
@@ -206,9 +206,9 @@ def write_parquet(out: Any, schema: Schema, rows: pa.Table, metrics: Mapping[str
     with parquet_writer(out, rows.schema, store_decimal_as_integer=True, store_schema=False) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS_MAX)
     fields = Schema(*(schema.find_field(name) for name in rows.schema.names))
-    found = data_file_statistics_from_parquet_metadata(
+    file_statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=writer.writer.metadata,
         stats_columns=compute_statistics_plan(fields, dict(metrics)),
         parquet_column_mapping=parquet_path_to_id_mapping(fields),
     )
-    return out.tell(), found.to_serialized_dict()
+    return out.tell(), file_statistics.to_serialized_dict()

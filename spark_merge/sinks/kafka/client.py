@@ -62,10 +62,10 @@ class SinkCluster:
     @classmethod
     def of(cls, brokers: str, client: Mapping[str, str]) -> SinkCluster:
         secrets = tuple(name for name in SECRETS if client.get(name))
-        found = cls(brokers, tuple((name, value) for name, value in client.items() if name not in SECRETS), secrets)
+        cluster = cls(brokers, tuple((name, value) for name, value in client.items() if name not in SECRETS), secrets)
         for name in secrets:
-            keep(SECRET_KIND, found._secret(name), client[name])
-        return found
+            keep(SECRET_KIND, cluster._secret(name), client[name])
+        return cluster
 
     def _note(self, error: KafkaError) -> None:
         """What a person must repair comes here alone: librdkafka tells a call only that no broker answers."""
@@ -81,13 +81,13 @@ class SinkCluster:
 
     def _secrets(self) -> dict[str, str]:
         names = self.secrets or (("sasl.password",) if "sasl.username" in dict(self.client) else ())
-        found = {name: kept(SECRET_KIND, self._secret(name)) or os.environ.get(PASSWORD_VARIABLE, "") for name in names}
-        if missing := sorted(name for name, value in found.items() if not value):
+        secrets = {name: kept(SECRET_KIND, self._secret(name)) or os.environ.get(PASSWORD_VARIABLE, "") for name in names}
+        if missing := sorted(name for name, value in secrets.items() if not value):
             raise SinkError(
                 f"{', '.join(missing)} of kafka://{self.brokers} is not known to this process: secrets do not travel with tasks",
                 hint=f"set {PASSWORD_VARIABLE} in the executors' environment (or sasl-password in the URI, where the master is local)",
             )
-        return found
+        return secrets
 
     def settings(self) -> dict[str, Any]:
         """Raises SinkError for a secret that this process does not have."""
@@ -149,13 +149,13 @@ def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], wh
             with may_take(call_s):
                 return call(call_s)
         except KafkaException as error:
-            found: KafkaError = error.args[0]
+            arg: KafkaError = error.args[0]
             with suppress(KafkaException):  # of a producer that has failed for good, which the call has told
                 client.poll(0)
             if (refused := cluster.refusal()) is not None:
                 raise cluster.raised(refused, "the connection") from error
-            if not passing(found) or time.monotonic() > deadline_s:
-                raise cluster.raised(found, what) from error
+            if not passing(arg) or time.monotonic() > deadline_s:
+                raise cluster.raised(arg, what) from error
             time.sleep(TRY_AGAIN_S)
 
 

@@ -35,9 +35,9 @@ class TopicEnding:
     dump: bytes | None = None
 
 
-def endings(heads: Sequence[Head], found: Sequence[Sequence[Task]], topics: Mapping[Seq, frozenset[str]]) -> dict[Seq, TopicEnding]:
+def endings(heads: Sequence[Head], value: Sequence[Sequence[Task]], topics: Mapping[Seq, frozenset[str]]) -> dict[Seq, TopicEnding]:
     """Of each segment."""
-    parts = {unit.seq: unit.part for tasks in found for task in tasks for unit in task.units if unit.live}
+    parts = {unit.seq: unit.part for tasks in value for task in tasks for unit in task.units if unit.live}
     return {
         head.seq: TopicEnding(
             parts[head.seq],

@@ -110,14 +110,14 @@ def _index(name: str, schema: TableSchema) -> IndexDefinition:
             f"which columns the index {name} of {schema.name} has is not known: the log was begun by a release that did not keep it",
             hint=f"name them with the columns dispatcher; or {NEW_LOG}",
         )
-    found = next((index for index in schema.definition.indexes if lowered(index.name) == lowered(name)), None)
-    if found is None or (found.primary and not found.id):
-        why = "" if found is None else ", for which TiDB has no index: a primary key of one integer column is the row's handle"
+    definition = next((index for index in schema.definition.indexes if lowered(index.name) == lowered(name)), None)
+    if definition is None or (definition.primary and not definition.id):
+        why = "" if definition is None else ", for which TiDB has no index: a primary key of one integer column is the row's handle"
         raise SinkError(
             f"index not found when dispatch event, table: {schema.name}, index: {name}{why}",
             hint="name an index that the table has in sink.dispatchers, or none for the handle key; TiCDC stops with the same error",
         )
-    return found
+    return definition
 
 
 def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
@@ -208,14 +208,14 @@ def _value_hashes(part: HashedPart, schema: TableSchema, image: _Image, hashing:
     seed = crc32(part.name.encode())
     make = _maker(column, hashing)
     if make is None:
-        found = _crcs(texts, seed)
+        crcs = _crcs(texts, seed)
     else:
         distinct = texts.dictionary_encode()
         values = pa.array([_made(text, make, column, schema) for text in distinct.dictionary.to_pylist()], pa.binary())
-        found = _crcs(values, seed)[pc.fill_null(distinct.indices, 0).to_numpy(zero_copy_only=False)] if len(values) else _none(len(texts))
+        crcs = _crcs(values, seed)[pc.fill_null(distinct.indices, 0).to_numpy(zero_copy_only=False)] if len(values) else _none(len(texts))
     if texts.null_count:
-        found[texts.is_null().to_numpy(zero_copy_only=False)] = 0 if hashing.null is None else crc32(hashing.null.encode(), seed)
-    return found
+        crcs[texts.is_null().to_numpy(zero_copy_only=False)] = 0 if hashing.null is None else crc32(hashing.null.encode(), seed)
+    return crcs
 
 
 def _none(rows: int) -> _Hashes:
@@ -228,8 +228,8 @@ def _crcs(values: pa.Array, seed: int) -> _Hashes:
     if data is None:
         return np.full(len(values), seed, np.uint32)
     ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
-    found = memoryview(data)
-    return np.fromiter((crc32(found[start:end], seed) for start, end in pairwise(ends)), np.uint32, len(values))
+    result = memoryview(data)
+    return np.fromiter((crc32(result[start:end], seed) for start, end in pairwise(ends)), np.uint32, len(values))
 
 
 def _made(text: str, make: Callable[[str], str | bytes], column: Column, schema: TableSchema) -> bytes:

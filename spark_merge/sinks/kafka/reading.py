@@ -64,8 +64,8 @@ def read_back(
         for topic in sorted(partitions)
         for ddl in _ddls(output, _whole(reader, topic, 0, accepted.seq if topic in current else None), accepted.seq)
     ]
-    found = eras(schema, ddls)
-    topics = {topic for era in found if (topic := output.router.topic(era.name)) in partitions}
+    results = eras(schema, ddls)
+    topics = {topic for era in results if (topic := output.router.topic(era.name)) in partitions}
     whole = [
         _whole(reader, topic, number, accepted.seq if topic in current else None)
         for topic in sorted(topics)
@@ -74,7 +74,7 @@ def read_back(
     records = sum(one.end - one.start for one in whole)
     pieces = [piece for one in whole for piece in _cut(one, max(1, round(parts * (one.end - one.start) / max(1, records))))]
     form = form_of(schema.columns, output.router.hashing.zone, unsigned_zeros=CARRIERS[output.protocol].unsigned_zeros)
-    return Reading(accepted, True, tuple(KafkaPart(output, found, accepted.seq, piece) for piece in pieces), form)
+    return Reading(accepted, True, tuple(KafkaPart(output, results, accepted.seq, piece) for piece in pieces), form)
 
 
 def _whole(reader: TopicReader, topic: str, partition: int, mark: Seq | None) -> TopicSlice:
@@ -98,9 +98,9 @@ def _ddls(output: Output, piece: TopicSlice, accepted: Seq) -> Iterator[DdlRecor
         for record in batch:
             if record.seq <= accepted and record.kind in _DDL:
                 yield from (
-                    DdlRecord(found.commit_ts, found.schema, found.table, found.query)
-                    for found in _envelopes(codec, piece, record)
-                    if isinstance(found, Ddl)
+                    DdlRecord(envelope.commit_ts, envelope.schema, envelope.table, envelope.query)
+                    for envelope in _envelopes(codec, piece, record)
+                    if isinstance(envelope, Ddl)
                 )
 
 
@@ -117,9 +117,9 @@ class KafkaPart:
             by_era: dict[int, list[StoredChange]] = {}
             for record in batch:
                 if record.seq <= self.accepted and record.kind in _ROWS:
-                    for found in _envelopes(codec, self.piece, record):
-                        if isinstance(found, Change) and (number := places.number(found)) is not None:
-                            by_era.setdefault(number, []).append(StoredChange(found, record.kind == "dump"))
+                    for envelope in _envelopes(codec, self.piece, record):
+                        if isinstance(envelope, Change) and (number := places.number(envelope)) is not None:
+                            by_era.setdefault(number, []).append(StoredChange(envelope, record.kind == "dump"))
             for number, changes in by_era.items():
                 zone = self.output.router.hashing.zone
                 yield from message_rows(changes, self.eras[number], protocol=self.output.protocol, time_zone=zone)
@@ -176,22 +176,22 @@ def _batches(output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
 def _consumed(consumer: Any, output: Output, piece: TopicSlice) -> Iterator[list[_Record]]:
     until_s = time.monotonic() + OUTAGE_MAX_S
     while True:
-        found, ended = [], False
+        result, ended = [], False
         for message in consumer.consume(MESSAGES_AT_ONCE, timeout=0.2):
             error = message.error()
             if error is None:
                 record = _record(message)
                 ended = ended or (record.offset >= piece.end if piece.mark is None else record.kind == _MARK and record.seq >= piece.mark)
                 if not ended:
-                    found.append(record)
+                    result.append(record)
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended = ended or (piece.mark is None and message.offset() >= piece.end)
             elif not passing(error):
                 raise output.cluster.raised(error, f"topic {piece}")
-        if found:
+        if result:
             progressed()
             until_s = time.monotonic() + OUTAGE_MAX_S
-            yield found
+            yield result
         if ended:
             return
         if time.monotonic() > until_s:

@@ -54,5 +54,5 @@ def _partition_ids(changes: pa.Table, schema: TableSchema, codec: str) -> list[i
     if codec == RAW_KEY_VALUES:
         return [int(one) for one in key_ids(changes["message_key"].combine_chunks())]
     columns = [image_column(changes, number) for number in range(len(schema.columns))]
-    found = partition_ids(schema, columns)
-    return None if found is None else [int(one) for one in found]
+    result = partition_ids(schema, columns)
+    return None if result is None else [int(one) for one in result]

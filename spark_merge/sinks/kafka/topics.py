@@ -67,7 +67,7 @@ def consumer_of(cluster: SinkCluster, group: str, settings: Mapping[str, str]) -
 
 def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
     """`known` and those of `topics` that are not in it, made if need be. Raises SinkError."""
-    found = dict(known)
+    partitions = dict(known)
     for topic in sorted(set(topics)):
         there = reader.partitions(topic)
         if topic in known and there < known[topic]:
@@ -76,8 +76,8 @@ def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], kn
                 hint="somebody has made it again: give the sink another topic and position-topic, and dump again",
             )
         if topic not in known:
-            found[topic] = _used(output, topic, there or _made(output, topic))
-    return found
+            partitions[topic] = _used(output, topic, there or _made(output, topic))
+    return partitions
 
 
 def _used(output: Output, topic: str, there: int) -> int:
@@ -113,6 +113,6 @@ def make(cluster: SinkCluster, topic: str, partitions: int, *, replicas: int, co
 
 def _led(admin: Any, topic: str, partitions: int, timeout_s: float) -> None:
     """Raises KafkaException while not each partition has a leader."""
-    found = admin.list_topics(topic, timeout_s).topics[topic].partitions
-    if len(found) < partitions or any(partition.leader < 0 for partition in found.values()):
+    result = admin.list_topics(topic, timeout_s).topics[topic].partitions
+    if len(result) < partitions or any(partition.leader < 0 for partition in result.values()):
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

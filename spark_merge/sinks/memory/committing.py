@@ -22,12 +22,12 @@ CHUNK_PARTS = 2
 
 class CommittingSink(Twin):
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
-        found = stages(heads, chunk_parts=CHUNK_PARTS)
+        tasks = stages(heads, chunk_parts=CHUNK_PARTS)
         with self._target.writing(self._owner):
             if self._position.state.detail is None:
                 self._position.change(Begun(heads[-1].seq, heads[0].received_as))
-                self._target.slots = {task.id: None for stage in found for task in stage}
-        return Batch(tuple(heads), found, Commit(self._name, self._owner))
+                self._target.slots = {task.id: None for stage in tasks for task in stage}
+        return Batch(tuple(heads), tasks, Commit(self._name, self._owner))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
         with self._target.lock:

@@ -20,8 +20,8 @@ def read_back(name: str, schema: TableSchema, *, parts: int) -> Reading:
     to = target(name)
     with to.lock:
         accepted, exact = to.accepted, not to.newest
-    found = tuple(TwinPart(name, schema, accepted, number, parts) for number in range(parts))
-    return Reading(accepted, exact, found if accepted is not None or not exact else ())
+    results = tuple(TwinPart(name, schema, accepted, number, parts) for number in range(parts))
+    return Reading(accepted, exact, results if accepted is not None or not exact else ())
 
 
 @dataclass(frozen=True, slots=True)

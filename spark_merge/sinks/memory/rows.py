@@ -34,10 +34,10 @@ def _of_changes(portion: Portion, changes: pa.Table) -> Iterator[OutputRow]:
 
 
 def _of_chunk(portion: Portion, piece: ChunkPiece) -> Iterator[OutputRow]:
-    schema, found = portion.schema, piece.survivors
-    keys = key_text([found.rows.column(name) for name in schema.key]).to_pylist() if found.rows.num_rows else []
-    images = zip(*(column.to_pylist() for column in found.rows.columns), strict=True)
-    for key, ordinal, image in zip(keys, found.ordinals.to_pylist(), images, strict=True):
+    schema, survivors = portion.schema, piece.survivors
+    keys = key_text([survivors.rows.column(name) for name in schema.key]).to_pylist() if survivors.rows.num_rows else []
+    images = zip(*(column.to_pylist() for column in survivors.rows.columns), strict=True)
+    for key, ordinal, image in zip(keys, survivors.ordinals.to_pylist(), images, strict=True):
         place = (portion.unit.seq, piece.due.high_ts, RANK_CHUNK, ordinal, schema.name)
         op, after = ("delete", None) if piece.deletes else ("insert", image)
         yield OutputRow(*place, op, tuple(json.loads(key, strict=False)), None, after, piece.due.dump_id)

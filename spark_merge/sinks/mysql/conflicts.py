@@ -33,13 +33,13 @@ def keys_of(table: TargetTable, columns: Sequence[Column], images: Sequence[Imag
     """Of each image its keys, in the target's table `table`. One key that all rows have where the unique keys cannot be told."""
     if table.unique is None:
         return [[(table.name,)] for _ in images]
-    found: list[list[Key]] = [[] for _ in images]
+    results: list[list[Key]] = [[] for _ in images]
     for number, parts in enumerate(table.unique):
         values = [_values(part, columns[part.column], images, weigh) for part in parts]
-        for keys, key in zip(found, zip(*values, strict=True), strict=True):
+        for keys, key in zip(results, zip(*values, strict=True), strict=True):
             if None not in key:
                 keys.append((table.name, number, *key))
-    return found
+    return results
 
 
 def _values(part: UniqueKeyPart, column: Column, images: Sequence[Image], weigh: Weigh) -> list[str | None]:

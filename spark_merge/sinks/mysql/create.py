@@ -117,7 +117,7 @@ def in_sql(labels: Iterable[str]) -> str:
 def _with_labels(schema: TableSchema, definition: TableDefinition, written: Callable[[Iterable[str]], str]) -> TableDefinition:
     """The definition has labels as the source shows them, which is neither SQL nor what another server shows."""
     labels = {column.name: column.elements for column in schema.columns if column.kind in ("enum", "set")}
-    if unknown := [name for name, found in labels.items() if not found]:
+    if unknown := [name for name, results in labels.items() if not results]:
         raise SinkError(
             f"{schema.name}: the log does not have the labels of column {unknown[0]}, because TiDB shows a line end and a backslash with a"
             " letter in the same way",
@@ -175,12 +175,12 @@ class _Column(NamedTuple):
 
 def _columns(session: PictureSession, name: TableName) -> list[_Column]:
     """Empty: it is not there."""
-    found = session.rows(
+    rows = session.rows(
         "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, GENERATION_EXPRESSION FROM information_schema.columns"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION",
         tuple(name),
     )
-    return [_Column(str(one), _plain(str(kind)), null == "YES", bool(expression)) for one, kind, null, expression in found]
+    return [_Column(str(one), _plain(str(kind)), null == "YES", bool(expression)) for one, kind, null, expression in rows]
 
 
 def _compare(
@@ -216,12 +216,12 @@ def _plain(type_text: str) -> str:
 
 
 def _has_key(session: PictureSession, name: TableName, key: Collection[str]) -> bool:
-    found = session.rows(
+    rows = session.rows(
         "SELECT INDEX_NAME, LOWER(COLUMN_NAME), SUB_PART FROM information_schema.statistics"
         " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0",
         tuple(name),
     )
     indexes: dict[str, set[str]] = {}
-    for index, column, _ in found:
+    for index, column, _ in rows:
         indexes.setdefault(index, set()).add(column)
     return {column.lower() for column in key} in indexes.values()

@@ -71,9 +71,9 @@ class Intent:
         }
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> Intent:
-        before = {TableName(schema, table): Picture(text, ids) for schema, table, text, ids in found["before"]}
-        return cls(found["seq"], found["number"], found["statement"], found["since"], before, found["done"])
+    def of_json(cls, value: Mapping[str, Any]) -> Intent:
+        before = {TableName(schema, table): Picture(text, ids) for schema, table, text, ids in value["before"]}
+        return cls(value["seq"], value["number"], value["statement"], value["since"], before, value["done"])
 
 
 class DdlPosition(Protocol):
@@ -138,21 +138,21 @@ class DdlRunner:
 
     def _statements(self, head: Head) -> list[tuple[int, DdlRecord, Statement]]:
         """Those that are to be carried out, each with its number in the segment; RENAMEs of one commit are one, with the last one's."""
-        found: list[tuple[int, DdlRecord, Statement]] = []
+        statements: list[tuple[int, DdlRecord, Statement]] = []
         renames: list[Statement] = []
         for number, record in enumerate(head.ddls):
             if not record.query or record.schema == MARK_TABLE.schema or self._settings.decided.get(record.commit_ts) == "done":
                 continue
             statement = of_the_log(parsed(query_of(record, head), record.schema), record, head)
-            if renames and (statement.kind is not StatementKind.RENAME or found[-1][1].commit_ts != record.commit_ts):
+            if renames and (statement.kind is not StatementKind.RENAME or statements[-1][1].commit_ts != record.commit_ts):
                 renames = []
             if statement.kind is StatementKind.RENAME:
                 renames.append(statement)
             if len(renames) > 1:
-                _, record, _ = found.pop()
+                _, record, _ = statements.pop()
                 statement = together(renames, head)
-            found.append((number, record, statement))
-        return found
+            statements.append((number, record, statement))
+        return statements
 
     def _one(self, head: Head, number: int, record: DdlRecord, statement: Statement, noted: Intent | None) -> None:
         settings = self._settings
@@ -253,41 +253,41 @@ def _set_up(session: PictureSession, dialect: Flavour, step: _Step) -> None:
 
 
 def _is_wanted(step: _Step, now: Pictures) -> bool:
-    found = wanted(step.statement, now)
-    if found is None:
+    result = wanted(step.statement, now)
+    if result is None:
         raise SinkError(
             f"{step}: {places(step.statement)[0]} is at the target already",
             hint="see whose it is: drop it, or name the DDL's commit_ts in the sink's `ddl-done` to go on with it as it is",
         )
-    return found
+    return result
 
 
 def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Intent, now: Pictures) -> bool:
     if dialect is Flavour.TIDB:
         _check_no_job_runs(session, step)
-    found = done(step.statement, noted.before, now)
-    if found is None:
+    result = done(step.statement, noted.before, now)
+    if result is None:
         raise SinkError(
             f"{step}: whether it was carried out before a worker died cannot be told."
             f" Before it:\n{_shown(noted.before)}\nnow:\n{_shown(now)}",
             hint="look at the tables, then name its commit_ts in the sink's `ddl-done` if they are as after it, else in `ddl-again`",
         )
-    if found:
+    if result:
         _check_columns(session, step)
-    return found
+    return result
 
 
 def _check_no_job_runs(session: PictureSession, step: _Step) -> None:
     """TiDB goes on with a job whose connection is gone."""
     for schema, table in places(step.statement):
-        found = session.rows(
+        rows = session.rows(
             "SELECT JOB_ID, STATE FROM information_schema.ddl_jobs WHERE STATE NOT IN ('synced', 'cancelled', 'rollback done')"
             " AND DB_NAME = %s AND TABLE_NAME = %s",
             (schema, table),
         )
-        if found:
+        if rows:
             raise SinkError(
-                f"{step}: job {found[0][0]} of the target on {schema}.{table} is {found[0][1]}",
+                f"{step}: job {rows[0][0]} of the target on {schema}.{table} is {rows[0][1]}",
                 hint="wait until it ends, the sink asks again by itself (ADMIN SHOW DDL JOBS tells how far it is)",
             )
 
@@ -297,10 +297,10 @@ def _check_columns(session: PictureSession, step: _Step) -> None:
     if step.after is None or not step.after.columns:
         return
     target = step.routes.target(step.after.name)
-    found = session.rows(
+    rows = session.rows(
         "SELECT LOWER(COLUMN_NAME) FROM information_schema.columns WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(target)
     )
-    missing = [name for name in step.after.column_names() if (name.lower(),) not in found]
+    missing = [name for name in step.after.column_names() if (name.lower(),) not in rows]
     if missing:
         raise SinkError(
             f"{step}: after it {target} has no column {', '.join(missing)}, which its rows in the log have",
@@ -308,5 +308,5 @@ def _check_columns(session: PictureSession, step: _Step) -> None:
         )
 
 
-def _shown(found: Pictures) -> str:
-    return "\n".join(f"  {name}: {f'ids {p.ids}, {p.definition}' if p.there else 'not there'}" for name, p in found.items())
+def _shown(value: Pictures) -> str:
+    return "\n".join(f"  {name}: {f'ids {p.ids}, {p.definition}' if p.there else 'not there'}" for name, p in value.items())

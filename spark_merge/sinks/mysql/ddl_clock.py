@@ -23,7 +23,7 @@ def _origins(before: TableSchema | None, after: TableSchema | None) -> list[floa
     if before is None or after is None or after.definition is None or not after.layout:
         return []
     moments = {column.name for column in after.definition.columns if (column.default or "").upper().startswith("CURRENT_TIMESTAMP")}
-    found = [one.existing for one in column_effects(before, after, ()) if one.before is None and one.column.name in moments]
+    results = [one.existing for one in column_effects(before, after, ()) if one.before is None and one.column.name in moments]
     return [
-        datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in found if text is not None and not text.startswith("0000")
+        datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() for text in results if text is not None and not text.startswith("0000")
     ]

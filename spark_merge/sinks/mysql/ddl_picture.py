@@ -66,15 +66,15 @@ def pictures(session: PictureSession, dialect: Flavour, names: Iterable[TableNam
 
 
 def _schema(session: PictureSession, name: str) -> Picture:
-    found = session.rows("SELECT DEFAULT_COLLATION_NAME FROM information_schema.schemata WHERE SCHEMA_NAME = %s", (name,))
-    return Picture(str(found[0][0])) if found else Picture()
+    rows = session.rows("SELECT DEFAULT_COLLATION_NAME FROM information_schema.schemata WHERE SCHEMA_NAME = %s", (name,))
+    return Picture(str(rows[0][0])) if rows else Picture()
 
 
 def _table(session: PictureSession, dialect: Flavour, name: TableName) -> Picture:
-    found = session.rows("SELECT TABLE_TYPE FROM information_schema.tables WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(name))
-    if not found:
+    rows = session.rows("SELECT TABLE_TYPE FROM information_schema.tables WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", tuple(name))
+    if not rows:
         return Picture()
-    if "VIEW" in str(found[0][0]).upper():
+    if "VIEW" in str(rows[0][0]).upper():
         return Picture("VIEW", {})
     ((_, text, *_rest),) = session.rows(f"SHOW CREATE TABLE {quoted(name.schema)}.{quoted(name.table)}")
     definition = _COUNTER.sub("", _NAME.sub(r"\1", text))
@@ -96,7 +96,7 @@ def _innodb_ids(session: PictureSession, dialect: Flavour, name: TableName) -> d
     try:
         if (file := _file_of(session, dialect, name)) is None:
             return None
-        found = session.rows(
+        rows = session.rows(
             f"SELECT NAME, TABLE_ID FROM information_schema.{tables} WHERE NAME = %s OR LEFT(NAME, %s) IN (%s, %s)",
             (file, len(file) + 3, f"{file}#P#", f"{file}#p#"),
         )
@@ -104,7 +104,7 @@ def _innodb_ids(session: PictureSession, dialect: Flavour, name: TableName) -> d
         if error.args and error.args[0] in _NO_RIGHT_OR_TABLE:
             return None
         raise
-    ids = {_partition_of(_text(one)): int(number) for one, number in found}
+    ids = {_partition_of(_text(one)): int(number) for one, number in rows}
     return ids or None
 
 
@@ -122,8 +122,8 @@ def _file_of(session: PictureSession, dialect: Flavour, name: TableName) -> str 
 
 
 def _partition_of(file: str) -> str:
-    found = _PARTITION.search(file)
-    return found[1].lower() if found else ""
+    match = _PARTITION.search(file)
+    return match[1].lower() if match else ""
 
 
 def _text(value: Any) -> str:

@@ -33,8 +33,8 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
         made = settings.create_tables and accepted is None
         wanted = [schema for schema in schemas if schema.key]
         targets = {schema.name: settings.routes.target(schema.name) for schema in wanted}
-        found = carried_out(session, lambda: read_tables(session, wanted, targets), doing="reading what the tables have")
-        for table in found.values():
+        tables = carried_out(session, lambda: read_tables(session, wanted, targets), doing="reading what the tables have")
+        for table in tables.values():
             if table.problem and not (made and not table.there):
                 yield table.problem, table.way_out
             elif table.there:

@@ -26,10 +26,10 @@ def borrowed(server: SqlServer) -> MysqlSession:
         cold = [session for session, since_s in _idle if since_s < oldest]
         _idle[:] = [(session, since_s) for session, since_s in _idle if since_s >= oldest]
         place = next((place for place, (session, _) in enumerate(_idle) if session.server == server), None)
-        found = None if place is None else _idle.pop(place)[0]
+        result = None if place is None else _idle.pop(place)[0]
     for session in cold:
         session.close()
-    return found or MysqlSession(server, Role.WRITE_TARGET)
+    return result or MysqlSession(server, Role.WRITE_TARGET)
 
 
 def given_back(sessions: Iterable[MysqlSession]) -> None:

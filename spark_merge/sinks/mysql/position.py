@@ -131,8 +131,8 @@ class SinkTable:
         def swap() -> Stored[Underway] | Missed:
             may_be_done = next(attempts) > 0  # an attempt whose answer was lost may have been carried out
             with self._session.transaction():
-                found = _read_row(self._session, self._schema, locked=True)
-                if found != expected or not self._put(row, first=found is None):
+                sink_row = _read_row(self._session, self._schema, locked=True)
+                if sink_row != expected or not self._put(row, first=sink_row is None):
                     return Missed.UNKNOWN if may_be_done else Missed.CONFLICT
                 self._change_slots(None if before is None else before.state, after, payload)
             return Stored(after, row)

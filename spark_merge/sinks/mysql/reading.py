@@ -74,11 +74,11 @@ class SqlRows:
         """Until the first rows are there, it is tried again while its errors pass."""
         doing = f"reading rows of {self.table}"
         try:
-            blocks, found = carried_out(session, lambda: self._begun(session, sql), doing=doing)
-            while found is not None:
-                yield found
+            blocks, result = carried_out(session, lambda: self._begun(session, sql), doing=doing)
+            while result is not None:
+                yield result
                 with may_take(self.server.answer_s):
-                    found = next(blocks, None)
+                    result = next(blocks, None)
         except (pymysql.err.MySQLError, UnicodeDecodeError) as error:
             raise failure(error, self.server, self.role, doing) from error
 
@@ -95,21 +95,21 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
     with closing(MysqlSession(settings.server, Role.READ_TARGET)) as session:
         accepted = position_of(session, settings.position_schema, log_id=log_id).look()
         name = settings.routes.target(schema.name)
-        found = carried_out(session, lambda: read_table(session, name), doing=f"reading what {name} has")
-        if found is None and accepted is None:
+        table = carried_out(session, lambda: read_table(session, name), doing=f"reading what {name} has")
+        if table is None and accepted is None:
             return Reading(None, exact=False, parts=())
-        texts = SqlTexts(schema, target_table(schema, name, found, session.flavour))
+        texts = SqlTexts(schema, target_table(schema, name, table, session.flavour))
         rows = SqlRows(settings.server, name, schema.columns)
         if keys is not None:
             return keyed_reading(accepted, rows, [rows.of_keys(texts, keys)])
-        assert found is not None, "it is checked"
-        key = read_key(schema, name, found)
+        assert table is not None, "it is checked"
+        key = read_key(schema, name, table)
         return keyed_reading(accepted, rows, zip(rows.of_ranges(key, cut(session, key, parts=parts))))
 
 
-def read_key(schema: TableSchema, name: TableName, found: FoundTable) -> ReadKey:
+def read_key(schema: TableSchema, name: TableName, table: FoundTable) -> ReadKey:
     """Of table `name`, which the server has as `found`: by its character sets and collations."""
-    there = {lowered(column.name): column for column in found.columns}
+    there = {lowered(column.name): column for column in table.columns}
     columns = []
     for column in key_columns(schema):
         target = there[lowered(column.name)]

@@ -66,9 +66,9 @@ class SqlSink:
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         begun = self._underway.begun
         workers = begun.workers if begun else self._settings.workers
-        found = stages(heads, chunk_parts=workers)
-        tasks = [(task.id, workers if task.units[0].live else 1) for stage in found for task in stage]
-        return planned(heads, found, written=begun is not None and begun.written, writer=lambda: self._writer(heads, workers, tasks))
+        results = stages(heads, chunk_parts=workers)
+        tasks = [(task.id, workers if task.units[0].live else 1) for stage in results for task in stage]
+        return planned(heads, results, written=begun is not None and begun.written, writer=lambda: self._writer(heads, workers, tasks))
 
     def _writer(self, heads: Sequence[Head], workers: int, tasks: Tasks) -> SqlWriter:
         """The batch is begun, on record."""
@@ -120,12 +120,12 @@ class SqlSink:
 
     def _tables(self, heads: Sequence[Head]) -> Mapping[TableName, TargetTable]:
         """What those tables have at the target that have rows in these segments."""
-        wanted, found = tables_with_rows(heads), {}
+        wanted, tables = tables_with_rows(heads), {}
         if new := self._known.unknown(wanted):
             targets = {schema.name: self._settings.routes.target(schema.name) for schema in new}
-            found = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
-            self._known.learn({schema: found[schema.name] for schema in new if not found[schema.name].problem})
-        return {schema.name: known for schema in wanted if (known := self._known.get(schema)) is not None} | found
+            tables = carried_out(self._session, lambda: read_tables(self._session, new, targets), doing="reading what the tables have")
+            self._known.learn({schema: tables[schema.name] for schema in new if not tables[schema.name].problem})
+        return {schema.name: known for schema in wanted if (known := self._known.get(schema)) is not None} | tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,8 @@ class SqlTexts:
         names = self.schema.column_names()
         with _canonical(self.schema):
             texts = [_many_literals(rows.column(names[place]), self._literals[place]) for place in self.table.columns]
-        found: list[str] = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*texts, ","), ")", "").to_pylist()
-        return found
+        table_rows: list[str] = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*texts, ","), ")", "").to_pylist()
+        return table_rows
 
     def keys(self, columns: Sequence[Sequence[str | None]]) -> list[str]:
         """Each row's handle key as a condition, or as the one value that it is."""
@@ -134,8 +134,8 @@ class SqlTexts:
     def exact_keys(self, rows: pa.Table) -> list[str]:
         """Each row's handle key as a condition that is true for no other text of it."""
         with _canonical(self.schema):
-            found = [list(_exact(self.schema.columns[place], name, rows)) for place, name in self._key]
-        return ["(" + " AND ".join(terms) + ")" for terms in zip(*found, strict=True)]
+            results = [list(_exact(self.schema.columns[place], name, rows)) for place, name in self._key]
+        return ["(" + " AND ".join(terms) + ")" for terms in zip(*results, strict=True)]
 
     def delete_exactly(self, conditions: Sequence[str]) -> str:
         return f"DELETE FROM {self._target} WHERE {' OR '.join(conditions)}"

@@ -85,8 +85,8 @@ def read_table(session: MysqlSession, name: TableName) -> FoundTable | None:
     indexes: defaultdict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
     for index, column, length in rows:
         indexes[index].append((column, None if length is None else int(length)))
-    found = [FoundColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns]
-    return FoundTable(tuple(found), tuple(map(tuple, indexes.values())))
+    results = [FoundColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns]
+    return FoundTable(tuple(results), tuple(map(tuple, indexes.values())))
 
 
 def _is_generated(extra: str) -> bool:
@@ -94,9 +94,9 @@ def _is_generated(extra: str) -> bool:
     return "GENERATED" in extra.upper().replace(",", " ").split()
 
 
-def target_table(schema: TableSchema, name: TableName, found: FoundTable | None, flavour: Flavour) -> TargetTable:
+def target_table(schema: TableSchema, name: TableName, table: FoundTable | None, flavour: Flavour) -> TargetTable:
     """How the rows of `schema` go into `name`, which is as `found`."""
-    if found is None:
+    if table is None:
         return TargetTable(
             name,
             problem=f"table {name} is not at the target, and rows of {schema.name} are for it",
@@ -104,19 +104,19 @@ def target_table(schema: TableSchema, name: TableName, found: FoundTable | None,
             " create-tables=true in the sink's URI makes it",
             there=False,
         )
-    there = {lowered(column.name): column for column in found.columns}
-    for problem, way_out in _misfits(schema, name, found, there, flavour):
+    there = {lowered(column.name): column for column in table.columns}
+    for problem, way_out in _misfits(schema, name, table, there, flavour):
         return TargetTable(name, problem=problem, way_out=way_out)
     columns = [place for place, column in enumerate(schema.columns) if not there[lowered(column.name)].generated]
     names = tuple(there[lowered(schema.columns[place].name)].name for place in columns)
-    return TargetTable(name, tuple(columns), names, _unique(schema, found, there))
+    return TargetTable(name, tuple(columns), names, _unique(schema, table, there))
 
 
 _Misfit = tuple[str, str]
 
 
 def _misfits(
-    schema: TableSchema, name: TableName, found: FoundTable, there: Mapping[str, FoundColumn], flavour: Flavour
+    schema: TableSchema, name: TableName, table: FoundTable, there: Mapping[str, FoundColumn], flavour: Flavour
 ) -> Iterator[_Misfit]:
     for column in schema.columns:
         target = there.get(lowered(column.name))
@@ -133,7 +133,7 @@ def _misfits(
         elif column.kind == "json" and target.type not in ("json", "longtext"):
             yield (f"column {column.name} of {name} is {target.type}, and a json of any length comes", "make it JSON (LONGTEXT in MariaDB)")
     key = {lowered(column) for column in schema.key}
-    if not any({lowered(column or "") for column, _ in index} == key and not any(n for _, n in index) for index in found.indexes):
+    if not any({lowered(column or "") for column, _ in index} == key and not any(n for _, n in index) for index in table.indexes):
         columns = ", ".join(schema.key)
         yield (
             f"table {name} at the target has no unique key of exactly ({columns}), by which rows of {schema.name} are replaced",
@@ -163,10 +163,10 @@ def _named(collation: str) -> str:
     return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
 
 
-def _unique(schema: TableSchema, found: FoundTable, there: Mapping[str, FoundColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:
+def _unique(schema: TableSchema, table: FoundTable, there: Mapping[str, FoundColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:
     places = {lowered(column.name): place for place, column in enumerate(schema.columns)}
     keys = []
-    for index in found.indexes:
+    for index in table.indexes:
         parts = []
         for column, length in index:
             place = places.get(lowered(column or ""))

@@ -114,8 +114,8 @@ class Dispatch:
 
     # ---- live rows -------------------------------------------------------------------------------------------------------
 
-    def _live(self, schema: TableSchema, found: Mapping[str, list[Any]]) -> None:
-        for commit_ts, change in zip(found["commit_ts"], self._changes(schema, found), strict=True):
+    def _live(self, schema: TableSchema, value: Mapping[str, list[Any]]) -> None:
+        for commit_ts, change in zip(value["commit_ts"], self._changes(schema, value), strict=True):
             if commit_ts != self._commit_ts:
                 self._end_commit()
                 self._commit_ts = commit_ts
@@ -124,12 +124,12 @@ class Dispatch:
             self._commit.append(change)
             self._commit_bytes += change.write.bytes
 
-    def _changes(self, schema: TableSchema, found: Mapping[str, list[object]]) -> list[_Change]:
+    def _changes(self, schema: TableSchema, value: Mapping[str, list[object]]) -> list[_Change]:
         texts = self._texts_of(schema)
-        before: list[list[str | None] | None] = found["before"]  # type: ignore[assignment]  # CHANGES
-        after: list[list[str | None] | None] = found["after"]  # type: ignore[assignment]
-        ordinals: list[int] = found["ordinal"]  # type: ignore[assignment]
-        keys: list[str] = found["key"]  # type: ignore[assignment]
+        before: list[list[str | None] | None] = value["before"]  # type: ignore[assignment]  # CHANGES
+        after: list[list[str | None] | None] = value["after"]  # type: ignore[assignment]
+        ordinals: list[int] = value["ordinal"]  # type: ignore[assignment]
+        keys: list[str] = value["key"]  # type: ignore[assignment]
         images = [image for pair in zip(before, after, strict=True) for image in pair if image is not None]
         made = iter(keys_of(texts.table, schema.columns, images, self.weights))
         puts = [image for image in after if image is not None]
@@ -199,7 +199,7 @@ class Dispatch:
             self.workers.offer(0, SqlBlock(puts, self._index))
 
     def _texts_of(self, schema: TableSchema) -> SqlTexts:
-        found = self._texts.get(schema.name)
-        if found is None:
-            found = self._texts[schema.name] = SqlTexts(schema, self.tables[schema.name])
-        return found
+        sql_texts = self._texts.get(schema.name)
+        if sql_texts is None:
+            sql_texts = self._texts[schema.name] = SqlTexts(schema, self.tables[schema.name])
+        return sql_texts

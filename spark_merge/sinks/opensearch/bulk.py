@@ -72,11 +72,11 @@ class Bulk:
             return
         tables = sorted({rows.table for rows in waiting})
         numbers = pa.array(np.concatenate([np.full(len(rows.ids), tables.index(rows.table), np.int32) for rows in waiting]))
-        ids, found = (pa.concat_arrays([rows[part] for rows in waiting]) for part in (1, 2))
+        ids, result = (pa.concat_arrays([rows[part] for rows in waiting]) for part in (1, 2))
         if len(waiting) > 1 or pc.count_distinct(ids).as_py() < len(ids):
             last = last_places(pc.binary_join_element_wise(numbers.cast(pa.string()), ids, " "))
-            numbers, ids, found = numbers.take(last), ids.take(last), found.take(last)
-        self._send(tables, numbers, ids, found)
+            numbers, ids, result = numbers.take(last), ids.take(last), result.take(last)
+        self._send(tables, numbers, ids, result)
 
     def _send(self, tables: Sequence[TableName], numbers: pa.Array, ids: pa.Array, lines: pa.Array) -> None:
         give_up_s, wait_s = time.monotonic() + client.RETRY_S, client.RETRY_FIRST_S

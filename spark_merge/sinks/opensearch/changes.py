@@ -75,18 +75,18 @@ def arrived(head: Head) -> list[TableSchema]:
 
 def changes(head: Head, *, anew: bool = False) -> Changes:
     """`anew`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
-    found = Changes()
+    result = Changes()
     for effect in effects(head) if anew else checked_effects(head):
         try:
-            _one(found, effect)
+            _one(result, effect)
         except SinkError as error:
             if not anew:
                 raise _refused(head, error) from error
-            _begin_anew(found, effect.before, effect.after)
-    return found
+            _begin_anew(result, effect.before, effect.after)
+    return result
 
 
-def _one(found: Changes, effect: TableEffect) -> None:
+def _one(value: Changes, effect: TableEffect) -> None:
     match effect.fate, effect.before, effect.after:
         case TableFate.UNKEYED, _, _:
             raise SinkError(effect.unkeyed, hint="")
@@ -95,23 +95,23 @@ def _one(found: Changes, effect: TableEffect) -> None:
         case TableFate.GONE, _, _:
             pass  # no statement says that its rows are gone
         case TableFate.CREATED | TableFate.ARRIVED | TableFate.EMPTIED, old, new:
-            _begin_anew(found, old, new)
+            _begin_anew(value, old, new)
         case _, TableSchema() as old, None:
-            found.dropped.append(old)
+            value.dropped.append(old)
         case _, TableSchema() as old, TableSchema() as new:
             if effect.rows_leave:
                 raise SinkError(f"rows of {effect.name} come or go with its partitions, and no change of them tells", hint="")
             if old != new or effect.renamed_columns:
-                found.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
+                value.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
 
 
-def _begin_anew(found: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
+def _begin_anew(value: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
     if old is not None and new is not None:
-        found.emptied.append((old, new))
+        value.emptied.append((old, new))
     elif new is not None:
-        found.made.append(new)
+        value.made.append(new)
     elif old is not None:
-        found.dropped.append(old)
+        value.dropped.append(old)
 
 
 def _refused(head: Head, error: SinkError) -> SinkError:
@@ -142,12 +142,12 @@ def _sources(old: TableSchema, new: TableSchema, columns: Sequence[ColumnEffect]
 
 def _how(table: TableName, one: ColumnEffect, old: Column) -> str:
     """Of documents, in which a decimal and a moment is a text, and a json may be an object."""
-    found, new = one.conversion, one.column
-    if found is Conversion.UNCHANGED and (old.kind == new.kind or "json" not in (old.kind, new.kind)):
+    conversion, new = one.conversion, one.column
+    if conversion is Conversion.UNCHANGED and (old.kind == new.kind or "json" not in (old.kind, new.kind)):
         return "scale" if new.kind == "decimal" != old.kind else "same"
-    if found is Conversion.PADDED and new.kind == "decimal":
+    if conversion is Conversion.PADDED and new.kind == "decimal":
         return "scale"
-    if found is Conversion.TEXT:
+    if conversion is Conversion.TEXT:
         return "text"
     raise SinkError(
         f"column {new.name} of {table} was {old.kind} and is {new.kind}: what TiDB made of its values is told by no change", hint=""

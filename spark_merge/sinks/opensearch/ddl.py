@@ -86,14 +86,14 @@ class IndexDdlRunner:
     def _make(self, schema: TableSchema) -> None:
         """An index that the operator has made is taken. One of this log has the rows of an earlier table of this name, and is replaced."""
         alias = self._alias(schema)
-        found = self.indices.there([alias]).get(alias)
-        if found is None:
+        result = self.indices.there([alias]).get(alias)
+        if result is None:
             self.still_ours()
             self.indices.make(alias, schema, self.since)
-        elif self.indices.of_this_log(found) and found.name != physical(alias, self.since):
-            self._go_over(found.name, self.indices.make(alias, schema, self.since, aliased=False), alias)
+        elif self.indices.of_this_log(result) and result.name != physical(alias, self.since):
+            self._go_over(result.name, self.indices.make(alias, schema, self.since, aliased=False), alias)
         else:
-            self.indices.fit(schema, found)
+            self.indices.fit(schema, result)
 
     def _rename(self, kept: list[KeptIndex]) -> None:
         """All in one step: names may be swapped."""
@@ -117,8 +117,8 @@ class IndexDdlRunner:
 
     def _go_over(self, old: str | None, new: str, alias: str) -> None:
         """`alias` leads to `new` alone, and `old` is gone."""
-        found = self.indices.there([alias]).get(alias)
-        if found is not None and found.name == new:
+        result = self.indices.there([alias]).get(alias)
+        if result is not None and result.name == new:
             return
         self.still_ours()
         actions: list[dict[str, Any]] = [{"add": {"index": new, "alias": alias}}]
@@ -154,12 +154,12 @@ class IndexDdlRunner:
             "conflicts": "proceed",
             "script": {"lang": "painless", "source": SCRIPT, "params": {"columns": list(_columns(kept, self.indices.settings.forms))}},
         }
-        found: dict[str, Any] | None = None
-        while found is None:  # a task is forgotten by a server that starts again
+        result: dict[str, Any] | None = None
+        while result is None:  # a task is forgotten by a server that starts again
             self.still_ours()
             started = session.asked(doing, "POST", "/_reindex", body, params={"wait_for_completion": "false", "refresh": "true"})
-            found = self._ended(started["task"], doing)
-        if problem := found.get("error") or found.get("response", {}).get("failures"):
+            result = self._ended(started["task"], doing)
+        if problem := result.get("error") or result.get("response", {}).get("failures"):
             raise SinkError(
                 f"{session.server}: {doing}: {problem}",
                 hint="remove the cause; or name the DDL in ddl-anew of the sink's URI and dump the table again",
@@ -175,11 +175,11 @@ class IndexDdlRunner:
         """What a task of the server came to, None for one that it does not know any more."""
         session, wait_s = self.indices.session, POLL_FIRST_S
         while True:
-            found: dict[str, Any] = session.asked(doing, "GET", f"/_tasks/{task}", ignore=(NOT_FOUND,))
-            if "completed" not in found:
+            result: dict[str, Any] = session.asked(doing, "GET", f"/_tasks/{task}", ignore=(NOT_FOUND,))
+            if "completed" not in result:
                 return None
-            if found["completed"]:
-                return found
+            if result["completed"]:
+                return result
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, POLL_MAX_S)
 

@@ -54,8 +54,8 @@ def _actions(ids: pa.Array, puts: pa.Array, version: pa.Array, alias: str) -> pa
     verb = pc.if_else(puts, '{"index":{"_index":', '{"delete":{"_index":')
     head = json.dumps(alias, ensure_ascii=False) + ',"_id":'
     end = ',"version_type":"external_gte"}}\n'
-    found = pc.binary_join_element_wise(verb, head, strings(ids, html=False), ',"version":', version.cast(pa.string()), end, "")
-    return _array(found)
+    result = pc.binary_join_element_wise(verb, head, strings(ids, html=False), ',"version":', version.cast(pa.string()), end, "")
+    return _array(result)
 
 
 def _documents(block: Block, images: dict[str, pa.Array], forms: Forms) -> pa.Array:
@@ -96,5 +96,5 @@ def _raw(block: Block, name: str, texts: pa.Array) -> pa.Array:
         ) from error
 
 
-def _array(found: Any) -> pa.Array:
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+def _array(value: Any) -> pa.Array:
+    return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value

@@ -49,14 +49,14 @@ class IndexThere:
     durability: str
 
     @classmethod
-    def of_json(cls, name: str, found: Mapping[str, Any]) -> IndexThere:
-        mappings = found.get("mappings", {})
+    def of_json(cls, name: str, value: Mapping[str, Any]) -> IndexThere:
+        mappings = value.get("mappings", {})
         meta = mappings.get("_meta", {}).get(META, {})
-        settings = found.get("settings", {}).get("index", {})
+        settings = value.get("settings", {}).get("index", {})
         fields = mappings.get("properties", {})
         return cls(
             name,
-            frozenset(found.get("aliases", {})),
+            frozenset(value.get("aliases", {})),
             fields,
             frozenset(meta.get("columns", ())) | fields.keys(),
             meta.get("log", ""),
@@ -72,14 +72,14 @@ class Indices:
     @cached_property
     def unsigned_long(self) -> bool:
         """Whether the server has it: OpenSearch 2.8, Elasticsearch 7.10 but the one without its licence's parts."""
-        found = self.session.asked("asking what it is", "GET", "/")["version"]
-        number = tuple(int(part) for part in found["number"].split("-")[0].split(".")[:2])
-        return number >= ((2, 8) if found.get("distribution") == "opensearch" else (7, 10)) and found.get("build_flavor") != "oss"
+        result = self.session.asked("asking what it is", "GET", "/")["version"]
+        number = tuple(int(part) for part in result["number"].split("-")[0].split(".")[:2])
+        return number >= ((2, 8) if result.get("distribution") == "opensearch" else (7, 10)) and result.get("build_flavor") != "oss"
 
     def there(self, names: Iterable[str]) -> dict[str, IndexThere]:
         """By alias, those that lead to an index. Raises SinkError for one that leads to several, and for an index of that very name."""
         wanted = sorted(set(names))
-        found: dict[str, IndexThere] = {}
+        theres: dict[str, IndexThere] = {}
         for index in self._read(wanted):
             if index.name in wanted:
                 raise SinkError(
@@ -88,13 +88,13 @@ class Indices:
                     " by routes= or index=",
                 )
             for alias in index.aliases.intersection(wanted):
-                other = found.setdefault(alias, index)
+                other = theres.setdefault(alias, index)
                 if other.name != index.name:
                     raise SinkError(
                         f"{self.session.server}: alias {alias} leads to {other.name} and to {index.name}, and rows can go to one of them",
                         hint="take the alias from the one that has not this table's rows",
                     )
-        return found
+        return theres
 
     def by_name(self, name: str) -> IndexThere | None:
         return next((index for index in self._read([name]) if index.name == name), None)
@@ -110,7 +110,7 @@ class Indices:
                 ignore=(NOT_FOUND,),
             )
             if "error" not in answered or "mappings" in answered["error"]:
-                yield from (IndexThere.of_json(name, found) for name, found in answered.items())
+                yield from (IndexThere.of_json(name, result) for name, result in answered.items())
 
     def of_this_log(self, index: IndexThere) -> bool:
         return bool(index.log_id) and continues(index.log_id, self._log_id)
@@ -196,15 +196,15 @@ class Indices:
 
     def _index_settings(self, fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         settings = self.settings
-        found: dict[str, Any] = {"gc_deletes": settings.gc_deletes}
+        index_settings: dict[str, Any] = {"gc_deletes": settings.gc_deletes}
         if settings.shards is not None:
-            found["number_of_shards"] = settings.shards
+            index_settings["number_of_shards"] = settings.shards
         if settings.replicas is not None:
-            found["number_of_replicas"] = settings.replicas
+            index_settings["number_of_replicas"] = settings.replicas
         count = sum(1 + len(field.get("fields", ())) for field in fields.values())
         if count > FIELDS_MAX:
-            found["mapping.total_fields.limit"] = 2 * count
-        return found
+            index_settings["mapping.total_fields.limit"] = 2 * count
+        return index_settings
 
 
 def _seconds(duration: str) -> float:

@@ -104,12 +104,12 @@ class _Source:
         return RowsRead(rows_of(sources, self.schema, self.forms))
 
     def rows_of_hits(self, hits: Sequence[_Hit]) -> Iterator[RowsRead]:
-        found = self.rows([hit.source for hit in hits])
-        yield found
-        own = doc_ids(key_text([found.rows.column(name) for name in self.schema.key]).combine_chunks())
+        rows = self.rows([hit.source for hit in hits])
+        yield rows
+        own = doc_ids(key_text([rows.rows.column(name) for name in self.schema.key]).combine_chunks())
         strays = pc.not_equal(own, pa.array([hit.id for hit in hits], pa.string()))
         if pc.any(strays).as_py():
-            yield RowsRead(found.rows.filter(strays))
+            yield RowsRead(rows.rows.filter(strays))
 
     def incomplete(self, why: str) -> SinkError:
         return SinkError(f"{self.server}: {self.doing}: {why}", hint="see that all shards of the index are up, then read it again")
@@ -177,8 +177,8 @@ class IdsPart:
                 documents = msgspec.json.decode(text, type=_Documents).docs
                 if wrong := b" ".join(bytes(one.error) for one in documents).strip():
                     raise source.incomplete(wrong.decode())
-                if found := [one.source for one in documents if bytes(one.source)]:
-                    yield source.rows(found)
+                if results := [one.source for one in documents if bytes(one.source)]:
+                    yield source.rows(results)
 
 
 def reading(indices: Indices, schema: TableSchema, accepted: Accepted | None, *, parts: int, keys: pa.Table | None) -> Reading:

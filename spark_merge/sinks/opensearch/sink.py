@@ -57,8 +57,8 @@ class OpenSearchSink:
         return Standing(state.owner, state.accepted, None if state.detail is None else state.detail.seq)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
-        found = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
-        tasks = [tuple(replace(task, order="table") for task in stage) for stage in found]
+        results = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
+        tasks = [tuple(replace(task, order="table") for task in stage) for stage in results]
         return planned(heads, tasks, written=self._position.state.detail is not None, writer=lambda: self._writer(heads))
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
@@ -71,9 +71,9 @@ class OpenSearchSink:
             self._make_arrived(last)
         else:
             self._settings.names.check(ours(last.next_schemas))
-            found = changes(last, anew=last.upto_ts in self._settings.anew)
+            result = changes(last, anew=last.upto_ts in self._settings.anew)
             end_with_ddls(
-                self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, found)
+                self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, result)
             )
         self._position.accept(Accepted.of(last.manifest), first=batch.heads[0].seq)
 
@@ -118,11 +118,11 @@ class OpenSearchSink:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
             self._position.change(WrittenBatch(last.seq, {alias: index.name for alias, index in there.items()}))
 
-    def _carry_out(self, last: Head, found: Changes) -> None:
+    def _carry_out(self, last: Head, value: Changes) -> None:
         written = self._position.state.detail
         assert written is not None, "it is noted"
         self._fit.clear()
-        IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(found)
+        IndexDdlRunner(self._indices, written.there, Seq(last.seq + 1), self._position.check).carry_out(value)
         if self._settings.refresh == "accept":
             self._refresh(ours(last.next_schemas).keys())
 

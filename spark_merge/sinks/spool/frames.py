@@ -92,20 +92,20 @@ class FrameFile:
         self.bytes += _LENGTH + len(data)
 
     def _delivery(self, runs: Sequence[TableRun]) -> pb.Delivery:
-        found = pb.Delivery(seq=self._seq)
+        delivery = pb.Delivery(seq=self._seq)
         for schema in {id(run.schema): run.schema for run in runs}.values():
             if schema.name not in self._ids:
                 columns = table_columns(schema)
                 self._ids[schema.name] = columns.id
-                found.tables.append(columns)
+                delivery.tables.append(columns)
         for of_chunks, side_by_side in groupby(runs, lambda run: isinstance(run.piece, ChunkPiece)):
             if of_chunks:
                 for run in side_by_side:
                     assert isinstance(run.piece, ChunkPiece)
-                    _add_chunk(found.rows.add(table=self._ids[run.schema.name]), run.piece)
+                    _add_chunk(delivery.rows.add(table=self._ids[run.schema.name]), run.piece)
             else:
-                self._add_changes(found, list(side_by_side))
-        return found
+                self._add_changes(delivery, list(side_by_side))
+        return delivery
 
     def _add_changes(self, delivery: pb.Delivery, runs: Sequence[TableRun]) -> None:
         changes = pa.concat_tables([run.piece.select(["commit_ts", "ordinal", "before", "after"]) for run in runs])  # type: ignore[union-attr]  # no chunks here
@@ -153,9 +153,9 @@ def table_columns(schema: TableSchema) -> pb.TableColumns:
         )
         for column in schema.columns
     ]
-    found = pb.TableColumns(schema=schema.name.schema, table=schema.name.table, columns=columns, key=schema.key)
-    found.id = int.from_bytes(hashlib.sha256(found.SerializeToString(deterministic=True)).digest()[:8], "big")
-    return found
+    result = pb.TableColumns(schema=schema.name.schema, table=schema.name.table, columns=columns, key=schema.key)
+    result.id = int.from_bytes(hashlib.sha256(result.SerializeToString(deterministic=True)).digest()[:8], "big")
+    return result
 
 
 class _Images:
@@ -183,14 +183,14 @@ class _Images:
 
 
 def _add_chunk(batch: pb.RowBatch, piece: ChunkPiece) -> None:
-    due, found = piece.due, piece.survivors
-    rows = found.rows.num_rows
+    due, survivors = piece.due, piece.survivors
+    rows = survivors.rows.num_rows
     batch.ops.extend([pb.ROW_OP_DELETE if piece.deletes else pb.ROW_OP_INSERT] * rows)
     batch.commit_tsos.extend([due.high_ts] * rows)
-    batch.ordinals.extend(found.ordinals.to_numpy(zero_copy_only=False).tolist())
+    batch.ordinals.extend(survivors.ordinals.to_numpy(zero_copy_only=False).tolist())
     batch.dump_id, batch.low_tso = due.dump_id, due.low_ts
     images = batch.before if piece.deletes else batch.after
-    for column in found.rows.columns:
+    for column in survivors.rows.columns:
         texts = images.add(values=column.fill_null("").to_numpy().tolist())
         if column.null_count:
             texts.nulls.extend(np.flatnonzero(column.is_null().to_numpy()).tolist())

@@ -129,13 +129,13 @@ _HINT = "restore it, or set the grpc: sink to a new folder"
 
 KEPT_RECORD: JsonRecord[KeptSegments] = JsonRecord(
     lambda kept: {"version": _VERSION} | asdict(kept),
-    lambda found: KeptSegments(*(Seq(int(found[name])) for name in ("began", "first", "removed"))),
+    lambda value: KeptSegments(*(Seq(int(value[name])) for name in ("began", "first", "removed"))),
     (_VERSION,),
     _HINT,
 )
 SUBSCRIBER: JsonRecord[Subscriber] = JsonRecord(
     lambda subscriber: {"version": _VERSION} | asdict(subscriber),
-    lambda found: Subscriber(str(found["name"]), int(found["acknowledged"]), int(found["heard_ms"])),
+    lambda value: Subscriber(str(value["name"]), int(value["acknowledged"]), int(value["heard_ms"])),
     (_VERSION,),
     _HINT,
 )
@@ -181,10 +181,10 @@ class Keeping:
         age_max_ms = self._bounds.age_max_s * 1000
 
         def beyond(seq: Seq) -> bool:
-            found = read_segment(self._folder, seq)
-            if found is None:
+            segment = read_segment(self._folder, seq)
+            if segment is None:
                 raise SinkError(f"{self._folder}/{segment_path(seq)} is gone", hint="restore it, or set the grpc: sink to a new folder")
-            return last.bytes_so_far - found.bytes_so_far >= self._bounds.bytes_max or now_ms - found.accepted_ms > age_max_ms
+            return last.bytes_so_far - segment.bytes_so_far >= self._bounds.bytes_max or now_ms - segment.accepted_ms > age_max_ms
 
         known = self._known(now_ms - age_max_ms)
         first = first_kept(self._kept, last.seq, [subscriber.acknowledged for subscriber in known], beyond)
@@ -193,11 +193,11 @@ class Keeping:
 
     def _known(self, since_ms: float) -> list[Subscriber]:
         """Those that were heard of since; the others are forgotten."""
-        found = read_subscribers(self._folder)
-        gone = [subscriber_path(one.name) for one in found if one.heard_ms < since_ms]
+        subscribers = read_subscribers(self._folder)
+        gone = [subscriber_path(one.name) for one in subscribers if one.heard_ms < since_ms]
         with storage_errors(self._folder):
             storage.remove(self._folder, gone)
-        return [one for one in found if one.heard_ms >= since_ms]
+        return [one for one in subscribers if one.heard_ms >= since_ms]
 
     def _remove_below(self, first: Seq, kept: KeptSegments) -> None:
         self._kept = KeptSegments(kept.began, first, kept.removed)

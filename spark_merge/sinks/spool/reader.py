@@ -106,9 +106,9 @@ class SpoolReader:
                 waiting = delivery
         last = waiting if waiting is not None else last
         if segment.ddl is not None:
-            if (found := DDLS_OF_SEGMENT.read(self._folder, segment.ddl)) is None:
+            if (ddls := DDLS_OF_SEGMENT.read(self._folder, segment.ddl)) is None:
                 raise SinkError(f"{self._folder}/{segment.ddl} is gone", hint="restore it, or set the grpc: sink to a new folder")
-            for ddl in found.ddls:
+            for ddl in ddls.ddls:
                 last.ddls.add(commit_tso=ddl.commit_ts, schema=ddl.schema, table=ddl.table, query=ddl.query)
         last.resolved.tso, last.resolved.log = segment.upto_ts, self._log_id()
         if (dump := segment.dump) is not None:
@@ -127,22 +127,22 @@ class SpoolReader:
 
     def _kept(self, log: str) -> KeptSegments | None:
         """Raises RefusedRequest where the folder, or the subscriber, is of another log."""
-        found, own = self._log_id(), known_id(self._log)
-        if found and own and found != own:
+        text, own = self._log_id(), known_id(self._log)
+        if text and own and text != own:
             raise RefusedRequest(
-                f"{self._folder} is of log {found}, and this sidecar's is {own}",
+                f"{self._folder} is of log {text}, and this sidecar's is {own}",
                 hint="set the grpc: sink to a new folder; see dumpquery for what the merge worker says of it",
             )
-        if log and found and log != found:
+        if log and text and log != text:
             raise OutOfReach(
-                f"the subscriber has segments of log {log}, and this is log {found}",
+                f"the subscriber has segments of log {log}, and this is log {text}",
                 hint="what it has is of a log that is no more: begin again, without a segment, and have a dump bring the rows",
             )
         return read_kept(self._folder)
 
     def _log_id(self) -> str:
-        found = LOG.read(self._folder, IDENTITY)
-        return "" if found is None else own_of(found.log_id)
+        identity = LOG.read(self._folder, IDENTITY)
+        return "" if identity is None else own_of(identity.log_id)
 
     def _check(self, after: Seq, kept: KeptSegments) -> None:
         if after < kept.first - 1:

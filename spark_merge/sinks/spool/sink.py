@@ -47,8 +47,8 @@ class SpoolSink:
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         empty = {head.seq for head in heads if head.table_rows == {}}
         staged = [task for stage in stages(heads, chunk_parts=self._output.identity.chunk_parts) for task in stage]
-        found = [unit for task in staged for unit in task.units if not (unit.live and unit.seq in empty)]
-        groups = spread(found, heads, cores=cores)
+        units = [unit for task in staged for unit in task.units if not (unit.live and unit.seq in empty)]
+        groups = spread(units, heads, cores=cores)
         tasks = tuple(Task(str(number), group, "segment") for number, group in enumerate(groups))
         return Batch(tuple(heads), (tasks,), SpoolWriter(self.folder, self._position.state.owner))
 

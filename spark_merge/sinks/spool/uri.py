@@ -43,7 +43,7 @@ GRPC = SinkKind(
 
 def spool_of(sinks: Sequence[str], log: Folder) -> SpoolReader | None:
     """What the control service reads; None without such a sink. Raises ConfigError for two."""
-    found = [uri for uri in sinks if urlsplit(uri).scheme == SCHEME]
-    if len(found) > 1:
+    results = [uri for uri in sinks if urlsplit(uri).scheme == SCHEME]
+    if len(results) > 1:
         raise ConfigError("sinks names two grpc: sinks", hint="name one: any number of subscribers read it")
-    return SpoolReader(open_folder(found[0]), log) if found else None
+    return SpoolReader(open_folder(results[0]), log) if results else None

@@ -151,5 +151,5 @@ def _affinity(column: Column) -> str:
 
 
 def _texts(column: pa.Array) -> list[str]:
-    found: list[str] = column.to_pylist()
-    return found
+    texts: list[str] = column.to_pylist()
+    return texts

@@ -70,17 +70,17 @@ class StorageOutput:
         self._written: StorageLog | None = None
 
     def log_id(self) -> str | None:
-        found = self._written = LOG.read(self._folder, IDENTITY)
-        if found is None:
+        storage_log = self._written = LOG.read(self._folder, IDENTITY)
+        if storage_log is None:
             with storage_errors(self._folder):
                 _check_empty(self._folder)
             return None
-        if differing := sorted({name for name, _ in found.options.items() ^ self._options.told.items()}):
+        if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.told.items()}):
             raise SinkError(
                 f"{self._folder} was begun with other values of {', '.join(differing)}",
                 hint="give the same ones, or deliver to a new folder: its readers go by them",
             )
-        return found.log_id
+        return storage_log.log_id
 
     def claim(self, log_id: str) -> bool:
         mine = StorageLog(log_id, dict(self._options.told))
@@ -97,14 +97,14 @@ class StorageOutput:
             head = HEAD.read(self._folder, self._heads.path(heads[-1]) if heads else HEAD_OF_VERSION_1)
             number, names = head or StorageHead(0, StorageNames())
             paths = [self.commits.path(one) for one in self.commits.numbers() if one >= number]
-            found = list(COMMIT.read_all(self._folder, paths).values())
+            commits = list(COMMIT.read_all(self._folder, paths).values())
             if self._heads.numbers() == heads:
                 break
-        if (found and found[0].number != number) or (head and not found):
+        if (commits and commits[0].number != number) or (head and not commits):
             raise SinkError(f"{self._folder}/{COMMITS} has no commit of its head's number", hint=COMMIT.hint)
-        for commit in found[0 if head is None else 1 :]:
+        for commit in commits[0 if head is None else 1 :]:
             names = names.after(commit.named.change)
-        last = found[-1] if found else None
+        last = commits[-1] if commits else None
         return LastCommit(last, None if last is None else last.accepted, None if names == StorageNames() else names)
 
     def next(
@@ -152,14 +152,14 @@ def _commit_to_plain(commit: StorageCommit) -> dict[str, Any]:
     }
 
 
-def _commit_of(found: Any) -> StorageCommit:
-    owner, accepted = Owner(*map(int, found["owner"])), None
-    if found["accepted"] is not None:
-        seq, upto_ts, manifest = found["accepted"]
+def _commit_of(value: Any) -> StorageCommit:
+    owner, accepted = Owner(*map(int, value["owner"])), None
+    if value["accepted"] is not None:
+        seq, upto_ts, manifest = value["accepted"]
         accepted = Accepted(Seq(int(seq)), CommitTs(int(upto_ts)), str(manifest))
-    files = tuple((str(staged), str(final)) for staged, final in found["files"])
-    named = Named(_change_of(found["change"]), found["before"], files, found["after"])
-    return StorageCommit(int(found["number"]), owner, str(found["by"]), accepted, named)
+    files = tuple((str(staged), str(final)) for staged, final in value["files"])
+    named = Named(_change_of(value["change"]), value["before"], files, value["after"])
+    return StorageCommit(int(value["number"]), owner, str(value["by"]), accepted, named)
 
 
 def _head_to_plain(head: StorageHead) -> dict[str, Any]:
@@ -168,8 +168,8 @@ def _head_to_plain(head: StorageHead) -> dict[str, Any]:
     return {"version": COMMIT_VERSION, "number": head.number, "names": _change_to_plain(whole)}
 
 
-def _head_of(found: Any) -> StorageHead:
-    return StorageHead(int(found["number"]), StorageNames().after(_change_of(found["names"])))
+def _head_of(value: Any) -> StorageHead:
+    return StorageHead(int(value["number"]), StorageNames().after(_change_of(value["names"])))
 
 
 def _change_to_plain(change: NamesChange) -> dict[str, Any]:
@@ -178,20 +178,20 @@ def _change_to_plain(change: NamesChange) -> dict[str, Any]:
     return {"begin_ts": str(change.begin_ts), "date": change.date, "versions": versions, "lasts": lasts}
 
 
-def _change_of(found: Any) -> NamesChange:
+def _change_of(value: Any) -> NamesChange:
     versions = {
-        TableName(schema, table): None if one is None else StoredVersion(int(one[0]), one[1]) for schema, table, one in found["versions"]
+        TableName(schema, table): None if one is None else StoredVersion(int(one[0]), one[1]) for schema, table, one in value["versions"]
     }
     lasts = {
         StoragePlace(TableName(schema, table), int(partition)): Last(int(version), date, int(number))
-        for schema, table, partition, version, date, number in found["lasts"]
+        for schema, table, partition, version, date, number in value["lasts"]
     }
-    return NamesChange(int(found["begin_ts"]), found["date"], versions, lasts)
+    return NamesChange(int(value["begin_ts"]), value["date"], versions, lasts)
 
 
 LOG: JsonRecord[StorageLog] = JsonRecord(
     lambda log: {"version": log.version, "log_id": log.log_id, "options": log.options},
-    lambda found: StorageLog(str(found["log_id"]), dict(found["options"]), found["version"]),
+    lambda value: StorageLog(str(value["log_id"]), dict(value["options"]), value["version"]),
     VERSIONS,
 )
 COMMIT = JsonRecord(_commit_to_plain, _commit_of, (COMMIT_VERSION,))

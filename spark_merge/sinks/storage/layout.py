@@ -52,8 +52,8 @@ def staged_path(owner: Owner, attempt: str, number: int) -> str:
 
 def staged_by(name: str) -> Owner:
     """Whose a file of the staged folder is; nobody's, (-1, 0), for another name."""
-    found = _STAGED.search(name)
-    return Owner(int(found[1]), int(found[2])) if found else Owner(-1, 0)
+    match = _STAGED.search(name)
+    return Owner(int(match[1]), int(match[2])) if match else Owner(-1, 0)
 
 
 def data_folder(place: StoragePlace, version: int, date: str) -> str:

@@ -123,11 +123,11 @@ class _Naming:
     def _version(self, name: TableName) -> int:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
         if name not in self._told:
-            found = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
-            told = self._file(name, schema_of(self._heads[0].schemas, name), found.version)
-            if found.checksum is not None and found.checksum != told.checksum:
-                told = replace(told, version=max(found.version + 1, self._heads[0].manifest.after_ts))
-            if told.version != found.version or found.checksum is None:
+            version = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
+            told = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
+            if version.checksum is not None and version.checksum != told.checksum:
+                told = replace(told, version=max(version.version + 1, self._heads[0].manifest.after_ts))
+            if told.version != version.version or version.checksum is None:
                 self.before.append(told)
                 self.versions[name] = StoredVersion(told.version, told.checksum)
             self._told[name] = StoredVersion(told.version, told.checksum)

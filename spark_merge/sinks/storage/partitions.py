@@ -47,10 +47,10 @@ def _located(changes: pa.Table, schema: TableSchema) -> tuple[pa.Table, _Ids]:
 
 def _ids(changes: pa.Table, schema: TableSchema) -> _Ids:
     try:
-        found = partition_ids(schema, [image_column(changes, number) for number in range(len(schema.columns))])
+        ids = partition_ids(schema, [image_column(changes, number) for number in range(len(schema.columns))])
     except SinkError as error:
         raise SinkError(
             str(error), hint=f"{error.hint}; or deliver to a new folder with enable-partition-separator=false, and dump again"
         ) from error
-    assert found is not None, "only rows of partitioned tables come here"
-    return found
+    assert ids is not None, "only rows of partitioned tables come here"
+    return ids

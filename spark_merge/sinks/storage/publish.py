@@ -56,8 +56,8 @@ def _copy(folder: Folder, named: Named, accepted: Accepted | None) -> None:
 
 
 def _checkpoint(folder: Folder) -> int:
-    found = storage.read_files(folder, [CHECKPOINT]).get(CHECKPOINT)
-    return 0 if found is None else int(json.loads(found)["checkpoint-ts"])
+    data = storage.read_files(folder, [CHECKPOINT]).get(CHECKPOINT)
+    return 0 if data is None else int(json.loads(data)["checkpoint-ts"])
 
 
 def _create(folder: Folder, files: Mapping[str, str]) -> None:

@@ -60,11 +60,11 @@ def read_back(output: StoredOutput, accepted: Accepted, schema: TableSchema, *, 
     if output.options.json is None:
         check_form(output.options.csv)
     told = _schema_files(output.folder)
-    found = eras(schema, [one.ddl(name) for (name, _), one in told.items()])
+    results = eras(schema, [one.ddl(name) for (name, _), one in told.items()])
     files: list[StoredFile] = []
-    for name in dict.fromkeys(name for name, _ in told if any(era.name.folded() == name.folded() for era in found)):
+    for name in dict.fromkeys(name for name, _ in told if any(era.name.folded() == name.folded() for era in results)):
         for folder in _folders(output, name):
-            if (era := era_of(found, name, folder.version + 1)) is not None:
+            if (era := era_of(results, name, folder.version + 1)) is not None:
                 columns = told[name, folder.version].columns
                 files += [StoredFile(f"{name.schema}/{name.table}/{path}", era, columns) for path in folder.checked(output, name)]
     for file in files:
@@ -102,11 +102,11 @@ def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ToldVersion
             for file in storage.list_names(_below(folder, f"{_path(name)}/meta"), deep=False)
         }
         texts = storage.read_files(folder, paths)
-    found = {}
+    schema_files = {}
     for path, text in texts.items():
         if (named := _SCHEMA_FILE.fullmatch("/".join(path.split("/")[-2:]))) is not None:
-            found[paths[path], int(named[1])] = _version_of(text, int(named[1]), f"{folder}/{path}")
-    return found
+            schema_files[paths[path], int(named[1])] = _version_of(text, int(named[1]), f"{folder}/{path}")
+    return schema_files
 
 
 def _version_of(text: bytes, version: int, place: str) -> _ToldVersion:
@@ -153,8 +153,8 @@ def _folders(output: StoredOutput, name: TableName) -> list[_DataFolder]:
         names = storage.list_names(_below(output.folder, _path(name)), deep=True)
     by_folder: dict[str, dict[int, str]] = {}
     for path in names:
-        if (found := _DATA_FILE.fullmatch(path)) is not None:
-            by_folder.setdefault(found["folder"], {})[int(found["number"])] = path
+        if (match := _DATA_FILE.fullmatch(path)) is not None:
+            by_folder.setdefault(match["folder"], {})[int(match["number"])] = path
         elif path.endswith("/meta/CDC.index"):
             by_folder.setdefault(path.removesuffix("/meta/CDC.index"), {})
     return [_data_folder(path, files, dated=bool(output.options.date)) for path, files in sorted(by_folder.items())]

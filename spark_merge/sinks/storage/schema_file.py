@@ -95,13 +95,13 @@ def table_columns(table: TableSchema, architecture: Architecture) -> tuple[dict[
 
 
 def _column(table: TableName, column: ColumnDefinition, is_primary: bool, labels: tuple[str, ...]) -> dict[str, Any]:
-    found = _TYPE.fullmatch(column.type_text)
-    if found is None:
+    match = _TYPE.fullmatch(column.type_text)
+    if match is None:
         raise SinkError(
             f"table {table}, column {column.name}: its type {column.type_text} is not known to TiCDC's storage layout",
             hint="leave the table out of this sink (filter rules of the changefeed), and report this",
         )
-    word, inside, unsigned = found.groups()
+    word, inside, unsigned = match.groups()
     length, _, scale = (inside or "").partition(",")
     made: dict[str, Any] = {
         "ColumnName": column.name,

@@ -110,11 +110,11 @@ class _Files:
         if len(self._open) == FILES_OPEN_MAX:
             self._open.popitem(last=False)[1].end()
         path = staged_path(self._writer.owner, self._attempt, len(self.staged))
-        found = self._open[place] = _File(self._writer.folder, path)
+        file = self._open[place] = _File(self._writer.folder, path)
         self.staged.append(Staged(place, path))
         if self._writer.options.json is None:
-            found.write(csv_header(schema, self._writer.options.csv))
-        return found
+            file.write(csv_header(schema, self._writer.options.csv))
+        return file
 
     def __enter__(self) -> Self:
         return self

@@ -90,8 +90,8 @@ class ClickHouse:
             url, query.encode() if isinstance(query, str) else query, {"Authorization": f"Basic {login}"}, method="POST"
         )
         with urllib.request.urlopen(request, timeout=START_S_MAX) as answer:
-            found: bytes = answer.read()
-        return found
+            data: bytes = answer.read()
+        return data
 
     def execute(self, *queries: str) -> None:
         for query in queries:
@@ -101,8 +101,8 @@ class ClickHouse:
         return [json.loads(line) for line in self.post(f"{query} FORMAT JSONCompactEachRow").splitlines()]
 
     def arrow(self, query: str) -> pa.Table:
-        found = self.post(f"{query} SETTINGS output_format_arrow_string_as_string = 0 FORMAT ArrowStream")
-        return pa.ipc.open_stream(found).read_all()
+        data = self.post(f"{query} SETTINGS output_format_arrow_string_as_string = 0 FORMAT ArrowStream")
+        return pa.ipc.open_stream(data).read_all()
 
     def fail(self, code: int, *, times: int, of: str = "INSERT") -> None:
         """The next queries that begin with `of`."""

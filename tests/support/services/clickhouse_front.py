@@ -73,11 +73,11 @@ class Engine:
 
     def _run(self, query: str) -> bytes:
         try:
-            found: bytes = self.connection.query(query, "TabSeparated").bytes()
+            data: bytes = self.connection.query(query, "TabSeparated").bytes()
         except Exception as error:  # whatever the engine raises
             code = _CODE.search(str(error))
             raise Refused(int(code[1]) if code else 1002, str(error)) from error
-        return found or b""
+        return data or b""
 
 
 class Handler(BaseHTTPRequestHandler):

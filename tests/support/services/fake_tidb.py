@@ -165,8 +165,8 @@ class FakeTidb:
             if name in self.unknown:
                 raise Refused(1193, f"Unknown system variable '{name}'")
             connection.variables[name] = value.strip("'")
-        if found := re.fullmatch(r"SET .*\btidb_snapshot = '(\d*)'.*", sql):
-            connection.snapshot_ts = int(found[1] or 0)
+        if match := re.fullmatch(r"SET .*\btidb_snapshot = '(\d*)'.*", sql):
+            connection.snapshot_ts = int(match[1] or 0)
             connection.schemas_ts = connection.snapshot_ts if self.loaded_ts is None else min(connection.snapshot_ts, self.loaded_ts)
             if connection.snapshot_ts and connection.snapshot_ts < self.safe_ts:
                 raise Refused(8055, f"snapshot is older than GC safe point {self.safe_ts}")
@@ -181,8 +181,8 @@ class FakeTidb:
         if sql == "SELECT @@tidb_current_ts":
             self.now_ts += connection.in_transaction
             return [(self.now_ts if connection.in_transaction else 0,)]
-        if found := re.fullmatch(r"SELECT @@(\w+)", sql):
-            return [(connection.variables[found[1]],)]
+        if match := re.fullmatch(r"SELECT @@(\w+)", sql):
+            return [(connection.variables[match[1]],)]
         if sql == "SELECT @@global.tidb_enable_fast_create_table":
             if "fast_create" not in self.variables:
                 raise Refused(1193, "Unknown system variable 'tidb_enable_fast_create_table'")
@@ -200,7 +200,7 @@ class FakeTidb:
             return self.plan
         if view := re.search(r"FROM information_schema\.(\w+)", sql):
             one = _OF_TABLE.search(sql)
-            wanted = {name: found for name, found in tables.items() if one is None or name == (one[1], one[2])}
+            wanted = {name: table for name, table in tables.items() if one is None or name == (one[1], one[2])}
             return _VIEWS[view[1]](wanted, sql)
         return self._of_rows(tables, sql)
 
@@ -213,15 +213,15 @@ class FakeTidb:
     def _of_mysql(self, sql: str, ts: int) -> Rows:
         one = re.search(r"job_id = (\d+)", sql)
         jobs = [job for job in self.job_list if job.start_ts <= ts and (one is None or job.number == int(one[1]))]
-        if found := re.search(r"job_id >= (\d+) AND job_id < (\d+) ORDER BY job_id DESC LIMIT (\d+)", sql):
-            low, below, most = map(int, found.groups())
+        if match := re.search(r"job_id >= (\d+) AND job_id < (\d+) ORDER BY job_id DESC LIMIT (\d+)", sql):
+            low, below, most = map(int, match.groups())
             page = [job for job in jobs if job.is_synced(ts) and low <= job.number < below]
             return [(job.number, job.meta(ts)) for job in sorted(page, key=lambda job: -job.number)[:most]]
         if one is not None:
             jobs = [job for job in jobs if job.is_synced(ts) == ("tidb_ddl_history" in sql)]
             return [(job.meta(ts) if sql.startswith("SELECT job_meta") else job.number,) for job in jobs]
-        if found := re.search(r"job_id > (\d+) ORDER BY job_id LIMIT (\d+)", sql):
-            above, most = map(int, found.groups())
+        if match := re.search(r"job_id > (\d+) ORDER BY job_id LIMIT (\d+)", sql):
+            above, most = map(int, match.groups())
             page = [job for job in jobs if job.is_synced(ts) and job.number > above]
             return [(job.number, job.meta(ts)) for job in sorted(page, key=lambda job: job.number)[:most]]
         if self.job_list:
@@ -230,20 +230,20 @@ class FakeTidb:
             return [(self.finished_job or None,)]
         if "tidb_ddl_job" in sql:
             return [(number, json.dumps(job)) for number, job in self.jobs.items()]
-        found = re.search(r"VARIABLE_NAME = '(\w+)'", sql)
-        assert found is not None, sql
-        return [(self.variables[found[1]],)] if found[1] in self.variables else []
+        match = re.search(r"VARIABLE_NAME = '(\w+)'", sql)
+        assert match is not None, sql
+        return [(self.variables[match[1]],)] if match[1] in self.variables else []
 
     def _present(self) -> Tables:
         return self.tables_at(self.now_ts) if self.shown is None else self.shown
 
     def _of_rows(self, tables: Tables, sql: str) -> Rows:
-        found = re.search(r"FROM `(\w+)`\.`(\w+)`", sql)
-        if found is None:
+        match = re.search(r"FROM `(\w+)`\.`(\w+)`", sql)
+        if match is None:
             raise Refused(1064, f"this fake does not know {sql}")
-        table = tables.get(TableName(found[1], found[2]))
+        table = tables.get(TableName(match[1], match[2]))
         if table is None:
-            raise Refused(1146, f"Table '{found[1]}.{found[2]}' doesn't exist")
+            raise Refused(1146, f"Table '{match[1]}.{match[2]}' doesn't exist")
         names = re.findall(r"`t`\.`(\w+)`[^,]*? AS c\d+", sql)
         for name in names:
             if name not in table.columns:
@@ -294,55 +294,55 @@ class FakeTidb:
 
 def _of_tables(tables: Tables, sql: str) -> Rows:
     if "TABLE_COLLATION" in sql:
-        return [(*name, *(tidb_views.table(found.info) if found.info else ("CLUSTERED", "utf8mb4_bin"))) for name, found in tables.items()]
+        return [(*name, *(tidb_views.table(table.info) if table.info else ("CLUSTERED", "utf8mb4_bin"))) for name, table in tables.items()]
     if "TIDB_PK_TYPE" in sql:
         return [
             (
                 *name,
-                len(found.rows) if found.counted is None else found.counted,
+                len(table.rows) if table.counted is None else table.counted,
                 100,
-                "CLUSTERED" if found.clustered else "NONCLUSTERED",
-                "partitioned" if found.partitions else "",
+                "CLUSTERED" if table.clustered else "NONCLUSTERED",
+                "partitioned" if table.partitions else "",
             )
-            for name, found in tables.items()
+            for name, table in tables.items()
         ]
-    return [(*name, found.id)[: 3 if "TIDB_TABLE_ID" in sql else 2] for name, found in tables.items()]
+    return [(*name, table.id)[: 3 if "TIDB_TABLE_ID" in sql else 2] for name, table in tables.items()]
 
 
 def _of_columns(tables: Tables, sql: str) -> Rows:
     if "CHARACTER_SET_NAME IS NOT NULL" in sql:
-        texts = ((name, column) for name, found in tables.items() for column in found.columns if "char" in found.columns[column])
+        texts = ((name, column) for name, table in tables.items() for column in table.columns if "char" in table.columns[column])
         return [(*name, column, "utf8mb4", "utf8mb4_bin") for name, column in texts]
-    return [(*name, *row) for name, found in tables.items() for row in _columns_of(found)]
+    return [(*name, *row) for name, table in tables.items() for row in _columns_of(table)]
 
 
-def _columns_of(found: FakeTable) -> Rows:
-    if found.info is not None:
-        return tidb_views.columns(found.info)
+def _columns_of(table: FakeTable) -> Rows:
+    if table.info is not None:
+        return tidb_views.columns(table.info)
     return [
-        (column, "NO" if "NOT NULL" in text else "YES", re.match(r"\w+", text)[0], found.type_of(column), "", None, None, None, "")  # type: ignore[index]  # a type has a name
-        for column, text in found.columns.items()
+        (column, "NO" if "NOT NULL" in text else "YES", re.match(r"\w+", text)[0], table.type_of(column), "", None, None, None, "")  # type: ignore[index]  # a type has a name
+        for column, text in table.columns.items()
     ]
 
 
 def _of_indexes(tables: Tables, sql: str) -> Rows:
-    return [(*name, *row) for name, found in tables.items() for row in _indexes_of(found)]
+    return [(*name, *row) for name, table in tables.items() for row in _indexes_of(table)]
 
 
-def _indexes_of(found: FakeTable) -> Rows:
-    if found.info is not None:
-        return tidb_views.indexes(found.info)
-    return [(index, number, column, None, None, 0) for index, (number, columns) in found.indexes.items() for column in columns]
+def _indexes_of(table: FakeTable) -> Rows:
+    if table.info is not None:
+        return tidb_views.indexes(table.info)
+    return [(index, number, column, None, None, 0) for index, (number, columns) in table.indexes.items() for column in columns]
 
 
 def _of_partitions(tables: Tables, sql: str) -> Rows:
-    return [(*name, *row) for name, found in tables.items() for row in _partitions_of(found)]
+    return [(*name, *row) for name, table in tables.items() for row in _partitions_of(table)]
 
 
-def _partitions_of(found: FakeTable) -> Rows:
-    if found.info is not None:
-        return tidb_views.partitions(found.info)
-    return [(number, f"p{place}", "HASH", "`id`", "") for place, number in enumerate(found.partitions)]
+def _partitions_of(table: FakeTable) -> Rows:
+    if table.info is not None:
+        return tidb_views.partitions(table.info)
+    return [(number, f"p{place}", "HASH", "`id`", "") for place, number in enumerate(table.partitions)]
 
 
 _VIEWS: Mapping[str, Callable[[Tables, str], Rows]] = {

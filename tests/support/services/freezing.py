@@ -27,8 +27,8 @@ def thaw(pid: int) -> None:
 
 def _states(pid: int) -> list[str]:
     """Of its threads, as in proc(5): R, S, D, T, …"""
-    found = []
+    states = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            found.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
-    return found
+            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return states

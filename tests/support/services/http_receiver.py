@@ -122,12 +122,12 @@ class HttpReceiver:
         uri = self.uri(output, **parameters)
 
         def rows() -> dict[TableName, list[Shown]]:
-            found: dict[TableName, list[Shown]] = {}
+            result: dict[TableName, list[Shown]] = {}
             for row in self.rows(output):
                 after = None if row["after"] is None else tuple(row["after"].values())
                 shown = (row["seq"], int(row["commit_ts"]), row["op"], tuple(row["key"].values()), after)
-                found.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
-            return found
+                result.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
+            return result
 
         return Place(uri, lambda log_id: open_sink(uri, log_id=log_id), rows)
 

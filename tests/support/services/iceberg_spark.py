@@ -63,20 +63,20 @@ class IcebergSpark:
         if not self._to.poll(ANSWER_S_MAX):
             raise RuntimeError(f"Spark does not answer within {ANSWER_S_MAX:.0f} s: {statement}")
         try:
-            found: bytes | str = self._to.recv()
+            result: bytes | str = self._to.recv()
         except EOFError as error:
             raise RuntimeError(f"Spark has ended: {(self._folder / LOG).read_text(errors='replace')[-4000:]}") from error
-        if isinstance(found, str):
-            raise RuntimeError(f"{statement}: {found}")
-        return pa.ipc.open_stream(found).read_all()
+        if isinstance(result, str):
+            raise RuntimeError(f"{statement}: {result}")
+        return pa.ipc.open_stream(result).read_all()
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.arrow(statement).to_pylist()
-        return found
+        rows: list[dict[str, Any]] = self.arrow(statement).to_pylist()
+        return rows
 
 
 def _settings(catalogs: Mapping[str, str], folder: Path, home: Path) -> dict[str, str]:
-    found = {
+    settings = {
         "spark.jars": ",".join(map(str, sorted(home.glob("*.jar")))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
@@ -90,9 +90,9 @@ def _settings(catalogs: Mapping[str, str], folder: Path, home: Path) -> dict[str
     }
     for name, uri in catalogs.items():
         catalog = f"spark.sql.catalog.{name}"
-        found |= {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "rest", f"{catalog}.uri": uri}
-        found[f"{catalog}.cache-enabled"] = "false"
-    return found
+        settings |= {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "rest", f"{catalog}.uri": uri}
+        settings[f"{catalog}.cache-enabled"] = "false"
+    return settings
 
 
 def _serve(asked: Connection, settings: Mapping[str, str], folder: str) -> None:
@@ -122,5 +122,5 @@ def _stream(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as to:
         to.write_table(rows)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream

@@ -275,8 +275,8 @@ class KafkaBroker:
     def _wait_for(self, topic: str, partitions: int) -> None:
         deadline_s = time.monotonic() + ADMIN_TIMEOUT_S
         while time.monotonic() < deadline_s:
-            found = self.admin().list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic]
-            if len(found.partitions) == partitions and all(p.leader == 1 for p in found.partitions.values()):
+            result = self.admin().list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic]
+            if len(result.partitions) == partitions and all(p.leader == 1 for p in result.partitions.values()):
                 return
             time.sleep(0.02)
         raise RuntimeError(f"{topic} has not come to {partitions} partitions with a leader")

@@ -27,7 +27,7 @@ class LossyHttp:
                 to = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S_MAX)
                 to.request(handler.command, handler.path, body, dict(handler.headers.items()))
                 answer = to.getresponse()
-                found = answer.read()
+                data = answer.read()
                 to.close()
                 if loses(handler.command, handler.path):
                     self.lost.append(f"{handler.command} {handler.path}")
@@ -37,10 +37,10 @@ class LossyHttp:
                 for name, value in answer.getheaders():
                     if name.lower() not in _OF_THE_HOP:
                         handler.send_header(name, value)
-                handler.send_header("content-length", str(len(found)))
+                handler.send_header("content-length", str(len(data)))
                 handler.end_headers()
                 if handler.command != "HEAD":
-                    handler.wfile.write(found)
+                    handler.wfile.write(data)
 
             do_GET = do_POST = do_DELETE = do_HEAD = forward  # noqa: N815 - its base's names
 

@@ -105,8 +105,8 @@ class OpenSearchNode:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://{self.host}{path}", data, {"content-type": "application/json"}, method=method)
         with urllib.request.urlopen(request, timeout=REQUEST_S) as answered:
-            found: bytes = answered.read()
-        return found.decode()
+            result: bytes = answered.read()
+        return result.decode()
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         return json.loads(self.text(method, path, body))

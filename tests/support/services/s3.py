@@ -130,8 +130,8 @@ class S3:
 
     def uri(self, path: str, *, keys: bool = False) -> str:
         """Of a folder in the bucket. `keys`: with KEYS in it; else the reader needs them in its environment."""
-        found = f"s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1"
-        return f"{found}&access-key={KEYS['AWS_ACCESS_KEY_ID']}&secret-access-key={KEYS['AWS_SECRET_ACCESS_KEY']}" if keys else found
+        text = f"s3://{BUCKET}/{path}?endpoint=http://127.0.0.1:{self.port}&region=us-east-1"
+        return f"{text}&access-key={KEYS['AWS_ACCESS_KEY_ID']}&secret-access-key={KEYS['AWS_SECRET_ACCESS_KEY']}" if keys else text
 
     @contextmanager
     def held(self, pattern: str) -> Iterator[Held]:

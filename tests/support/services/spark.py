@@ -92,9 +92,9 @@ class SparkCluster:
         folder.mkdir(parents=True, exist_ok=True)
         own = folder / "spark-defaults.conf"
         clusters = self.conf / own.name
-        found = security() | _HERE | (_read_conf(clusters) if clusters.exists() else {}) | dict(settings)
+        result = security() | _HERE | (_read_conf(clusters) if clusters.exists() else {}) | dict(settings)
         own.touch(mode=0o600)
-        own.write_text("".join(f"{name} {value}\n" for name, value in found.items()))
+        own.write_text("".join(f"{name} {value}\n" for name, value in result.items()))
         return folder
 
     def start_worker(self, number: int, *, conf: Path | None = None) -> None:
@@ -133,7 +133,7 @@ class SparkCluster:
 
     def applications(self) -> list[str]:
         """Ids of those that run."""
-        return [found["id"] for found in self._status()["activeapps"]]
+        return [item["id"] for item in self._status()["activeapps"]]
 
     def left(self) -> list[int]:
         """PIDs of all processes of this cluster and of applications that were given its `conf`."""
@@ -169,7 +169,7 @@ class SparkCluster:
 
     def _ours(self) -> dict[int, tuple[int, str]]:
         """By PID its parent's and the command line; ended ones that nobody has waited for yet are left out."""
-        found = {}
+        ours = {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 command = (entry / "cmdline").read_text(errors="replace").replace("\0", " ")
@@ -178,8 +178,8 @@ class SparkCluster:
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
             if state != "Z" and int(entry.name) != os.getpid() and (str(self.folder) in command or place.startswith(f"{self.folder}/")):
-                found[int(entry.name)] = (int(parent), command)
-        return found
+                ours[int(entry.name)] = (int(parent), command)
+        return ours
 
     # ---- what they say ----------------------------------------------------------------------------------------------
 
@@ -191,9 +191,9 @@ class SparkCluster:
 
     def _told(self, name: str, pattern: str) -> str:
         self._await(lambda: re.search(pattern, self._log(name)) is not None, f"no {pattern!r}", name)
-        found = re.search(pattern, self._log(name))
-        assert found is not None
-        return found[1]
+        match = re.search(pattern, self._log(name))
+        assert match is not None
+        return match[1]
 
     def _await(self, condition: Callable[[], bool], what: str, name: str) -> None:
         deadline = time.monotonic() + START_S_MAX

@@ -22,57 +22,57 @@ _TEXTS = {15, 249, 250, 251, 252, 253, 254}
 PUBLIC = 5
 
 
-def data_type(found: Info) -> str:
-    name = _NAMES[found["Tp"]]
-    if found["Tp"] not in _TEXTS:
+def data_type(info: Info) -> str:
+    name = _NAMES[info["Tp"]]
+    if info["Tp"] not in _TEXTS:
         return name
-    if found["Charset"] == "binary":
+    if info["Charset"] == "binary":
         return name.replace("char", "binary")
     return name.replace("blob", "text")
 
 
-def column_type(found: Info) -> str:
-    tp, flen, decimal = found["Tp"], found["Flen"], found["Decimal"]
-    text = data_type(found)
+def column_type(info: Info) -> str:
+    tp, flen, decimal = info["Tp"], info["Flen"], info["Decimal"]
+    text = data_type(info)
     if tp in (247, 248):
-        text += "('" + "','".join(one.replace("'", "''") for one in found["Elems"]) + "')"
+        text += "('" + "','".join(one.replace("'", "''") for one in info["Elems"]) + "')"
     elif tp in (7, 11, 12) and decimal > 0:
         text += f"({decimal})"
     elif (tp in (4, 5) and decimal > 0) or tp == 246:
         text += f"({flen},{decimal})"
     elif tp in (15, 16, 253, 254, 13) or (tp == 1 and flen == 1) or (tp == 225 and flen != -1):
         text += f"({flen})"
-    return text + (" unsigned" if found["Flag"] & 32 and tp not in (13, 16) else "")
+    return text + (" unsigned" if info["Flag"] & 32 and tp not in (13, 16) else "")
 
 
 def columns(info: Info) -> list[Row]:
-    return [_column(found) for found in info["cols"] if found["state"] == PUBLIC and not found["hidden"]]
+    return [_column(item) for item in info["cols"] if item["state"] == PUBLIC and not item["hidden"]]
 
 
-def _column(found: Info) -> Row:
-    kind = found["type"]
+def _column(info: Info) -> Row:
+    kind = info["type"]
     has_charset = kind["Tp"] in (247, 248) or (kind["Tp"] in _TEXTS and not kind["Flag"] & 128)
     extra = "DEFAULT_GENERATED on update CURRENT_TIMESTAMP" if kind["Flag"] & 8192 else "auto_increment" if kind["Flag"] & 512 else ""
     if kind["Flag"] & 8192 and kind["Decimal"] > 0:
         extra += f"({kind['Decimal']})"
-    if found["generated_expr_string"]:
-        extra = ("STORED" if found["generated_stored"] else "VIRTUAL") + " GENERATED"
-    default = None if kind["Flag"] & 4096 else found["default"]
+    if info["generated_expr_string"]:
+        extra = ("STORED" if info["generated_stored"] else "VIRTUAL") + " GENERATED"
+    default = None if kind["Flag"] & 4096 else info["default"]
     if default == "CURRENT_TIMESTAMP" and kind["Tp"] in (7, 12) and kind["Decimal"] > 0:
         default = f"{default}({kind['Decimal']})"
     if kind["Tp"] == 16 and default is not None:
-        default = f"b'{int.from_bytes(b64decode(found['default_bit']), 'big'):b}'"
+        default = f"b'{int.from_bytes(b64decode(info['default_bit']), 'big'):b}'"
     charset = (kind["Charset"], kind["Collate"]) if has_charset else (None, None)
     nullable = "NO" if kind["Flag"] & 1 else "YES"
-    head = (found["name"]["O"], nullable, data_type(kind), column_type(kind), extra)
-    return (*head, default, *charset, found["generated_expr_string"])
+    head = (info["name"]["O"], nullable, data_type(kind), column_type(kind), extra)
+    return (*head, default, *charset, info["generated_expr_string"])
 
 
 def indexes(info: Info) -> list[Row]:
     """Name, id, column, length, expression, whether it is not unique."""
     rows: list[Row] = []
     if info["pk_is_handle"]:
-        rows += [("PRIMARY", 0, found["name"]["O"], None, None, 0) for found in info["cols"] if found["type"]["Flag"] & 2][:1]
+        rows += [("PRIMARY", 0, item["name"]["O"], None, None, 0) for item in info["cols"] if item["type"]["Flag"] & 2][:1]
     for index in sorted(info["index_info"] or (), key=lambda one: int(one["id"])):
         for part in index["idx_cols"] if index["state"] == PUBLIC else ():
             column = info["cols"][part["offset"]]
@@ -84,21 +84,21 @@ def indexes(info: Info) -> list[Row]:
 
 def partitions(info: Info) -> list[Row]:
     """Id, name, method, expression, description."""
-    found = info["partition"]
-    if not found or not found["enable"]:
+    result = info["partition"]
+    if not result or not result["enable"]:
         return []
-    method = {1: "RANGE", 2: "HASH", 3: "LIST", 4: "KEY"}[found["type"]]
-    by = found["expr"]
-    if found["columns"]:
+    method = {1: "RANGE", 2: "HASH", 3: "LIST", 4: "KEY"}[result["type"]]
+    by = result["expr"]
+    if result["columns"]:
         method += "" if method == "KEY" else " COLUMNS"
-        by = ",".join(f"`{one['O']}`" for one in found["columns"])
-    return [(one["id"], one["name"]["O"], method, by, _description(one)) for one in found["definitions"]]
+        by = ",".join(f"`{one['O']}`" for one in result["columns"])
+    return [(one["id"], one["name"]["O"], method, by, _description(one)) for one in result["definitions"]]
 
 
-def _description(found: Info) -> str:
-    if found["less_than"]:
-        return ",".join(found["less_than"])
-    values: Sequence[Sequence[str]] = found["in_values"] or ()
+def _description(info: Info) -> str:
+    if info["less_than"]:
+        return ",".join(info["less_than"])
+    values: Sequence[Sequence[str]] = info["in_values"] or ()
     return ",".join(row[0] if len(row) == 1 else f"({','.join(row)})" for row in values)
 
 

@@ -68,8 +68,8 @@ def check(receiver: HttpReceiver, output: str, made: Stage, log: RecordedLog) ->
     wrong = wrong_in_ticdc(made.recording.name, made.feed.name) if history and made.feed.name not in ("kv", "binlog") else frozenset()
     for table in verdict.tables:
         assert table.reason is None, f"{table.table} {table.reason}"
-        found = [sample for kind in (table.missing, table.extra, table.different, table.went_back) for sample in kind.samples]
-        others = [sample for sample in found if (table.table, sample.key) not in wrong]
+        findings = [sample for kind in (table.missing, table.extra, table.different, table.went_back) for sample in kind.samples]
+        others = [sample for sample in findings if (table.table, sample.key) not in wrong]
         assert not others, f"{table.table} {others}"
     assert sum(table.snapshots_compared for table in verdict.tables) > 0
 

@@ -62,11 +62,11 @@ class Operator:
         return read_back(self.uri(), schema)
 
     def mend(self, refused: SinkError) -> str:
-        found = set(map(int, re.findall(r"ddl-done=([\d, ]+)", refused.hint)[0].split(",")))
-        if found <= self.done:
+        results = set(map(int, re.findall(r"ddl-done=([\d, ]+)", refused.hint)[0].split(",")))
+        if results <= self.done:
             raise refused
-        self.done |= found
-        told = [ddl for manifest in self.log.manifests for ddl in manifest.ddls if ddl.commit_ts in found]
+        self.done |= results
+        told = [ddl for manifest in self.log.manifests for ddl in manifest.ddls if ddl.commit_ts in results]
         self.lost |= {ddl.table for ddl in told} | {name for ddl in told for name in re.findall(r"with table (\w+)", ddl.query)}
         return self.uri()
 
@@ -101,16 +101,16 @@ Told = tuple[int, int, str, Texts]
 def check_log(uri: str, made: Stage, log: RecordedLog, files: Path) -> None:
     told = _told(log.folder, files)
     schemas = cache(log.log.read_schemas)
-    catalog, found = catalog_of(uri), dict[tuple[TableName, int], list[Told]]()
+    catalog, result = catalog_of(uri), dict[tuple[TableName, int], list[Told]]()
     for name, table in tables_of(catalog):
         for seqs, there in committed(table):
             for row in there:
                 assert row["_seq"] in seqs
-                found.setdefault((name, row["_seq"]), []).append(_texts(row, schemas(log.manifests[seqs[-1]].schemas)[name]))
-    assert found.keys() == told.keys()
+                result.setdefault((name, row["_seq"]), []).append(_texts(row, schemas(log.manifests[seqs[-1]].schemas)[name]))
+    assert result.keys() == told.keys()
     for place, rows in told.items():
-        assert sorted(map(repr, found[place])) == sorted(map(repr, rows)), place
-    assert len({place[0] for place in found}) > len(made.tables) / 2
+        assert sorted(map(repr, result[place])) == sorted(map(repr, rows)), place
+    assert len({place[0] for place in result}) > len(made.tables) / 2
     record = catalog.load_table((NAMESPACE, "_ticdc_dump")).scan().to_arrow().to_pylist()
     assert [row["query"] for row in sorted(record, key=lambda row: row["seq"]) if row["what"] == "ddl"] == _ddls(log.manifests)
 
@@ -122,13 +122,13 @@ def _ddls(manifests: Sequence[Manifest]) -> list[str]:
 def _told(log: Path, files: Path) -> Mapping[tuple[TableName, int], list[Told]]:
     """What the files sink makes of it."""
     deliver(log, f"file://{files}?format=jsonl", seed=0, deaths=0)
-    found: dict[tuple[TableName, int], list[Told]] = {}
+    result: dict[tuple[TableName, int], list[Told]] = {}
     for row in read_output(open_folder(str(files))):
         table = TableName(row["schema"], row["table"])
         if table != MARK_TABLE:
             texts = tuple((row["after"] or row["before"]).values())
-            found.setdefault((table, row["seq"]), []).append((int(row["commit_ts"]), row["ordinal"], row["op"], texts))
-    return found
+            result.setdefault((table, row["seq"]), []).append((int(row["commit_ts"]), row["ordinal"], row["op"], texts))
+    return result
 
 
 def _texts(row: Mapping[str, Any], schema: TableSchema) -> Told:

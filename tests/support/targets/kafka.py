@@ -35,21 +35,21 @@ OF_FEED = {"open-protocol": "open-protocol", "canal-json": "canal-json", "kv": "
 
 def in_halves(rows: Sequence[Shown]) -> Counter[Shown]:
     """Each update as a delete and an insert: TiCDC writes it so where a unique value changes, and the files sink does not."""
-    found: Counter[Shown] = Counter()
+    counter: Counter[Shown] = Counter()
     for seq, commit_ts, op, key, after in rows:
-        found[seq, commit_ts, "insert" if op == "update" else op, key, after] += 1
+        counter[seq, commit_ts, "insert" if op == "update" else op, key, after] += 1
         if op == "update":
-            found[seq, commit_ts, "delete", key, None] += 1
-    return found
+            counter[seq, commit_ts, "delete", key, None] += 1
+    return counter
 
 
 def rows_of_files(folder: Path) -> dict[TableName, Counter[Shown]]:
-    found: dict[TableName, list[Shown]] = {}
+    result: dict[TableName, list[Shown]] = {}
     for row in read_output(open_folder(str(folder))):
         after = None if row["after"] is None else tuple(row["after"].values())
         shown = (row["seq"], int(row["commit_ts"]), row["op"], tuple(row["key"].values()), after)
-        found.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
-    return {table: in_halves(rows) for table, rows in found.items()}
+        result.setdefault(TableName(row["schema"], row["table"]), []).append(shown)
+    return {table: in_halves(rows) for table, rows in result.items()}
 
 
 @contextmanager
@@ -70,10 +70,10 @@ def target(place: Place) -> Iterator[Target]:
         return decoded(read_all(broker.bootstrap, topics), protocol, schemas)
 
     def check(made: Stage, log: RecordedLog) -> None:
-        found = consumed()
+        output = consumed()
         deliver(log.folder, f"file://{place.folder}/files?format=jsonl", seed=0, deaths=0)
-        check_output(found, made, place.folder / "files")
-        assert {record.topic for record, _ in found.changes} >= ({topic, f"{topic}_shop_customer"} if dispatched else {topic})
+        check_output(output, made, place.folder / "files")
+        assert {record.topic for record, _ in output.changes} >= ({topic, f"{topic}_shop_customer"} if dispatched else {topic})
 
     yield Target(uri, read_back(uri), check)
 

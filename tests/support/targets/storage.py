@@ -39,13 +39,13 @@ def target(place: Place) -> Iterator[Target]:
     uri = f"file://{place.folder}/out?{parameters}"
 
     def check(made: Stage, log: RecordedLog) -> None:
-        found = output(uri, form)
-        found.check_classic()
+        result = output(uri, form)
+        result.check_classic()
         if place.amid_schema_changes:
-            check_log(found, made, log, place.folder / "files")
+            check_log(result, made, log, place.folder / "files")
         else:
-            assert found.checkpoint >= made.recording.end_ts
-            assert not [path for path in found.files if path.startswith(MARK_TABLE.schema)]
+            assert result.checkpoint >= made.recording.end_ts
+            assert not [path for path in result.files if path.startswith(MARK_TABLE.schema)]
 
     yield Target(uri, read_back(uri), check)
 
@@ -69,8 +69,8 @@ def check_log(there: Output, made: Stage, log: RecordedLog, folder: Path) -> Non
 def _check_rows(made: Stage, there: Output, table: TableName, rows: list[Read]) -> None:
     """Updates of unique values are a delete and an insert here, with the transaction's other deletes before it."""
     versions = sorted(version for name, version in there.schemas if name == table)
-    found = [line for line in there.read() if isinstance(line, Line) and line.folder.name == table]
-    for line in found:
+    lines = [line for line in there.read() if isinstance(line, Line) and line.folder.name == table]
+    for line in lines:
         assert line.commit_ts is not None
         assert line.folder.version == max(version for version in versions if version < line.commit_ts), line
     for version, following in itertools.pairwise([*versions, 1 << 64]):

@@ -16,7 +16,7 @@ class Reader:
     def __init__(self, puller: Puller, history: History, wanted: Mapping[KeyRange, CommitTs]) -> None:
         self._puller, self.wanted = puller, wanted
         self.expected = {range_: history.writes(range_, from_ts) for range_, from_ts in wanted.items()}
-        self.missing = {range_: set(found) for range_, found in self.expected.items()}
+        self.missing = {range_: set(entries) for range_, entries in self.expected.items()}
         self.repeats = 0
         self.events = 0
         self._parts = {range_: [(range_, from_ts)] for range_, from_ts in wanted.items()}

@@ -127,16 +127,16 @@ def joined(name: str) -> Joined:
 
 @cache
 def history(name: str) -> History:
-    found = raw(name)
+    result = raw(name)
     building = _Building([], {}, {}, set())
     highest = 0
-    for message in found.events():
+    for message in result.events():
         highest = max(highest, message.resolved_ts.ts)
         for event in message.events:
             for row in event.entries.entries:
                 building.add(row)
     ranges: dict[KeyRange, CommitTs] = {}
-    for it in found.subscriptions.values():
+    for it in result.subscriptions.values():
         ranges[it.range] = min(it.from_ts, ranges.get(it.range, it.from_ts))
     return History(tuple(building.log), _resolved(building.log, highest), ranges)
 

@@ -234,12 +234,12 @@ class _Pd(pdpb_pb2_grpc.PDServicer):
     def ScanRegions(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._lead(request, context)
         with self._cluster.changed:
-            found = [
+            regions = [
                 pdpb_pb2.Region(region=region.meta(), leader=region.peer())
                 for region in self._cluster.regions
                 if (not request.end_key or region.start < request.end_key) and (not region.end or region.end > request.start_key)
             ]
-        return pdpb_pb2.ScanRegionsResponse(header=self._header(), regions=found[: request.limit or None])
+        return pdpb_pb2.ScanRegionsResponse(header=self._header(), regions=regions[: request.limit or None])
 
     def GetRegion(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._lead(request, context)

@@ -70,8 +70,8 @@ class Transactions:
         locks = [
             it for key, it in sorted(self.locks.items()) if request.start_key <= key and (not request.end_key or key < request.end_key)
         ]
-        found = [it.info() for it in locks if it.start_ts <= request.max_version]
-        return kv.ScanLockResponse(locks=found[: request.limit or None])
+        results = [it.info() for it in locks if it.start_ts <= request.max_version]
+        return kv.ScanLockResponse(locks=results[: request.limit or None])
 
     def check(self, request: Any) -> Any:
         lock, start_ts, key = self._mine(request.primary_key, request.lock_ts), request.lock_ts, request.primary_key
@@ -106,13 +106,13 @@ class Transactions:
         return kv.MvccGetByKeyResponse(info=kv.MvccInfo(writes=writes))
 
     def check_secondaries(self, request: Any) -> Any:
-        found = []
+        result = []
         for key in request.keys:
             lock = self._mine(key, request.start_version)
             if lock is None:
                 return kv.CheckSecondaryLocksResponse(commit_ts=self.ends.setdefault((request.start_version, key), ROLLED_BACK))
-            found.append(lock.info())
-        return kv.CheckSecondaryLocksResponse(locks=found)
+            result.append(lock.info())
+        return kv.CheckSecondaryLocksResponse(locks=result)
 
     def resolve(self, request: Any) -> Any:
         for key in request.keys:

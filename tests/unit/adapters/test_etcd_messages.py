@@ -55,8 +55,8 @@ def test_the_package_is_the_one_that_this_was_made_for() -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_message_has_the_fields_that_the_client_uses(name: str) -> None:
-    found = getattr(etcd_messages(), name, None) or getattr(sys.modules["etcd3.etcdrpc.kv_pb2"], name)
-    assert set(found.DESCRIPTOR.fields_by_name.keys()) >= FIELDS[name]
+    result = getattr(etcd_messages(), name, None) or getattr(sys.modules["etcd3.etcdrpc.kv_pb2"], name)
+    assert set(result.DESCRIPTOR.fields_by_name.keys()) >= FIELDS[name]
 
 
 def test_no_message_is_used_that_is_not_told_here() -> None:

@@ -105,8 +105,13 @@ def test_who_may_not_read_them_hears_which_there_were_without_their_commit_ts(ti
     tidb.before = refuse
     tidb.ddl_kinds = [(70, "shop", "orders", "modify column", "ALTER TABLE orders …"), (71, "mysql", "user", "add column", "…")]
     history = history_of(tidb)
-    ((found,), _) = history.since(CommitTs(250))
-    assert (found.number, found.commit_ts, found.tables, found.kind) == (70, None, (TableName("shop", "orders"),), "modify column")
+    ((finished_ddl,), _) = history.since(CommitTs(250))
+    assert (finished_ddl.number, finished_ddl.commit_ts, finished_ddl.tables, finished_ddl.kind) == (
+        70,
+        None,
+        (TableName("shop", "orders"),),
+        "modify column",
+    )
     history.since(CommitTs(260))
     assert sum("FROM mysql.tidb_ddl" in sql for sql in tidb.statements) == 1, "it is not asked for in vain again"
 

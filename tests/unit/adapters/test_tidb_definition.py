@@ -33,14 +33,14 @@ def by_sql(infos: dict[TableName, dict[str, Any]], folder: Path) -> dict[TableNa
 
 def recorded(name: str) -> dict[TableName, dict[str, Any]]:
     """Every table at the beginning and at the end, the end's under a name of its own."""
-    found = {}
+    result = {}
     for path in (recording(name) / "schema").glob("*/*.*.json"):
         info = json.loads(path.read_bytes())
         schema = path.name.split(".")[0]
         if schema.islower() and info.get("view") is None and info.get("sequence") is None and info["name"]["O"] != "v1":
             other = info["name"]["O"] + path.parent.name
-            found[TableName(schema, other)] = info | {"name": {"O": other, "L": other}}
-    return found
+            result[TableName(schema, other)] = info | {"name": {"O": other, "L": other}}
+    return result
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "demo" else pytest.mark.recordings) for name in RECORDINGS])
@@ -128,11 +128,11 @@ def test_what_mariadb_says_otherwise_is_told_as_tidb_does() -> None:
         ("b", "NO", "bit", "bit(1)", "", "b'0'", None, None, None),
         ("j", "YES", "longtext", "longtext", "", None, "utf8mb4", "utf8mb4_bin", None),
     ]
-    found = definition(rows, (), (True, "utf8mb4_bin"), "", flavour=Flavour.MARIADB, json_columns={"j"})
-    assert {column.name: column.default for column in found.columns} == {
+    result = definition(rows, (), (True, "utf8mb4_bin"), "", flavour=Flavour.MARIADB, json_columns={"j"})
+    assert {column.name: column.default for column in result.columns} == {
         "n": "'7'", "s": "'it''s'", "z": None, "t": "CURRENT_TIMESTAMP(3)", "d": "CURRENT_TIMESTAMP", "u": "(uuid())", "b": "b'0'",
         "j": None,
     }  # fmt: skip
-    assert found.columns[3].on_update == "CURRENT_TIMESTAMP(3)"
-    assert (found.columns[7].type_text, found.columns[7].charset) == ("json", "")
-    assert not found.clustered, "it has no primary key"
+    assert result.columns[3].on_update == "CURRENT_TIMESTAMP(3)"
+    assert (result.columns[7].type_text, result.columns[7].charset) == ("json", "")
+    assert not result.clustered, "it has no primary key"

@@ -35,8 +35,8 @@ def table(name: TableName, number: int, *columns: Column, physical: tuple[int, .
     return TableSchema(name, (ID, *columns), ("id",), number, physical or (number,))
 
 
-def tables(*found: TableSchema) -> dict[TableName, TableSchema]:
-    return {one.name: one for one in found}
+def tables(*schema: TableSchema) -> dict[TableName, TableSchema]:
+    return {one.name: one for one in schema}
 
 
 @dataclass
@@ -83,8 +83,8 @@ class Followed:
         self.carried = carried
         self.schemas = FollowedSchemas(history, narrow=self.narrow, note=self.notes.append, from_now=from_now)
 
-    def narrow(self, found: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
-        self.narrowed.append({name: one for name, one in found.items() if name in self.carried})
+    def narrow(self, value: Mapping[TableName, TableSchema]) -> Mapping[TableName, TableSchema]:
+        self.narrowed.append({name: one for name, one in value.items() if name in self.carried})
         return self.narrowed[-1]
 
 
@@ -240,10 +240,10 @@ def test_a_table_that_was_made_after_the_logs_end_waits_for_its_ddl() -> None:
     assert followed.schemas.after([ddl(900, U, "CREATE TABLE u …")]) == OLD
 
 
-def defined(found: TableSchema, *indexes: str) -> TableSchema:
+def defined(schema: TableSchema, *indexes: str) -> TableSchema:
     """As TiDB tells it: with what it was made of."""
-    columns = tuple(ColumnDefinition(column.name, "text") for column in found.columns)
-    return replace(found, definition=TableDefinition(columns, tuple(IndexDefinition(name, ()) for name in indexes)))
+    columns = tuple(ColumnDefinition(column.name, "text") for column in schema.columns)
+    return replace(schema, definition=TableDefinition(columns, tuple(IndexDefinition(name, ()) for name in indexes)))
 
 
 def test_a_log_that_does_not_tell_definitions_gets_them_and_that_is_no_news() -> None:

@@ -107,25 +107,25 @@ def infos(tidb: FakeTidb, status: StatusPort, **options: Any) -> TidbInfos:
 
 
 def test_all_schemas_are_told_with_their_ids_and_tables_at_one_tso(tidb: FakeTidb, status: StatusPort) -> None:
-    found = infos(tidb, status).snapshot()
-    assert found.ts == 1001 == tidb.now_ts
-    schemas = {schema.name: schema for schema in found.schemas}
+    snapshot = infos(tidb, status).snapshot()
+    assert snapshot.ts == 1001 == tidb.now_ts
+    schemas = {schema.name: schema for schema in snapshot.schemas}
     assert {name: schema.schema_id for name, schema in schemas.items()} == {
         one["db_name"]["O"]: one["id"] for one in status.databases if one["id"] < 1 << 48
     }
     assert [info["name"]["O"] for info in schemas["shop"].tables] == [info["name"]["O"] for info in status.tables["shop"]]
     assert any(info["view"] is not None for info in schemas["shop"].tables), "a view takes a name too"
     assert not list(schemas["mysql"].tables)
-    assert found.ddl_job == JOBS_TABLE
-    assert (found.new_collation, found.version, found.fast_create_table) == (True, FakeTidb.version, False)
+    assert snapshot.ddl_job == JOBS_TABLE
+    assert (snapshot.new_collation, snapshot.version, snapshot.fast_create_table) == (True, FakeTidb.version, False)
     (orders,) = (info for info in schemas["shop"].tables if info["name"]["O"] == "orders")
     assert table_schema(dict(orders), schema="shop").table_id == orders["id"]
 
 
 def test_the_clusters_settings_are_told(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.variables = {"new_collation_enabled": "False", "fast_create": "1"}
-    found = infos(tidb, status).snapshot()
-    assert (found.new_collation, found.fast_create_table) == (False, True)
+    snapshot = infos(tidb, status).snapshot()
+    assert (snapshot.new_collation, snapshot.fast_create_table) == (False, True)
 
 
 def test_what_a_ddl_changed_meanwhile_is_read_again(tidb: FakeTidb, status: StatusPort) -> None:
@@ -180,9 +180,9 @@ def test_a_database_that_is_dropped_meanwhile_is_read_again(tidb: FakeTidb, stat
         status.databases = [*whole, gone] if asked == ["/schema"] else whole
 
     status.asked = drop
-    found = infos(tidb, status, retry_s=30).snapshot()
+    snapshot = infos(tidb, status, retry_s=30).snapshot()
     assert "/schema/gone" in asked
-    assert "gone" not in {schema.name for schema in found.schemas}
+    assert "gone" not in {schema.name for schema in snapshot.schemas}
 
 
 def test_a_status_port_of_another_cluster_is_found_by_the_ids(tidb: FakeTidb, status: StatusPort) -> None:

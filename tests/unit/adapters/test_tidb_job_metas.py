@@ -29,8 +29,8 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 
 def test_a_job_is_found_wherever_it_is(tidb: FakeTidb) -> None:
     metas = JobMetas(tidb.settings())
-    found = {number: metas.of(number) for number in (71, 73, 74, 99)}
-    states = {number: None if meta is None else json.loads(meta)["state"] for number, meta in found.items()}
+    result = {number: metas.of(number) for number in (71, 73, 74, 99)}
+    states = {number: None if meta is None else json.loads(meta)["state"] for number, meta in result.items()}
     assert states == {71: SYNCED, 73: DONE, 74: RUNNING, 99: None}
 
 

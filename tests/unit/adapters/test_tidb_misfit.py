@@ -78,9 +78,9 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 
 @pytest.fixture
 def reading(tidb: FakeTidb) -> Iterator[Reading]:
-    found = Reading(tidb)
-    yield found
-    found.source.close()
+    result = Reading(tidb)
+    yield result
+    result.source.close()
 
 
 def test_a_table_as_it_was_told_is_read(reading: Reading) -> None:

@@ -97,8 +97,8 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 
 
 def test_the_second_chunks_select_is_explained_with_its_predicate(tidb: FakeTidb) -> None:
-    found = slow_reads(tidb.settings(), {T: "`t`.`id` <> 5"}, max_s=30)
-    assert list(found.why) == [T]
+    result = slow_reads(tidb.settings(), {T: "`t`.`id` <> 5"}, max_s=30)
+    assert list(result.why) == [T]
     (asked,) = (sql for sql in tidb.statements if sql.startswith("EXPLAIN"))
     assert asked.startswith(
         "EXPLAIN FORMAT = 'brief' SELECT `t`.`id` AS c0 FROM `shop`.`t` AS `t` WHERE ((`t`.`id` > 1 AND `t`.`id` <= 9))"

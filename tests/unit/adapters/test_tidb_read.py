@@ -23,14 +23,14 @@ def test_every_column_is_text_under_a_name_that_hides_no_column() -> None:
 
 
 def test_bounds_and_predicate_come_before_the_order() -> None:
-    found = chunk_select(SCHEMA, KEY, after=("1",), upper=("9",), where="a = 1 -- or", rows_max=7)
-    assert found.endswith(" FROM `app`.`t` AS `t` WHERE ((`t`.`id` > 1 AND `t`.`id` <= 9)) AND (a = 1 -- or\n) ORDER BY `t`.`id` LIMIT 7")
+    text = chunk_select(SCHEMA, KEY, after=("1",), upper=("9",), where="a = 1 -- or", rows_max=7)
+    assert text.endswith(" FROM `app`.`t` AS `t` WHERE ((`t`.`id` > 1 AND `t`.`id` <= 9)) AND (a = 1 -- or\n) ORDER BY `t`.`id` LIMIT 7")
 
 
 def test_a_rowid_comes_after_the_schemas_columns() -> None:
-    found = chunk_select(SCHEMA, rowid_key(TABLE), after=("-3",), upper=None, where=None, rows_max=7)
-    assert "HEX(`t`.`data`) AS c2, `t`.`_tidb_rowid` AS c3 FROM" in found
-    assert found.endswith(" WHERE ((`t`.`_tidb_rowid` > -3)) ORDER BY `t`.`_tidb_rowid` LIMIT 7")
+    text = chunk_select(SCHEMA, rowid_key(TABLE), after=("-3",), upper=None, where=None, rows_max=7)
+    assert "HEX(`t`.`data`) AS c2, `t`.`_tidb_rowid` AS c3 FROM" in text
+    assert text.endswith(" WHERE ((`t`.`_tidb_rowid` > -3)) ORDER BY `t`.`_tidb_rowid` LIMIT 7")
 
 
 def table(*columns: list[str | None]) -> pa.Table:

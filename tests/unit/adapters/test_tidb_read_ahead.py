@@ -22,11 +22,11 @@ FOLLOWS = ReadChunk("d" * 16, 1, 8, TABLE, ("100",), ("900",), 50, Brackets.WATE
 
 @pytest.fixture
 def source() -> Iterator[TidbSource]:
-    found = TidbSource(
+    tidb_source = TidbSource(
         SourceSection(host="127.0.0.1", user="root"), schemas=SCHEMAS, write_chunk=lambda *_: WrittenChunk(0), changefeed_id="cf"
     )
-    yield found
-    found.close()
+    yield tidb_source
+    tidb_source.close()
 
 
 def ahead(source: TidbSource) -> _Ahead:
@@ -37,9 +37,9 @@ def ahead(source: TidbSource) -> _Ahead:
 
 
 def test_what_was_read_ahead_serves_the_command_that_follows_there(source: TidbSource) -> None:
-    found = ahead(source)
-    assert source._served(FOLLOWS, found) is found.chunk
-    assert source._served(replace(FOLLOWS, rows_max=70), found) is found.chunk, "how many rows were asked for is no part of the range"
+    result = ahead(source)
+    assert source._served(FOLLOWS, result) is result.chunk
+    assert source._served(replace(FOLLOWS, rows_max=70), result) is result.chunk, "how many rows were asked for is no part of the range"
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_it_serves_no_other_window_range_or_dump(source: TidbSource, other: dict
 
 
 def test_it_serves_nobody_once_the_schemas_are_others(source: TidbSource) -> None:
-    found = ahead(source)
+    result = ahead(source)
     source.follow(dict(SCHEMAS))
-    assert source._served(FOLLOWS, found) is None
+    assert source._served(FOLLOWS, result) is None
 
 
 def test_what_could_not_be_read_ahead_serves_nobody(source: TidbSource) -> None:

@@ -44,9 +44,9 @@ class Server:
         return [(k, v) for k, v in sorted(self.rows.items()) if after is None or k > after[0]][:rows_max]
 
     def _keys(self, _schema: object, _key: object, keys: Sequence[Key], **_: object) -> object:
-        found = [(k, self.rows[k], "1") for (k,) in keys if k in self.rows]
-        Random(len(found)).shuffle(found)
-        return found
+        results = [(k, self.rows[k], "1") for (k,) in keys if k in self.rows]
+        Random(len(results)).shuffle(results)
+        return results
 
     def _read(self, _: object, rows: list[tuple[str, ...]], columns: int, *, bytes_max: int | None) -> tuple[pa.Table, bool]:
         size, count = 0, 0
@@ -63,13 +63,13 @@ def command(*, bytes_max: int, **given: Any) -> ReadChunk:
 
 
 def chunks(server: Server, first: ReadChunk, following: Callable[[ReadChunk, SelectedChunk], ReadChunk]) -> list[SelectedChunk]:
-    reader, found, wanted = ChunkReader({TABLE: SCHEMA}), list[SelectedChunk](), first
+    reader, results, wanted = ChunkReader({TABLE: SCHEMA}), list[SelectedChunk](), first
     while True:
         chunk = reader.read(server, wanted, stopped=lambda: False)  # type: ignore[arg-type]  # a session's part that is used
         assert isinstance(chunk, SelectedChunk)
-        found.append(chunk)
+        results.append(chunk)
         if chunk.exhausted:
-            return found
+            return results
         wanted = following(wanted, chunk)
 
 
@@ -85,9 +85,9 @@ def table(random: Random) -> dict[str, str]:
 @pytest.mark.parametrize("bound", [0, 10, 200, 1 << 20])
 def test_the_chunks_of_a_range_have_each_row_once(random: Random, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(rows := table(random), monkeypatch)
-    found = chunks(server, command(bytes_max=bound), lambda last, chunk: replace(last, after=chunk.last))
-    assert [tuple(row.values()) for chunk in found for row in chunk.found.to_pylist()] == sorted(rows.items())
-    for chunk in found:
+    results = chunks(server, command(bytes_max=bound), lambda last, chunk: replace(last, after=chunk.last))
+    assert [tuple(row.values()) for chunk in results for row in chunk.found.to_pylist()] == sorted(rows.items())
+    for chunk in results:
         sizes = [len(row["c0"]) + len(row["c1"]) for row in chunk.found.to_pylist()]
         assert len(sizes) <= 5
         assert sum(sizes[:-1]) <= bound
@@ -98,12 +98,12 @@ def test_of_keys_that_a_chunk_did_not_come_to_nothing_is_said(random: Random, bo
     """Called absent, a row that is there would be deleted in every sink."""
     server = Server(rows := table(random), monkeypatch)
     keys = tuple((f"{number:02d}",) for number in random.sample(range(60), 30))
-    found = chunks(server, command(bytes_max=bound, keys=keys), lambda last, chunk: replace(last, keys=last.keys[chunk.keys_read :]))
-    assert [key for chunk in found for key in chunk.absent] == [key for key in keys if key[0] not in rows]
-    assert sorted(row["c0"] for chunk in found for row in chunk.found.to_pylist()) == sorted(k for (k,) in keys if k in rows)
-    assert sum(chunk.keys_read for chunk in found) == len(keys)
+    results = chunks(server, command(bytes_max=bound, keys=keys), lambda last, chunk: replace(last, keys=last.keys[chunk.keys_read :]))
+    assert [key for chunk in results for key in chunk.absent] == [key for key in keys if key[0] not in rows]
+    assert sorted(row["c0"] for chunk in results for row in chunk.found.to_pylist()) == sorted(k for (k,) in keys if k in rows)
+    assert sum(chunk.keys_read for chunk in results) == len(keys)
     if bound == 0:
-        assert all(chunk.found.num_rows <= 1 for chunk in found)
+        assert all(chunk.found.num_rows <= 1 for chunk in results)
 
 
 @pytest.mark.parametrize(

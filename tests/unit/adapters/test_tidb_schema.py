@@ -87,8 +87,8 @@ def known(server: Statistics, **rows: int | None) -> dict[str, tuple[int | None,
     tables = {
         TableName("app", name): TableFacts(count, count, clustered=True, partitioned=False, charsets={}) for name, count in rows.items()
     }
-    found = _with_statistics(cast(MysqlSession, server), tables, [*tables, TableName("app", "dropped")])
-    return {table.table: (about.rows, about.bytes) for table, about in found.items()}
+    statistics = _with_statistics(cast(MysqlSession, server), tables, [*tables, TableName("app", "dropped")])
+    return {table.table: (about.rows, about.bytes) for table, about in statistics.items()}
 
 
 def test_no_rows_by_the_statistics_of_a_table_that_has_one_is_not_known() -> None:

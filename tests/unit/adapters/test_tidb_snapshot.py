@@ -74,8 +74,8 @@ def test_a_server_that_is_behind_is_not_believed_and_asked_again_with_a_set_of_i
 def test_an_answer_that_shows_what_was_asked_for_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
     tidb.loaded_ts, tidb.now_ts = 500, 2000
     tidb.history[900] = tidb.history[500]
-    found = TidbSchemas(tidb.settings()).tables(CommitTs(500), shown=lambda tables: LEDGER in tables)
-    assert set(found) == {ORDERS, LEDGER}
+    schemas = TidbSchemas(tidb.settings()).tables(CommitTs(500), shown=lambda tables: LEDGER in tables)
+    assert set(schemas) == {ORDERS, LEDGER}
     assert sum("ddl_jobs" in sql for sql in tidb.statements) == 1
 
 
@@ -143,8 +143,8 @@ def test_each_question_about_a_tso_has_a_set_of_its_own(tidb: FakeTidb) -> None:
 
 
 def test_a_partitioned_table_has_its_own_id_and_those_of_its_partitions_in_their_order(tidb: FakeTidb) -> None:
-    found = TidbSchemas(tidb.settings()).tables()[LEDGER]
-    assert (found.table_id, found.physical_ids) == (20, (22, 21))
+    result = TidbSchemas(tidb.settings()).tables()[LEDGER]
+    assert (result.table_id, result.physical_ids) == (20, (22, 21))
 
 
 def test_what_is_asked_after_a_snapshot_is_of_the_present_again(tidb: FakeTidb) -> None:

@@ -24,10 +24,10 @@ def test_an_entry_is_written_as_a_real_drainer_writes_it() -> None:
 
 
 def test_every_recorded_entry_is_read_and_written_back() -> None:
-    found = json.loads((recording("binlog") / "pumps" / "pumps.json").read_text())["registry_at_end"]
-    for key, value in found.items():
+    result = json.loads((recording("binlog") / "pumps" / "pumps.json").read_text())["registry_at_end"]
+    for key, value in result.items():
         assert node_of(key, value.encode()).to_json() == value.encode()
-    assert len(found) == 3
+    assert len(result) == 3
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"nodeId":1}', RECORDED.replace(b"470625055924551681", b'"x"')])

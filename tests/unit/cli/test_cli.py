@@ -82,10 +82,10 @@ def test_verify_without_a_jsonl_sink_is_refused_before_anything_runs(
 
 def test_an_error_is_json_when_json_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "replay", str(recording("demo")), "--feed", "nope", "--json") == 3
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"] is False
-    assert found["exit_reason"] == "error"
-    assert "what to do" in found["error"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["ok"] is False
+    assert result["exit_reason"] == "error"
+    assert "what to do" in result["error"]
 
 
 def test_the_version_is_the_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,10 +100,10 @@ def test_a_defect_of_a_sidecar_ends_it_with_a_line_that_says_so_and_exit_code_1(
     done = subprocess.run([sys.executable, "-c", program, "run", "--config", str(config)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    found = json.loads(line)
-    assert found["event"] == "a defect ended the process"
-    assert found["error"].startswith("ZeroDivisionError")
-    assert found["exception"].startswith("Traceback")
+    result = json.loads(line)
+    assert result["event"] == "a defect ended the process"
+    assert result["error"].startswith("ZeroDivisionError")
+    assert result["exception"].startswith("Traceback")
 
 
 PROGRAM = """

@@ -61,9 +61,9 @@ def test_who_names_ticdcs_server_alone_is_told_what_finds_the_sidecar(monkeypatc
     ],
 )
 def test_keys_are_read_as_they_are_written(text: str, table: str, keys: list[list[str]]) -> None:
-    found = parse_keys(text)
-    assert f"{found.schema}.{found.table}" == table
-    assert [list(key.values) for key in found.keys] == keys
+    result = parse_keys(text)
+    assert f"{result.schema}.{result.table}" == table
+    assert [list(key.values) for key in result.keys] == keys
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_keys_that_are_none_are_wrong_usage(text: str) -> None:
 
 
 def test_a_predicate_is_everything_after_the_first_colon() -> None:
-    found = parse_where("shop.orders: name = 'a:b' AND x > 1 ")
-    assert (found.schema, found.table, found.predicate) == ("shop", "orders", "name = 'a:b' AND x > 1")
+    predicate = parse_where("shop.orders: name = 'a:b' AND x > 1 ")
+    assert (predicate.schema, predicate.table, predicate.predicate) == ("shop", "orders", "name = 'a:b' AND x > 1")
 
 
 @pytest.mark.parametrize(

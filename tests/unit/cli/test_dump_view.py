@@ -24,8 +24,8 @@ def shown(renderable: object, *, width: int = 200) -> str:
     return console.file.getvalue()
 
 
-def picture(found: pb.DumpStatus) -> str:
-    return shown(status_view(found))
+def picture(value: pb.DumpStatus) -> str:
+    return shown(status_view(value))
 
 
 def table(number: int, **given: int) -> pb.TableStatus:
@@ -103,10 +103,10 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
 def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_whole() -> None:
     tables = [pb.SinkTableStatus(schema="shop", table="a", complete_since_tso=TSO), pb.SinkTableStatus(schema="shop", table="b")]
     sinks = [pb.SinkStatus(sink="lake", tables_known=True, tables=tables), pb.SinkStatus(sink="new")]
-    found = picture(status(dump_sinks=["lake"], sinks=sinks))
-    assert "brackets, for lake only" in found
-    assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in found
-    assert "new: 0 of" not in found, "it has received nothing yet"
+    text = picture(status(dump_sinks=["lake"], sinks=sinks))
+    assert "brackets, for lake only" in text
+    assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in text
+    assert "new: 0 of" not in text, "it has received nothing yet"
 
 
 def test_the_whole_dump_has_a_percentage_by_its_rows_and_a_bar() -> None:
@@ -124,8 +124,8 @@ def test_the_whole_dump_has_a_percentage_by_its_rows_and_a_bar() -> None:
     assert "%" not in plain_line(status(done, table(3)))
 
 
-def picture_of_width(found: pb.DumpStatus, width: int) -> str:
-    return "\n".join(line.rstrip() for line in shown(status_view(found), width=width).splitlines()) + "\n"
+def picture_of_width(value: pb.DumpStatus, width: int) -> str:
+    return "\n".join(line.rstrip() for line in shown(status_view(value), width=width).splitlines()) + "\n"
 
 
 def test_one_is_not_called_many_and_nothing_is_counted_that_is_not_there() -> None:
@@ -160,24 +160,24 @@ def test_a_sink_whose_live_changes_alone_exceed_the_bound_is_overloaded_whether_
 
 def test_sinks_that_have_the_same_tables_are_one_line_and_no_warning() -> None:
     tables = [pb.SinkTableStatus(schema="shop", table="a")]
-    found = status(sinks=[pb.SinkStatus(sink=name, tables_known=True, tables=tables) for name in ("lake", "search", "kafka")])
-    assert picture(found).count("not complete") == 1
-    assert "lake, search, kafka: 0 of 1 complete; shop.a not complete" in picture(found)
+    result = status(sinks=[pb.SinkStatus(sink=name, tables_known=True, tables=tables) for name in ("lake", "search", "kafka")])
+    assert picture(result).count("not complete") == 1
+    assert "lake, search, kafka: 0 of 1 complete; shop.a not complete" in picture(result)
     console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system="standard")
-    console.print(status_view(found))
+    console.print(status_view(result))
     assert isinstance(console.file, io.StringIO)
     (line,) = [line for line in console.file.getvalue().splitlines() if "not complete" in line]
     assert "\x1b[33m" not in line
 
 
 def test_the_picture_says_how_far_each_subscriber_is() -> None:
-    found = pb.DumpStatus(
+    dump_status = pb.DumpStatus(
         subscribers=[
             pb.SubscriberStatus(name="search", next_seq=1200, segments=34, heard_s=2, connected=True),
             pb.SubscriberStatus(name="gone", next_seq=7, segments=1227, heard_s=7200),
         ]
     )
-    picture = shown(status_view(found))
+    picture = shown(status_view(dump_status))
     assert "search, 34 segments not acknowledged, the next is 1,200, reads" in picture
     assert "gone, 1,227 segments not acknowledged, the next is 7, last call 2 h" in picture
 

@@ -54,9 +54,9 @@ def run(
     client = Asked(statuses)
     monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
     monkeypatch.setattr(query_command, "sleep", lambda _: None)
-    found = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", *given], env={"FORCE_COLOR": "1" if terminal else None, "TERM": "xterm"})
-    assert found.exit_code == code, found.output
-    return client, found.output
+    result = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", *given], env={"FORCE_COLOR": "1" if terminal else None, "TERM": "xterm"})
+    assert result.exit_code == code, result.output
+    return client, result.output
 
 
 SAMPLE, NEXT = (pb.Sample(at_ms=at_ms, epoch=3, rows_per_second=5, waiting_for="[bold]x") for at_ms in (1_000, 3_000))
@@ -85,10 +85,10 @@ def test_the_timeline_is_asked_for_with_the_status_where_it_is_shown(
 
 def test_the_json_has_the_timeline_with_every_field_and_a_tso_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     _, out = run(monkeypatch, [status(pb.Timeline(samples=[SAMPLE], chunks=[CHUNK]))], "--json", "--timeline")
-    found = json.loads(out)["timeline"]
-    assert set(found["samples"][0]) == {one.name for one in pb.Sample.DESCRIPTOR.fields}
-    assert (found["samples"][0]["at_ms"], found["samples"][0]["rows_per_second"]) == (1_000, 5.0)
-    (chunk,) = found["chunks"]
+    result = json.loads(out)["timeline"]
+    assert set(result["samples"][0]) == {one.name for one in pb.Sample.DESCRIPTOR.fields}
+    assert (result["samples"][0]["at_ms"], result["samples"][0]["rows_per_second"]) == (1_000, 5.0)
+    (chunk,) = result["chunks"]
     assert (chunk["low_tso"], chunk["high_tso"], chunk["dropped"]) == (str(TSO), str(TSO + 2), None)
 
 
@@ -104,9 +104,9 @@ def test_a_watch_for_programs_gives_with_each_object_what_is_new(monkeypatch: py
         status(pb.Timeline(chunks=[CHUNK]), pb.DUMP_STATE_FINISHED),
     ]
     _, out = run(monkeypatch, answers, "--watch", "--json", "--timeline")
-    found: list[Any] = [json.loads(line)["timeline"] for line in out.splitlines()]
-    assert [[one["at_ms"] for one in timeline["samples"]] for timeline in found] == [[1_000], [3_000], []]
-    assert [len(timeline["chunks"]) for timeline in found] == [1, 0, 0]
+    results: list[Any] = [json.loads(line)["timeline"] for line in out.splitlines()]
+    assert [[one["at_ms"] for one in timeline["samples"]] for timeline in results] == [[1_000], [3_000], []]
+    assert [len(timeline["chunks"]) for timeline in results] == [1, 0, 0]
 
 
 def test_a_watch_in_a_terminal_shows_the_minutes_before_beside_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +120,9 @@ def test_a_watch_in_a_terminal_shows_the_minutes_before_beside_what_is_new(monke
 
 def test_the_option_without_json_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DumpOptions, "client", lambda *_: Asked([]))
-    found = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", "--timeline"])
-    assert found.exit_code == 2
-    assert "--timeline is for --json" in found.output
+    result = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", "--timeline"])
+    assert result.exit_code == 2
+    assert "--timeline is for --json" in result.output
 
 
 # ---- --wait --------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_command_that_shows_a_failed_dump_fails(
     client = Asked([failed])
     monkeypatch.setattr(Asked, "call", lambda *_: failed)
     monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
-    found = CliRunner().invoke(APP, [*command, "-c", "cf", *json_or_not])
-    assert found.exit_code == 1, found.output
-    assert "failed" in found.output
-    assert f"dump {'d' * 16} is" not in found.output, "it is not told as done"
+    result = CliRunner().invoke(APP, [*command, "-c", "cf", *json_or_not])
+    assert result.exit_code == 1, result.output
+    assert "failed" in result.output
+    assert f"dump {'d' * 16} is" not in result.output, "it is not told as done"

@@ -44,10 +44,10 @@ WITHOUT_BAR = 5 * 10 + 4 * PADDING
     ],
 )
 def test_the_bar_is_dropped_first_then_the_columns_in_their_order(width: int, headings: list[str]) -> None:
-    found = lines(FittedTable(COLUMNS, [ROW]), width)
-    assert found[0].split() == headings
-    assert max(map(cell_len, found)) <= width
-    assert "".join(found[1:]).count("n") == 10, "the name is folded, not cut"
+    results = lines(FittedTable(COLUMNS, [ROW]), width)
+    assert results[0].split() == headings
+    assert max(map(cell_len, results)) <= width
+    assert "".join(results[1:]).count("n") == 10, "the name is folded, not cut"
 
 
 def test_a_bar_has_a_greatest_width() -> None:
@@ -78,10 +78,10 @@ def test_a_table_without_rows_has_its_headings() -> None:
 
 
 def test_facts_are_text_and_fold_below_their_own_beginning() -> None:
-    found = lines(facts_table([("short", "[red]x[/red] " * 20), ("longer name", Text("y"))]), 40)
-    assert found[0].startswith("short        [red]x[/red]")
-    assert found[1].startswith(" " * 13 + "[red]")
-    assert max(map(cell_len, found)) <= 40
+    results = lines(facts_table([("short", "[red]x[/red] " * 20), ("longer name", Text("y"))]), 40)
+    assert results[0].startswith("short        [red]x[/red]")
+    assert results[1].startswith(" " * 13 + "[red]")
+    assert max(map(cell_len, results)) <= 40
 
 
 VERIFIED = verification(
@@ -111,12 +111,12 @@ SHOWN: dict[str, tuple[RenderableType, list[str]]] = {
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_matters_is_whole_at_any_width(name: str, width: int) -> None:
     picture, values = SHOWN[name]
-    found = lines(picture, width)
-    assert max(map(cell_len, found)) <= width
-    assert not any("…" in line for line in found)
-    first_column = "".join(line.split(" ")[0] for line in found)
+    results = lines(picture, width)
+    assert max(map(cell_len, results)) <= width
+    assert not any("…" in line for line in results)
+    first_column = "".join(line.split(" ")[0] for line in results)
     for value in values:
-        assert any(value in line for line in found) or value in first_column, value
+        assert any(value in line for line in results) or value in first_column, value
 
 
 def test_a_wide_terminal_shows_of_a_verification_when_and_how_fast_too() -> None:

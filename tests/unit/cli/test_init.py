@@ -120,36 +120,36 @@ def test_options_are_taken_as_they_are_given(stage: Stage) -> None:
         "a/b.toml",
         "-y",
     )
-    found = read_config(stage.folder / "a" / "b.toml")
-    assert found.etcd.tls == found.tikv.tls
-    assert found.etcd.tls.key_file == str(stage.folder / "key.pem"), "a service has another working directory"
-    assert (found.source.host, found.source.port, found.source.user) == ("tidb", 4001, "me")
-    assert found.source.password_file == str(stage.folder / "pw")
-    assert found.sinks == sinks[1::2]
-    assert (found.log.uri, found.feed, found.tikv.pd) == ("/log", "tikv", found.etcd.endpoints)
+    config = read_config(stage.folder / "a" / "b.toml")
+    assert config.etcd.tls == config.tikv.tls
+    assert config.etcd.tls.key_file == str(stage.folder / "key.pem"), "a service has another working directory"
+    assert (config.source.host, config.source.port, config.source.user) == ("tidb", 4001, "me")
+    assert config.source.password_file == str(stage.folder / "pw")
+    assert config.sinks == sinks[1::2]
+    assert (config.log.uri, config.feed, config.tikv.pd) == ("/log", "tikv", config.etcd.endpoints)
     assert "hush" not in output + (stage.folder / "a" / "b.toml").read_text()
     assert "\nGRANT SELECT ON mysql.tidb TO 'me'@'%';" in output
 
 
 def test_json_is_one_object_with_all_that_was_found(stage: Stage) -> None:
     stage.values[info_key("orders")] = definition("kafka://h:1/t?protocol=canal-json", rules=("*.*",))
-    found = json.loads(stage.run(*WHOLE, "--json", "--sql", "setup.sql", "--log", "s3://b/log?access-key=AK&secret-access-key=hush"))
-    assert found["ok"] is True
-    assert (found["file"], found["sql_file"], found["pd_cluster_id"]) == ("sidecar.toml", "setup.sql", str(int.from_bytes(PD, "big")))
-    assert found["changefeed"]["sink"] == "kafka://h:1/t?protocol=canal-json"
-    origins = {one["setting"]: (one["value"], one["from"]) for one in found["settings"]}
+    result = json.loads(stage.run(*WHOLE, "--json", "--sql", "setup.sql", "--log", "s3://b/log?access-key=AK&secret-access-key=hush"))
+    assert result["ok"] is True
+    assert (result["file"], result["sql_file"], result["pd_cluster_id"]) == ("sidecar.toml", "setup.sql", str(int.from_bytes(PD, "big")))
+    assert result["changefeed"]["sink"] == "kafka://h:1/t?protocol=canal-json"
+    origins = {one["setting"]: (one["value"], one["from"]) for one in result["settings"]}
     assert origins["changefeed.id"] == ("orders", "found in PD's etcd")
     assert origins["etcd.endpoints"][1].startswith("by --pd; PD's cluster ")
     assert origins["log.uri"] == ("s3://b/log", "by --log")
-    assert [one["setting"] for one in found["problems"]] == [
+    assert [one["setting"] for one in result["problems"]] == [
         "enable-tidb-extension (changefeed)",
         "source.password_file",
         "GRANT SELECT",
     ]
-    assert all(one["what"] and one["hint"] for one in found["problems"])
-    assert found["sql"] == (stage.folder / "setup.sql").read_text()
-    assert found["next"][0].endswith("< setup.sql")
-    assert "hush" not in json.dumps(found)
+    assert all(one["what"] and one["hint"] for one in result["problems"])
+    assert result["sql"] == (stage.folder / "setup.sql").read_text()
+    assert result["next"][0].endswith("< setup.sql")
+    assert "hush" not in json.dumps(result)
 
 
 @pytest.mark.parametrize("name", ["sidecar.toml", "setup.sql"])
@@ -198,8 +198,8 @@ def test_a_wrong_answer_is_asked_again(stage: Stage) -> None:
     assert "'a b' is no address of TiDB" in output
     assert "keeps no log" in output
     assert "no parameter formt" in output
-    found = read_config(stage.file)
-    assert (found.source.port, found.log.uri, found.sinks) == (4001, "/log", ("console:",))
+    config = read_config(stage.file)
+    assert (config.source.port, config.log.uri, config.sinks) == (4001, "/log", ("console:",))
 
 
 def test_of_several_changefeeds_one_is_chosen_by_number_or_id(stage: Stage) -> None:
@@ -291,9 +291,9 @@ def test_a_sink_uri_leaves_neither_a_secret_nor_a_line_of_its_own(stage: Stage, 
 def test_hostile_values_are_written_as_they_are(stage: Stage) -> None:
     evil = 'q"\\ \u00fc\U0001f600\x7f'
     stage.run(*WHOLE, "-y", "--user", evil, "--log", f"/{evil}", "--password-file", f"/{evil}\nx = 1", "--tidb", 't"t:1')
-    found = read_config(stage.file)
-    assert (found.source.user, found.log.uri, found.source.host) == (evil, f"/{evil}", 't"t')
-    assert found.source.password_file == f"/{evil}\nx = 1"
+    config = read_config(stage.file)
+    assert (config.source.user, config.log.uri, config.source.host) == (evil, f"/{evil}", 't"t')
+    assert config.source.password_file == f"/{evil}\nx = 1"
 
 
 def test_a_sink_within_the_log_is_refused_before_anything_is_written(stage: Stage) -> None:
@@ -303,8 +303,8 @@ def test_a_sink_within_the_log_is_refused_before_anything_is_written(stage: Stag
 
 
 def test_commands_are_quoted_for_a_shell(stage: Stage) -> None:
-    found = json.loads(stage.run(*WHOLE, "--json", "-o", "it's; rm.toml", "--tidb", "$(id):1"))
-    assert found["next"] == [
+    result = json.loads(stage.run(*WHOLE, "--json", "-o", "it's; rm.toml", "--tidb", "$(id):1"))
+    assert result["next"] == [
         "mysql -h '$(id)' -P 1 -u root -p < SQL-FILE",
         "ticdc-dump check --config 'it'\"'\"'s; rm.toml'",
         "ticdc-dump run --config 'it'\"'\"'s; rm.toml'",
@@ -323,10 +323,10 @@ def test_the_next_commands_correct_the_changefeed_where_its_configuration_is_wro
     stage: Stage, changed: dict[str, Any], update: list[str]
 ) -> None:
     stage.values[info_key("orders")] = definition(**changed)
-    found = json.loads(stage.run(*WHOLE, "--json"))
-    assert [command.split()[0] for command in found["next"]] == ["mysql", *["cdc"] * len(update), "ticdc-dump", "ticdc-dump"]
-    assert found["next"][1:-2] == update
+    result = json.loads(stage.run(*WHOLE, "--json"))
+    assert [command.split()[0] for command in result["next"]] == ["mysql", *["cdc"] * len(update), "ticdc-dump", "ticdc-dump"]
+    assert result["next"][1:-2] == update
     shown = stage.run(*WHOLE, "--yes", "--force")
     assert ("`update` changes what changefeed.toml names, and replaces a list such as filter.rules whole" in shown) is bool(update)
     assert "whole configuration" not in shown, "what the file does not name stays"
-    assert all(f"  {command}\n" in shown for command in found["next"])
+    assert all(f"  {command}\n" in shown for command in result["next"])

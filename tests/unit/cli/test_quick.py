@@ -47,16 +47,16 @@ COMMANDS_OF_OURS = ("replay", "run", "merge", "init", "check", "remove", "skip",
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS_OF_OURS)], ids=" ".join)
 def test_help_loads_what_declares_the_options_and_no_more(arguments: list[str]) -> None:
-    found, told = loaded("sidecar.cli.main", *arguments)
+    results, told = loaded("sidecar.cli.main", *arguments)
     assert told.strip()
-    assert not found & {*HEAVY, *FRAMEWORKS}
+    assert not results & {*HEAVY, *FRAMEWORKS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_by_the_name_of_cdc_is_as_quick(name: str) -> None:
-    found, told = loaded("sidecar.cli.cdc", "cli", "changefeed", name, "--help")
+    results, told = loaded("sidecar.cli.cdc", "cli", "changefeed", name, "--help")
     assert f"cdc cli changefeed {name}" in told
-    assert not found & {*HEAVY, *FRAMEWORKS}
+    assert not results & {*HEAVY, *FRAMEWORKS}
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["cli", "changefeed", "list", "--pd", "http://h:1"], ["server"]], ids=" ".join)
@@ -64,14 +64,14 @@ def test_what_is_passed_on_loads_the_standard_library_alone(arguments: list[str]
     real = tmp_path / "cdc"
     real.write_text("#!/bin/sh\n")
     real.chmod(0o755)
-    found, _ = loaded("sidecar.cli.cdc", *arguments, real_cdc=real)
-    installed = {name for name in found if name not in sys.stdlib_module_names and not name.startswith(("__", "_distutils_hack"))}
+    results, _ = loaded("sidecar.cli.cdc", *arguments, real_cdc=real)
+    installed = {name for name in results if name not in sys.stdlib_module_names and not name.startswith(("__", "_distutils_hack"))}
     assert installed == {"sidecar"}
 
 
 def test_a_request_loads_its_way_to_the_sidecar_and_nothing_of_a_sidecars_insides() -> None:
     arguments = ("dumpquery", "-c", "orders", "--sidecar", "127.0.0.1:1", "--timeout", "0.1", "--json")
-    found, told = loaded("sidecar.cli.main", *arguments)
+    results, told = loaded("sidecar.cli.main", *arguments)
     assert '"exit_reason": "unreachable"' in told
-    assert "grpc" in found
-    assert not found & {*HEAVY, "structlog"}
+    assert "grpc" in results
+    assert not results & {*HEAVY, "structlog"}

@@ -28,15 +28,15 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[KeptBehind]:
-    found: list[KeptBehind] = []
+    behinds: list[KeptBehind] = []
 
     def taken(client: EtcdClient, reach: Reach, kept: KeptBehind) -> None:
         assert reach.name == kept.name
-        found.append(kept)
+        behinds.append(kept)
 
     monkeypatch.setattr(leaving, "look", lambda client, reach: KEPT)
     monkeypatch.setattr(leaving, "remove", taken)
-    return found
+    return behinds
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str | None = None) -> object:

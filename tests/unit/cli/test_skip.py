@@ -73,10 +73,10 @@ def test_rows_are_left_out_and_listed_with_their_bytes(monkeypatch: pytest.Monke
     assert "1 skipped now, 1 before" in capsys.readouterr().out
     assert skipped_rows(open_folder(str(tmp_path / "log"))) == {2: {3, 5}}
     assert run(monkeypatch, "skip", "--config", config, "--list", "--json") == 0
-    found = json.loads(capsys.readouterr().out)["skipped"]
-    assert [(one["seq"], one["ordinal"], one["lane"], one["position"]) for one in found] == [(2, 3, "k/0", "0"), (2, 5, "k/0", "0")]
-    assert b'"mysqlType": {"id": "blob"' in base64.b64decode(found[0]["value"])
-    assert all(one["by"] and one["skipped_ms"] and "does not fit" in one["reason"] for one in found)
+    result = json.loads(capsys.readouterr().out)["skipped"]
+    assert [(one["seq"], one["ordinal"], one["lane"], one["position"]) for one in result] == [(2, 3, "k/0", "0"), (2, 5, "k/0", "0")]
+    assert b'"mysqlType": {"id": "blob"' in base64.b64decode(result[0]["value"])
+    assert all(one["by"] and one["skipped_ms"] and "does not fit" in one["reason"] for one in result)
 
 
 def test_what_can_be_decoded_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, capsys: Said, config: str) -> None:

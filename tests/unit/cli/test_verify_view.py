@@ -20,8 +20,8 @@ def verification(*tables: pb.CheckedTable, state: pb.CheckState, **given: object
     return pb.Verification(state=state, tables=tables, **(known | given))  # type: ignore[arg-type]  # fields by name
 
 
-def picture(found: pb.Verification) -> str:
-    return shown(report_view(found), width=240)
+def picture(value: pb.Verification) -> str:
+    return shown(report_view(value), width=240)
 
 
 def line_of(text: str, name: str) -> list[str]:
@@ -55,11 +55,11 @@ def test_one_that_runs_shows_how_far_each_table_is() -> None:
 
 
 def test_one_that_waits_says_for_what() -> None:
-    found = verification(state=pb.CHECK_STATE_WAITING, waiting_for="the merge worker, which has not begun with it")
-    for text in (picture(found), plain_line(found)):
+    result = verification(state=pb.CHECK_STATE_WAITING, waiting_for="the merge worker, which has not begun with it")
+    for text in (picture(result), plain_line(result)):
         assert "waiting" in text
         assert "the merge worker, which has not begun with it" in text
-    assert not is_over(found)
+    assert not is_over(result)
 
 
 def test_without_any_there_is_nothing_else_to_see() -> None:
@@ -100,9 +100,9 @@ def test_differences_are_shown_value_by_value_with_nulls_and_the_beginnings_of_l
 
 
 def test_a_line_counts_the_differences_and_one_that_is_over_is_so() -> None:
-    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT)
-    assert plain_line(found) == f"verification {'a' * 16} different  1/1 tables  9 rows  32 differences"
-    assert is_over(found)
+    result = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT)
+    assert plain_line(result) == f"verification {'a' * 16} different  1/1 tables  9 rows  32 differences"
+    assert is_over(result)
     assert [is_over(verification(state=state)) for state in (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)] == [
         True, True, True,
     ]  # fmt: skip
@@ -110,17 +110,17 @@ def test_a_line_counts_the_differences_and_one_that_is_over_is_so() -> None:
 
 def test_a_repair_is_shown_and_it_is_not_over_before_that_is() -> None:
     repair = pb.Repair(state=pb.REPAIR_STATE_RUNNING, keys=1200, dumps=["d1", "d2"], waiting_for="the dump that is there")
-    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
+    result = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
     words = "running: 1,200 keys in 2 dumps, waiting for the dump that is there"
-    assert words in picture(found)
-    assert plain_line(found).endswith(f"repair {words}")
-    assert not is_over(found)
-    found.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FINISHED, keys=1, dumps=["d1"], followed_by="b" * 16))
-    assert f"followed by verification {'b' * 16}" in picture(found)
-    assert is_over(found)
-    found.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FAILED, error="the source is away"))
-    assert "failed: 0 keys in 0 dumps: the source is away" in picture(found)
-    assert is_over(found)
+    assert words in picture(result)
+    assert plain_line(result).endswith(f"repair {words}")
+    assert not is_over(result)
+    result.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FINISHED, keys=1, dumps=["d1"], followed_by="b" * 16))
+    assert f"followed by verification {'b' * 16}" in picture(result)
+    assert is_over(result)
+    result.repair.CopyFrom(pb.Repair(state=pb.REPAIR_STATE_FAILED, error="the source is away"))
+    assert "failed: 0 keys in 0 dumps: the source is away" in picture(result)
+    assert is_over(result)
 
 
 def test_of_many_tables_the_worst_are_shown_first_and_the_rest_counted() -> None:
@@ -135,13 +135,13 @@ def test_of_many_tables_the_worst_are_shown_first_and_the_rest_counted() -> None
 
 def test_what_was_not_compared_has_its_reason() -> None:
     why = "the server is away: " + "no route to host, " * 20
-    found = verification(
+    result = verification(
         table("orders", pb.CHECK_STATE_FAILED, why=why),
         state=pb.CHECK_STATE_FAILED,
         left_out=[pb.LeftOutSink(sink="lake", why="it keeps nothing")],
         sample=0.01,
     )
-    text = " ".join(picture(found).split())
+    text = " ".join(picture(result).split())
     assert f"shop.orders in copy: {why.strip()}" in text
     assert "omitted lake: it keeps nothing" in text
     assert "0.01 of each table; extra rows were not looked for" in text
@@ -154,8 +154,8 @@ def test_extra_rows_that_were_not_looked_for_are_no_zero(partial: bool, extra: s
 
 
 def test_what_is_less_sure_is_told() -> None:
-    found = table("orders", pb.CHECK_STATE_DIFFERENT, missing=200_000, unlooked=100_000, moving=3)
-    text = " ".join(picture(verification(found, state=pb.CHECK_STATE_DIFFERENT)).split())
+    result = table("orders", pb.CHECK_STATE_DIFFERENT, missing=200_000, unlooked=100_000, moving=3)
+    text = " ".join(picture(verification(result, state=pb.CHECK_STATE_DIFFERENT)).split())
     assert "100,000 of these were seen once only: there are too many to look at each again" in text
     assert "shop.orders in copy: 3 keys changed each time that they were looked at" in text
 
@@ -175,22 +175,22 @@ def test_a_watch_tells_again_what_has_another_state() -> None:
 def test_what_is_not_judged_is_no_zero_and_has_its_reason() -> None:
     why = "filter.event-filters number 1, ignore-event, leaves out deletes"
     hidden = [pb.UnjudgedKinds(kinds=["extra"], why=why)]
-    found = table("orders", pb.CHECK_STATE_EQUAL, rows=3, expected=1200, unjudged=hidden)
-    text = picture(verification(found, state=pb.CHECK_STATE_EQUAL))
+    result = table("orders", pb.CHECK_STATE_EQUAL, rows=3, expected=1200, unjudged=hidden)
+    text = picture(verification(result, state=pb.CHECK_STATE_EQUAL))
     assert line_of(text, "orders")[2:8] == ["equal", "3", "0", "-", "0", "0"]
     assert f"shop.orders in copy: extra rows can be right and are not judged: {why}" in text
     assert "shop.orders in copy: 1,200 rows differ and are not judged" in text
 
 
 def test_keys_in_several_rows_are_differences() -> None:
-    found = verification(table("orders", pb.CHECK_STATE_DIFFERENT, duplicate=2), state=pb.CHECK_STATE_DIFFERENT)
-    assert "shop.orders in copy: 2 keys are there in several rows" in picture(found)
-    assert "2 differences" in plain_line(found)
+    result = verification(table("orders", pb.CHECK_STATE_DIFFERENT, duplicate=2), state=pb.CHECK_STATE_DIFFERENT)
+    assert "shop.orders in copy: 2 keys are there in several rows" in picture(result)
+    assert "2 differences" in plain_line(result)
 
 
 def test_a_repair_that_asks_is_over_and_shows_what_it_would_delete() -> None:
     deletes = [pb.RowsToDelete(sink="copy", schema="shop", table="orders", rows=1200, at_most=1000)]
     repair = pb.Repair(state=pb.REPAIR_STATE_ASKS, waiting_for="an answer", deletes=deletes)
-    found = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
-    assert "asks: 0 keys in 0 dumps, 1,200 rows to delete, waiting for an answer" in picture(found)
-    assert is_over(found), "nothing happens before somebody answers"
+    result = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
+    assert "asks: 0 keys in 0 dumps, 1,200 rows to delete, waiting for an answer" in picture(result)
+    assert is_over(result), "nothing happens before somebody answers"

@@ -82,19 +82,19 @@ def unfolded(text: str) -> str:
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("samples", [1, 1_800])
 def test_no_line_is_longer_than_the_terminal_and_every_value_is_there_in_full(width: int, samples: int) -> None:
-    found = lines(status_view(status(samples=samples)), width)
-    assert max(map(cell_len, found)) <= width
-    assert not any("…" in line for line in found)
+    results = lines(status_view(status(samples=samples)), width)
+    assert max(map(cell_len, results)) <= width
+    assert not any("…" in line for line in results)
     values = VALUES if samples > 1 else [value for value in VALUES if " in " not in value]
     for value in values:
-        assert unfolded(value) in unfolded("\n".join(found)), value
+        assert unfolded(value) in unfolded("\n".join(results)), value
 
 
 def test_facts_fold_below_their_own_beginning() -> None:
-    found = lines(status_view(status(tables=[])), 80)
-    (at,) = [index for index, line in enumerate(found) if "failed, 0 of 2 tables" in line]
-    assert found[at].startswith("other dump ")
-    assert re.match(r" {15}\S", found[at + 1])
+    results = lines(status_view(status(tables=[])), 80)
+    (at,) = [index for index, line in enumerate(results) if "failed, 0 of 2 tables" in line]
+    assert results[at].startswith("other dump ")
+    assert re.match(r" {15}\S", results[at + 1])
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_the_bar_takes_what_a_wide_terminal_leaves() -> None:
 
 def test_long_names_of_tables_are_folded_and_their_values_stay_whole() -> None:
     table = pb.TableStatus(schema=LONG, table=LONG, rows=123_456_789, chunks=1_234, complete_at_tso=TSO)
-    found = lines(status_view(status(tables=[table])), 80)
-    assert max(map(len, found)) <= 80
-    at = next(index for index, line in enumerate(found) if line.startswith("table "))
-    assert re.search(r"123,456,789 +1,234 +complete at 05:55:14\.843$", found[at + 1].rstrip())
-    assert "".join(line.split()[0] for line in found[at + 1 :]) == f"{LONG}.{LONG}"
+    results = lines(status_view(status(tables=[table])), 80)
+    assert max(map(len, results)) <= 80
+    at = next(index for index, line in enumerate(results) if line.startswith("table "))
+    assert re.search(r"123,456,789 +1,234 +complete at 05:55:14\.843$", results[at + 1].rstrip())
+    assert "".join(line.split()[0] for line in results[at + 1 :]) == f"{LONG}.{LONG}"
 
 
 def test_of_a_timeline_of_a_moment_ago_and_of_none_the_rest_is_the_same() -> None:
@@ -134,9 +134,11 @@ def test_of_a_timeline_of_a_moment_ago_and_of_none_the_rest_is_the_same() -> Non
 
 def test_names_of_others_are_text_beside_the_lines_too() -> None:
     evil = "[red]\x1b[31mlake[/red]"
-    found = pb.DumpStatus(sinks=[pb.SinkStatus(sink=evil)], timeline=pb.Timeline(samples=[pb.Sample(sinks=[pb.SinkSample(sink=evil)])]))
+    dump_status = pb.DumpStatus(
+        sinks=[pb.SinkStatus(sink=evil)], timeline=pb.Timeline(samples=[pb.Sample(sinks=[pb.SinkSample(sink=evil)])])
+    )
     console = terminal._Printing(file=io.StringIO(), width=80)
-    console.print(status_view(found))
+    console.print(status_view(dump_status))
     assert isinstance(console.file, io.StringIO)
     assert "[red][31mlake[/red]: p99" in console.file.getvalue()
 
@@ -220,11 +222,11 @@ def test_the_history_is_whole_in_every_terminal(width: int) -> None:
         rows=12_345_678,
         seconds=61.2,
     )
-    found = lines(history_view([one]), width)
-    assert max(map(cell_len, found)) <= width
+    results = lines(history_view([one]), width)
+    assert max(map(cell_len, results)) <= width
     for value in ("2023-11-14 22:13:20", "k3j5h2g8s9d0f1a2", "12,345,678", "1 min 1 s"):
-        assert any(value in line for line in found), value
-    assert not any("…" in line for line in found)
+        assert any(value in line for line in results), value
+    assert not any("…" in line for line in results)
     for word in f"{REASON} shop.orders, shop.customers certificate alice at 10.0.0.7:41000".split():
-        assert any(word in line for line in found), word
-    assert width >= HISTORY_WIDTH_MIN or unfolded(URI) in unfolded("\n".join(found))
+        assert any(word in line for line in results), word
+    assert width >= HISTORY_WIDTH_MIN or unfolded(URI) in unfolded("\n".join(results))

@@ -41,9 +41,9 @@ def changes(value: bytes) -> list[Change]:
 
 
 def test_rows_come_in_the_order_of_the_sequence_with_their_place_in_the_transaction_and_resolve_the_lane() -> None:
-    found = CODEC.envelopes(message(transaction(T, {7: [B, A, C, A], 9: [("I", b"other")]}, schema_version=3)))
-    assert found[-1] == Resolved(LANE, CommitTs(T + 1), T)
-    rows = [one for one in found if isinstance(one, Change)]
+    envelopes = CODEC.envelopes(message(transaction(T, {7: [B, A, C, A], 9: [("I", b"other")]}, schema_version=3)))
+    assert envelopes[-1] == Resolved(LANE, CommitTs(T + 1), T)
+    rows = [one for one in envelopes if isinstance(one, Change)]
     assert {(one.commit_ts, one.schema, one.key, one.lane, one.position) for one in rows} == {(T, "", b"", LANE, T)}
     assert [(one.table, one.rank) for one in rows] == [
         ("7", Rank.PUT), ("7", Rank.PUT), ("7", Rank.DELETE), ("7", Rank.PUT), ("9", Rank.PUT)

@@ -177,7 +177,7 @@ def test_refuses_a_row_that_ticdc_did_not_send_whole(extension: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (b"", "Input data was truncated"),
         (b"[]", "Expected `object`, got `array`"),
@@ -193,8 +193,8 @@ def test_refuses_a_row_that_ticdc_did_not_send_whole(extension: dict[str, Any], 
     ],
     ids=range(11),
 )
-def test_refuses_what_is_not_canal_json(value: bytes, found: str) -> None:
-    assert refusal(Message(LANE, 17, b"", value)) == f"expected the JSON of canal-json; found {found}"
+def test_refuses_what_is_not_canal_json(value: bytes, result: str) -> None:
+    assert refusal(Message(LANE, 17, b"", value)) == f"expected the JSON of canal-json; found {result}"
 
 
 def test_refuses_a_null_value() -> None:
@@ -251,19 +251,19 @@ def test_a_deleted_mark_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "found"),
+    ("row", "value"),
     [
         ({"event_type": "3"}, "Invalid enum value '3' - at `$.data[0].event_type`"),
         ({"event_type": None}, "Expected `str`, got `null` - at `$.data[0].event_type`"),
         ({"unique_identifier": None}, "Expected `str`, got `null` - at `$.data[0].unique_identifier`"),
     ],
 )
-def test_refuses_a_mark_that_does_not_fit(row: dict[str, Any], found: str) -> None:
+def test_refuses_a_mark_that_does_not_fit(row: dict[str, Any], value: str) -> None:
     with pytest.raises(MessageUnreadable) as caught:
         CanalJson().mark(change(MARK, data=[{**MARK_ROW, **row}]))
     assert str(caught.value) == (
         "message kafka/orders/2@17: expected a row of changefeed_dump.changefeed_dump_event with texts changefeed_id and "
-        f"unique_identifier and event_type 1 or 2; found {found}\n  what to do: {MARK_HINT}"
+        f"unique_identifier and event_type 1 or 2; found {value}\n  what to do: {MARK_HINT}"
     )
 
 
@@ -293,7 +293,7 @@ def test_damaged_bytes_raise_feed_errors_only(data: st.DataObject, event: dict[s
 
 def test_every_message_of_the_demo_is_read_and_every_bracket_mark_found() -> None:
     codec = CanalJson()
-    marks = [codec.mark(found) for found in mark_changes(codec, messages("demo", "canal-json"))]
+    marks = [codec.mark(mark_change) for mark_change in mark_changes(codec, messages("demo", "canal-json"))]
     assert {(mark.uuid, mark.kind, mark.commit_ts) for mark in marks if mark} >= bracket_marks("demo")
     assert {mark.changefeed_id for mark in marks if mark} == {"demo-dump"}
 
@@ -309,10 +309,10 @@ def test_writes_marks_and_resolved_marks_as_ticdc() -> None:
     codec = CanalJson()
     recorded = messages("demo", "canal-json")
     previous: tuple[str, MarkKind] | None = None
-    for found in mark_changes(codec, recorded):
-        mark = codec.mark(found)
+    for mark_change in mark_changes(codec, recorded):
+        mark = codec.mark(mark_change)
         assert mark is not None
-        sent = json.loads(found.value)
+        sent = json.loads(mark_change.value)
         written = encode_mark(
             commit_ts=mark.commit_ts,
             row_id=int(sent["data"][0]["id"]),
@@ -322,8 +322,8 @@ def test_writes_marks_and_resolved_marks_as_ticdc() -> None:
             previous=previous,
             now_ms=sent["ts"],
         )
-        assert written[0] == found.key
-        assert without_volatile(written[1]) == without_volatile(found.value)
+        assert written[0] == mark_change.key
+        assert without_volatile(written[1]) == without_volatile(mark_change.value)
         assert json.loads(written[1])["mysqlType"] == sent["mysqlType"]
         previous = (mark.uuid, mark.kind)
     resolved = [(each, event) for each in recorded for event in codec.envelopes(each) if isinstance(event, Resolved)]
@@ -341,7 +341,7 @@ def without_volatile(value: bytes) -> bytes:
 @pytest.mark.parametrize("name", ["shop", "shop-new"])
 def test_every_message_of_the_shop_is_read_and_every_bracket_mark_found(name: str) -> None:
     codec = CanalJson()
-    marks = [codec.mark(found) for found in mark_changes(codec, messages(name, "canal-json"))]
+    marks = [codec.mark(mark_change) for mark_change in mark_changes(codec, messages(name, "canal-json"))]
     assert {(mark.uuid, mark.kind, mark.commit_ts) for mark in marks if mark} >= bracket_marks(name)
 
 

@@ -137,7 +137,7 @@ def test_refuses_broken_framing(broken: Message, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "found"),
+    ("key", "value"),
     [
         (b'{"ts":10,', "Input data was truncated"),
         (b'{"ts":10,"scm":"shop","tbl":"orders","t":1}}', "JSON is malformed: trailing characters (byte 44)"),
@@ -149,12 +149,12 @@ def test_refuses_broken_framing(broken: Message, text: str) -> None:
         (b'{"ts":10,"scm":"\xff","tbl":"orders","t":1}', "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )
-def test_refuses_a_key_that_is_not_one(key: bytes, found: str) -> None:
-    assert refusal(message((key, INSERT))) == f"key byte 16 (event 0): expected the JSON of a key; found {found}"
+def test_refuses_a_key_that_is_not_one(key: bytes, value: str) -> None:
+    assert refusal(message((key, INSERT))) == f"key byte 16 (event 0): expected the JSON of a key; found {value}"
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (b"", "Input data was truncated"),
         (b'{"u":{"id":tru}}', "JSON is malformed: invalid character (byte 12)"),
@@ -162,8 +162,8 @@ def test_refuses_a_key_that_is_not_one(key: bytes, found: str) -> None:
         (b'{"u":{},"x":1}', "Object contains unknown field `x`"),
     ],
 )
-def test_refuses_a_row_that_is_not_one(value: bytes, found: str) -> None:
-    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a row; found {found}"
+def test_refuses_a_row_that_is_not_one(value: bytes, result: str) -> None:
+    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a row; found {result}"
 
 
 def test_refuses_nesting_without_end() -> None:
@@ -172,11 +172,11 @@ def test_refuses_nesting_without_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [(b"{}", "neither"), (b'{"u":null}', "neither"), (b'{"p":{}}', "p"), (b'{"u":{},"d":{}}', "u and d"), (b'{"p":{},"d":{}}', "p and d")],
 )
-def test_refuses_a_row_that_is_neither_put_nor_delete(value: bytes, found: str) -> None:
-    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected either u (with or without p) or d; found {found}"
+def test_refuses_a_row_that_is_neither_put_nor_delete(value: bytes, result: str) -> None:
+    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected either u (with or without p) or d; found {result}"
 
 
 def test_refuses_an_unknown_kind_of_event_and_says_where_in_the_batch() -> None:
@@ -195,9 +195,9 @@ def test_refuses_a_resolved_mark_with_a_value() -> None:
     assert text == "value byte 58 (event 1): expected an empty value of a resolved mark; found 2 bytes"
 
 
-@pytest.mark.parametrize(("value", "found"), [(b"", "Input data was truncated"), (b'{"q":"x"}', "Object missing required field `t`")])
-def test_refuses_a_ddl_that_is_not_one(value: bytes, found: str) -> None:
-    assert refusal(message((DDL_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a DDL; found {found}"
+@pytest.mark.parametrize(("value", "result"), [(b"", "Input data was truncated"), (b'{"q":"x"}', "Object missing required field `t`")])
+def test_refuses_a_ddl_that_is_not_one(value: bytes, result: str) -> None:
+    assert refusal(message((DDL_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a DDL; found {result}"
 
 
 @pytest.mark.parametrize("key", [ROW_KEY, DDL_KEY])
@@ -235,7 +235,7 @@ def test_a_deleted_mark_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (MARK.replace(b'"v":2', b'"v":3'), "Invalid enum value 3 - at `$.u.event_type.v`"),
         (MARK.replace(b'"v":2', b'"v":null'), "Expected `int`, got `null` - at `$.u.event_type.v`"),
@@ -243,12 +243,12 @@ def test_a_deleted_mark_is_none() -> None:
         (INSERT, "Object missing required field `changefeed_id` - at `$.u`"),
     ],
 )
-def test_refuses_a_mark_that_does_not_fit(value: bytes, found: str) -> None:
+def test_refuses_a_mark_that_does_not_fit(value: bytes, result: str) -> None:
     with pytest.raises(MessageUnreadable) as caught:
         OpenProtocol().mark(row(value, Rank.PUT))
     assert str(caught.value) == (
         "message kafka/orders/2@17: expected a row of changefeed_dump.changefeed_dump_event with texts changefeed_id and "
-        f"unique_identifier and event_type 1 or 2; found {found}\n  what to do: {MARK_HINT}"
+        f"unique_identifier and event_type 1 or 2; found {result}\n  what to do: {MARK_HINT}"
     )
 
 

@@ -35,9 +35,9 @@ def visitor(of: ConsoleAccess, session: str = "", certificate: str = "") -> Visi
 def test_the_token_begins_a_session_and_nothing_else_does() -> None:
     of = access()
     session = of.login(TOKEN)
-    found = visitor(of, session)
-    assert (found.name, found.address) == (token_name(TOKEN), NOBODY.address)
-    assert TOKEN not in session + found.name + found.form_key
+    result = visitor(of, session)
+    assert (result.name, result.address) == (token_name(TOKEN), NOBODY.address)
+    assert TOKEN not in session + result.name + result.form_key
     assert [of.login(wrong) for wrong in ("", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "ä")] == [""] * 5
     assert visitor(of, "another") == visitor(of) == NOBODY
 

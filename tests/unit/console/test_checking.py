@@ -43,8 +43,8 @@ def test_the_command_is_that_of_these_settings() -> None:
     last = ended(SettingsChecks(Path("/etc/x y.toml"), command=command)).last
     assert last is not None
     assert last.report is None
-    found = SettingsChecks(Path("/etc/x y.toml"))
-    assert found._command == [sys.executable, "-m", "sidecar", "check", "--config", "/etc/x y.toml", "--json"]
+    checks = SettingsChecks(Path("/etc/x y.toml"))
+    assert checks._command == [sys.executable, "-m", "sidecar", "check", "--config", "/etc/x y.toml", "--json"]
 
 
 def test_a_report_is_that_of_the_command() -> None:

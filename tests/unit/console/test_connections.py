@@ -65,10 +65,10 @@ T = TypeVar("T")
 
 def look(console: ServedConsole, at: Callable[[BoundedHttp], T]) -> list[T]:
     """Of each connection, between two steps of the server."""
-    loop, found = eventually(lambda: console.server._server and console.server._server._loop), Future[list[T]]()
+    loop, result = eventually(lambda: console.server._server and console.server._server._loop), Future[list[T]]()
     server = console.server._server
-    loop.call_soon_threadsafe(lambda: found.set_result([at(one) for one in server.server_state.connections]))
-    return found.result(PATIENCE_S)
+    loop.call_soon_threadsafe(lambda: result.set_result([at(one) for one in server.server_state.connections]))
+    return result.result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_streams_of_a_browser_leave_room_for_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "name"),
+    ("value", "name"),
     [
         ({"subject": ((("countryName", "DE"),), (("commonName", "alice"),)), "subjectAltName": (("DNS", "a.example"),)}, "alice"),
         ({"subject": ((("commonName", ""),),), "subjectAltName": (("DNS", "a.example"), ("DNS", "b.example"))}, "a.example"),
@@ -237,5 +237,5 @@ def test_streams_of_a_browser_leave_room_for_pages() -> None:
         ({}, ""),
     ],
 )
-def test_the_name_in_a_certificate(found: dict[str, object], name: str) -> None:
-    assert certificate_name(found) == name
+def test_the_name_in_a_certificate(value: dict[str, object], name: str) -> None:
+    assert certificate_name(value) == name

@@ -75,9 +75,9 @@ def test_the_address_has_the_port_that_it_got() -> None:
 
 def test_an_address_of_either_kind_is_bound() -> None:
     for listen in ("127.0.0.1:0", "localhost:0", "0.0.0.0:0"):
-        found = bound(listen)
-        assert found.getsockname()[1]
-        found.close()
+        result = bound(listen)
+        assert result.getsockname()[1]
+        result.close()
 
 
 def test_an_address_that_is_taken_is_an_os_error() -> None:

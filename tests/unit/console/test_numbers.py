@@ -25,10 +25,10 @@ STATUS = pb.DumpStatus(
 )
 
 
-def value_at(found: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     for name in path.split("."):
-        found = found[int(name)] if name.isdecimal() else found[name]
-    return found
+        value = value[int(name)] if name.isdecimal() else value[name]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -48,27 +48,27 @@ def value_at(found: Any, path: str) -> Any:
     ],
 )
 def test_a_number_has_its_place_its_value_as_json_has_it_and_a_text(path: str, kind: str, text: str) -> None:
-    found = DATA.fullmatch(Numbers(STATUS)(path, kind))
-    assert found
+    match = DATA.fullmatch(Numbers(STATUS)(path, kind))
+    assert match
     of_json = value_at(json.loads(json.dumps(status_json(STATUS))), path)
-    value = unescape(found[2])
+    value = unescape(match[2])
     assert (value if isinstance(of_json, str) else json.loads(value)) == of_json
-    assert (found[1], found[3]) == (path, text)
+    assert (match[1], match[3]) == (path, text)
 
 
 def test_shares_and_times_of_a_verification() -> None:
-    found = pb.Verification(sample=0.25, asked_ms=1_700_000_000_000)
-    numbers = Numbers(found)
+    verification = pb.Verification(sample=0.25, asked_ms=1_700_000_000_000)
+    numbers = Numbers(verification)
     assert numbers("sample", "share").endswith(">25%</data>")
     assert numbers("asked_ms", "ms").endswith(">2023-11-14 22:13:20 UTC</data>")
     assert numbers("ended_ms", "ms").endswith(">-</data>")
-    assert verification_json(found)["sample"] == 0.25
+    assert verification_json(verification)["sample"] == 0.25
 
 
 def test_bytes_of_a_preview() -> None:
-    found = pb.DumpPreview(tables=[pb.TablePreview(bytes=3 << 20)])
-    assert DATA.fullmatch(Numbers(found)("tables.0.bytes", "bytes")), preview_json(found)
-    assert Numbers(found)("tables.0.bytes", "bytes").endswith('value="3145728">3.0 MiB</data>')
+    preview = pb.DumpPreview(tables=[pb.TablePreview(bytes=3 << 20)])
+    assert DATA.fullmatch(Numbers(preview)("tables.0.bytes", "bytes")), preview_json(preview)
+    assert Numbers(preview)("tables.0.bytes", "bytes").endswith('value="3145728">3.0 MiB</data>')
 
 
 def test_a_place_that_is_none_is_an_error() -> None:

@@ -13,12 +13,12 @@ def test_each_item_is_on_one_page_and_links_lead_from_page_to_page() -> None:
     items, params = list(range(251)), [("q", "a&b=c"), ("page", "1")]
     seen: list[int] = []
     while True:
-        found = part(items, params, size=100)
-        assert (found.first, found.count, found.pages) == (len(seen), 251, 3)
-        seen += found.shown
-        if found.number == found.pages:
+        page = part(items, params, size=100)
+        assert (page.first, page.count, page.pages) == (len(seen), 251, 3)
+        seen += page.shown
+        if page.number == page.pages:
             break
-        params = parse_qsl(found.address(found.number + 1).removeprefix("?"))
+        params = parse_qsl(page.address(page.number + 1).removeprefix("?"))
         assert params[0] == ("q", "a&b=c")
     assert seen == items
 
@@ -32,8 +32,8 @@ def test_what_is_no_page_is_the_nearest_one(given: str, number: int) -> None:
 
 def test_an_empty_list_is_one_page() -> None:
     nothing: list[int] = []
-    found = part(nothing, [])
-    assert (found.number, found.pages, found.shown) == (1, 1, [])
+    page = part(nothing, [])
+    assert (page.number, page.pages, page.shown) == (1, 1, [])
 
 
 def test_two_lists_of_a_page_turn_by_themselves() -> None:

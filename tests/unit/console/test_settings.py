@@ -23,10 +23,10 @@ def rows(config: Config) -> dict[str, str]:
 
 
 def test_every_setting_is_there_once() -> None:
-    def names(found: dict[str, Any], prefix: str = "") -> list[str]:
+    def names(result: dict[str, Any], prefix: str = "") -> list[str]:
         return [
             name
-            for key, value in found.items()
+            for key, value in result.items()
             for name in (names(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [f"{prefix}{key}"])
         ]
 

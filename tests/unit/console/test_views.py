@@ -42,10 +42,10 @@ def numbers(text: str) -> dict[str, str]:
     return {path: unescape(value) for path, value in DATA.findall(text)}
 
 
-def value_at(found: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     for name in path.split("."):
-        found = found[int(name)] if name.isdecimal() else found[name]
-    return found
+        value = value[int(name)] if name.isdecimal() else value[name]
+    return value
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ def test_a_preview_shows_what_a_start_would_do_and_starts_nothing(tmp_path: Path
         assert "Slow: shop.payments: TiDB sorts the whole table" in page.words
         assert f"It would wait for the dump of shop.customers and 6 more ( {DUMP} )" in page.words
         assert owner.carried_out == []
-        found = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
-        assert re.fullmatch("[0-9a-f]{16}", found["dump_id"])
+        result = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
+        assert re.fullmatch("[0-9a-f]{16}", result["dump_id"])
         stranger = browser_of(console).get("/start?preview=1")
         assert "To start it, log in" in stranger.words
         assert "form_key" not in stranger.text
@@ -348,9 +348,9 @@ def test_no_page_grows_with_what_there_is(large: Browser, path: str) -> None:
 
 def test_a_search_finds_any_table(large: Browser) -> None:
     for path in ("/dump?q=PART_07777", "/start?q=PART_07777"):
-        found = large.get(path).text
-        assert "part_07777" in found
-        assert "part_07776" not in found
+        text = large.get(path).text
+        assert "part_07777" in text
+        assert "part_07776" not in text
     assert "No table matches." in large.get("/dump?q=part_99999").words
     assert "shop.orders" in large.get("/dump?state=reading").words
     assert "part_00001" not in large.get("/dump?state=complete").text
@@ -360,10 +360,10 @@ def test_pages_have_all_tables(large: Browser) -> None:
     seen, address = set[str](), "?page=1"
     for _ in range(3):
         page = large.get(f"/dump{address}").text
-        found = set(re.findall(r'<th scope="row">shop\.([^<]+)</th>', page))
-        assert len(found) == 100
-        assert not found & seen
-        seen |= found
+        results = set(re.findall(r'<th scope="row">shop\.([^<]+)</th>', page))
+        assert len(results) == 100
+        assert not results & seen
+        seen |= results
         address = unescape(re.findall(r'href="(\?[^"]*)" rel="next"', page)[0])
     last = large.get("/dump?page=101")
     assert "10,001 to 10,007 of 10,007" in last.words

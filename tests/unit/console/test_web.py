@@ -31,8 +31,8 @@ COMMANDS = ["/start", "/check", "/command/pause", "/command/resume", "/command/s
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
-    found = Shop()
-    with found.owner() as owner, found.console(owner, tmp_path_factory.mktemp("shop")) as console:
+    result = Shop()
+    with result.owner() as owner, result.console(owner, tmp_path_factory.mktemp("shop")) as console:
         yield console
 
 
@@ -291,11 +291,11 @@ def beyond(owner: Owner, folder: Path, *, mutual: bool) -> Iterator[tuple[Served
 
 
 def context(authority: Authority, name: str = "") -> ssl.SSLContext:
-    found = ssl.create_default_context(cafile=str(authority.ca_file))
+    default_context = ssl.create_default_context(cafile=str(authority.ca_file))
     if name:
         signed = authority.sign(name)
-        found.load_cert_chain(signed.cert_file, signed.key_file)
-    return found
+        default_context.load_cert_chain(signed.cert_file, signed.key_file)
+    return default_context
 
 
 def test_beyond_loopback_every_page_needs_a_login(owner: Owner, tmp_path: Path) -> None:

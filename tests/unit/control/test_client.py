@@ -34,8 +34,8 @@ def owner() -> Iterator[Owner]:
 
 def query(address: str, *, patience_s: float = PATIENCE_S) -> pb.DumpStatus:
     with ControlClient(address, Access(patience_s=patience_s)) as client:
-        found: pb.DumpStatus = client.call("Query", ASK)
-        return found
+        status: pb.DumpStatus = client.call("Query", ASK)
+        return status
 
 
 def test_a_server_that_is_busy_is_asked_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,8 @@ def test_no_key_at_all_is_refused() -> None:
 
 def test_a_predicate_is_joined_with_the_filters_and_other_tables_keep_the_filters_alone() -> None:
     request = pb.StartRequest(where=[where(ORDERS, "amount > 5 OR amount IS NULL")])
-    found = resolved(request, feed=Filter({ORDERS: "f1", ITEM: "f2"})).where
-    assert found == {ORDERS: "(f1) AND (`t`.`amount` > 5 OR `t`.`amount` IS NULL)", ITEM: "(f2)"}
+    result = resolved(request, feed=Filter({ORDERS: "f1", ITEM: "f2"})).where
+    assert result == {ORDERS: "(f1) AND (`t`.`amount` > 5 OR `t`.`amount` IS NULL)", ITEM: "(f2)"}
 
 
 @pytest.mark.parametrize(

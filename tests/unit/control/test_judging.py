@@ -52,12 +52,12 @@ def test_a_repair_is_refused_where_the_filter_makes_a_difference_right(name: str
 
 @pytest.mark.parametrize("name", HIDING)
 def test_a_comparison_without_repair_runs_and_says_what_is_not_judged(name: str) -> None:
-    found = verify(scope_of(**HIDING[name]))
+    request = verify(scope_of(**HIDING[name]))
     kinds = FILTERS[name][1]
-    told = [one for one in found.unjudged if one.name == ORDERS]
+    told = [one for one in request.unjudged if one.name == ORDERS]
     assert {one.sink for one in told} == {"copy", "lake"}
     assert {kind for one in told for kind in one.kinds} == kinds
-    shown = {(one.sink, one.table): {kind for each in one.unjudged for kind in each.kinds} for one in expected(found, []).tables}
+    shown = {(one.sink, one.table): {kind for each in one.unjudged for kind in each.kinds} for one in expected(request, []).tables}
     assert shown["lake", "orders"] == kinds, "a dry run shows it"
 
 
@@ -98,8 +98,8 @@ APART = {
 
 
 def targets_of(uri: str) -> Targets:
-    found = target_of(uri, log_id="")
-    return {} if found is None else {"copy": found}
+    target = target_of(uri, log_id="")
+    return {} if target is None else {"copy": target}
 
 
 @pytest.mark.parametrize("kind", SHARED)
@@ -185,7 +185,7 @@ def test_a_repairs_dump_leaves_out_keys_that_no_row_of_the_source_can_have() -> 
 def test_what_is_not_judged_is_in_the_request_and_old_requests_have_none() -> None:
     from sidecar.log.verification import request_from_json
 
-    found = verify(scope_of(**HIDING["deletes"]))
-    assert request_from_json(found.to_json()) == found
-    assert all(isinstance(one, Unjudged) for one in found.unjudged)
+    request = verify(scope_of(**HIDING["deletes"]))
+    assert request_from_json(request.to_json()) == request
+    assert all(isinstance(one, Unjudged) for one in request.unjudged)
     assert request_from_json(b'{"id":"x","sinks":["copy"],"tables":[]}').unjudged == ()

@@ -26,9 +26,9 @@ def owner() -> Iterator[Owner]:
 
 
 def rejected(service: ControlService, method: str, request: object) -> CallRejected:
-    with pytest.raises(CallRejected) as found:
+    with pytest.raises(CallRejected) as result:
         getattr(service, method)(request, LocalCall("", HERE))
-    return found.value
+    return result.value
 
 
 def test_an_answer_is_that_of_the_service(owner: Owner) -> None:
@@ -48,25 +48,25 @@ def test_one_that_has_proved_nothing_is_not_taken_for_the_services_own_token() -
 
 def test_a_rejection_has_code_and_text(owner: Owner) -> None:
     service = ControlService(owner.served())
-    found = rejected(service, "Query", pb.DumpRequest(changefeed=FEED, dump_id="f" * 16))
-    assert found.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert "there is no dump" in found.details
-    assert "what to do: " in found.details
-    assert (found.owner, found.may_come_back) == (None, False)
+    result = rejected(service, "Query", pb.DumpRequest(changefeed=FEED, dump_id="f" * 16))
+    assert result.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert "there is no dump" in result.details
+    assert "what to do: " in result.details
+    assert (result.owner, result.may_come_back) == (None, False)
     other = rejected(service, "Query", pb.DumpRequest(changefeed=pb.Changefeed(id="other")))
     assert (other.code, other.may_come_back) == (grpc.StatusCode.NOT_FOUND, False)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.9:8310", None])
 def test_a_standby_names_the_owner(address: str | None) -> None:
-    found = rejected(ControlService(standby(lambda: address)), "Query", pb.DumpRequest(changefeed=FEED))
-    assert (found.owner, found.may_come_back) == (address or "", True)
+    result = rejected(ControlService(standby(lambda: address)), "Query", pb.DumpRequest(changefeed=FEED))
+    assert (result.owner, result.may_come_back) == (address or "", True)
 
 
 def test_what_ends_by_itself_may_come_back(owner: Owner) -> None:
     service = ControlService(owner.served(status=lambda: None, hindered=lambda: "etcd does not answer"))
-    found = rejected(service, "List", pb.ListRequest())
-    assert (found.code, found.owner, found.may_come_back) == (grpc.StatusCode.UNAVAILABLE, None, True)
+    result = rejected(service, "List", pb.ListRequest())
+    assert (result.code, result.owner, result.may_come_back) == (grpc.StatusCode.UNAVAILABLE, None, True)
 
 
 def test_a_call_has_as_long_as_a_caller_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,9 +241,9 @@ def test_another_changefeed_is_not_found_and_the_served_one_named(calls: Calls) 
 @pytest.mark.parametrize("address", ["10.0.0.7:8310", None])
 def test_a_standby_answers_every_call_with_the_owners_address(address: str | None) -> None:
     calls = Calls(standby(lambda: address))
-    found = list(of_every_method(calls))
-    assert len(found) == 16
-    for code, details in found:
+    every_method = list(of_every_method(calls))
+    assert len(every_method) == 16
+    for code, details in every_method:
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert details == f"this sidecar is a standby; the owner is {address or 'not known yet'}"
 
@@ -252,8 +252,8 @@ def of_every_method(calls: Calls) -> Iterator[tuple[grpc.StatusCode, str]]:
     for method in SERVICE.methods:
         request = method.input_type._concrete_class()
         stream = method.name in ("Watch", "Subscribe", "Differences")
-        found = calls.server.invoke_unary_stream(method, (), request, None).termination() if stream else calls(method.name, request)
-        yield found[-2], found[-1]
+        termination = calls.server.invoke_unary_stream(method, (), request, None).termination() if stream else calls(method.name, request)
+        yield termination[-2], termination[-1]
 
 
 def test_a_process_whose_terms_fail_says_why_and_is_told_from_a_standby() -> None:
@@ -305,9 +305,9 @@ def recorded(owner: Owner, dump_id: str = FIRST, kind: OperationKind = Operation
 def test_list_is_of_the_changefeed_and_the_namespace(owner: Owner, calls: Calls) -> None:
     recorded(owner)
     for namespace, changefeed_id in (("", ""), ("default", ""), ("", "cf"), ("default", "cf")):
-        found = calls.ok("List", pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id))
-        assert [one.id for one in found.operations] == [FIRST]
-        assert len(found.dumps) == 1, "of a command line of an older version"
+        result = calls.ok("List", pb.ListRequest(namespace=namespace, changefeed_id=changefeed_id))
+        assert [one.id for one in result.operations] == [FIRST]
+        assert len(result.dumps) == 1, "of a command line of an older version"
     other = calls.ok("List", pb.ListRequest(namespace="other"))
     assert (len(other.operations), len(other.dumps), other.changefeed.id) == (0, 0, "cf")
     for request in (pb.ListRequest(changefeed_id="other"), pb.ListRequest(namespace="other", changefeed_id="cf")):
@@ -413,15 +413,15 @@ def test_losing_the_changefeed_while_a_request_waits_is_unavailable(owner: Owner
 def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
     calls = Calls(owner.served())
     owner.history.record(former(rows=10_000, running_s=100.0))
-    found = calls.ok("Preview", start())
-    assert [(t.table, t.rows, t.bytes, t.read_by) for t in found.tables if not t.refused] == [
+    result = calls.ok("Preview", start())
+    assert [(t.table, t.rows, t.bytes, t.read_by) for t in result.tables if not t.refused] == [
         ("orders", 1000, 50_000, "clustered primary key (id)"),
         ("item", 1000, 50_000, "clustered primary key (id)"),
     ]
-    assert {t.table for t in found.tables if t.refused} == {"logs"}
-    assert found.outside == 1
-    assert found.seconds == pytest.approx(20)
-    assert not found.refusals
+    assert {t.table for t in result.tables if t.refused} == {"logs"}
+    assert result.outside == 1
+    assert result.seconds == pytest.approx(20)
+    assert not result.refusals
     assert not owner.carried_out
 
 
@@ -451,8 +451,8 @@ def former(**given: Any) -> HistoryEntry:
 def test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known(
     owner: Owner, before: list[HistoryEntry], seconds: float
 ) -> None:
-    found = Calls(owner.served(history=lambda: before)).ok("Preview", start())
-    assert found.seconds == pytest.approx(seconds)
+    result = Calls(owner.served(history=lambda: before)).ok("Preview", start())
+    assert result.seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -464,10 +464,10 @@ def test_the_time_is_that_of_the_slowest_bound(calls: Calls, given: dict[str, An
 
 
 def test_a_preview_leaves_out_how_many_rows_there_are_where_the_statistics_do_not_say(owner: Owner) -> None:
-    found = Calls(owner.served(schemas=Schemas(analyzed=False))).ok("Preview", start())
-    assert found.tables
-    assert not any(table.HasField("rows") for table in found.tables)
-    assert {table["rows"] for table in preview_json(found)["tables"]} == {None}
+    result = Calls(owner.served(schemas=Schemas(analyzed=False))).ok("Preview", start())
+    assert result.tables
+    assert not any(table.HasField("rows") for table in result.tables)
+    assert {table["rows"] for table in preview_json(result)["tables"]} == {None}
 
 
 def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
@@ -478,11 +478,11 @@ def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_th
         return SlowReads({ORDERS: "each chunk reads the table from its first row"}, unasked=7)
 
     calls = Calls(owner.served(slow_reads=slow_reads, feed_scope=Filter({ITEM: "f"})))
-    found = calls.ok("Preview", start())
+    result = calls.ok("Preview", start())
     assert asked == [{ORDERS: "", ITEM: "(f)"}]
-    assert {t.table: t.slow for t in found.tables if t.slow} == {"orders": "each chunk reads the table from its first row"}
-    assert found.unasked == 7
-    assert not found.refusals
+    assert {t.table: t.slow for t in result.tables if t.slow} == {"orders": "each chunk reads the table from its first row"}
+    assert result.unasked == 7
+    assert not result.refusals
 
 
 def test_a_preview_tells_everything_that_would_refuse_a_start(owner: Owner) -> None:

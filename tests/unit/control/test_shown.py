@@ -34,14 +34,14 @@ def test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for
     request_: Request, states: list[DumpState], target: DumpState, expected: str | None
 ) -> None:
     dumps = [dump(number, state) for number, state in enumerate(states)]
-    found = as_asked(dumps, request_, lambda progress: progress.state is target)
-    assert (found and found.dump_id) == expected
+    result = as_asked(dumps, request_, lambda progress: progress.state is target)
+    assert (result and result.dump_id) == expected
 
 
 def test_a_dump_that_is_there_was_started() -> None:
     for request in (StartDump("d0", (), Brackets.WATERMARK, 10), RestartDump("d0", "d9")):
-        found = as_asked([dump(0, FINISHED)], request, lambda progress: progress.dump_id == "d0")
-        assert found is not None
+        result = as_asked([dump(0, FINISHED)], request, lambda progress: progress.dump_id == "d0")
+        assert result is not None
 
 
 def test_settings_are_compared_as_far_as_they_are_given() -> None:

@@ -215,8 +215,8 @@ def test_a_query_tells_of_subscribers(calls: Calls) -> None:
     rpc = calls.subscribe(subscriber="a", after_seq=0)
     rpc.take_response()
     answer, _, _ = calls.unary("Query", pb.DumpRequest(changefeed=FEED))
-    [found] = answer.subscribers
-    assert (found.name, found.next_seq, found.segments, found.heard_s, found.connected) == ("a", 1, 2, 2.5, True)
+    [result] = answer.subscribers
+    assert (result.name, result.next_seq, result.segments, result.heard_s, result.connected) == ("a", 1, 2, 2.5, True)
     calls.service.close()
     ended(rpc)
 

@@ -25,8 +25,8 @@ class Measured:
 
     def __call__(self, after_ms: int) -> pb.Timeline:
         self.asked.append(after_ms)
-        found = [sample(second) for second in self.seconds if BEGIN_MS + 1000 * second > after_ms]
-        return timeline(found, [dumped(1, begins_ms=BEGIN_MS)], [])
+        sample_lines = [sample(second) for second in self.seconds if BEGIN_MS + 1000 * second > after_ms]
+        return timeline(sample_lines, [dumped(1, begins_ms=BEGIN_MS)], [])
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def asks(**given: Any) -> pb.DumpRequest:
 def test_a_query_has_it_where_it_is_asked_for(calls: Calls, measured: Measured) -> None:
     assert not calls.ok("Query", asks()).HasField("timeline")
     assert measured.asked == []
-    found = calls.ok("Query", asks(timeline_after_ms=0))
-    assert (seconds(found), len(found.timeline.chunks), found.timeline.samples[0].sinks[0].sink) == ([1, 2], 1, SINK)
-    assert found.owner == "here:1", "the status is there too"
+    result = calls.ok("Query", asks(timeline_after_ms=0))
+    assert (seconds(result), len(result.timeline.chunks), result.timeline.samples[0].sinks[0].sink) == ([1, 2], 1, SINK)
+    assert result.owner == "here:1", "the status is there too"
     later = calls.ok("Query", asks(timeline_after_ms=BEGIN_MS + 2000))
     assert later.HasField("timeline")
     assert seconds(later) == []

@@ -35,8 +35,8 @@ def scope(*refusals: str) -> Scope:
     return Scope([ORDERS, ITEM], where={ORDERS: "(`id` > 3)"}, refusals=list(refusals))
 
 
-def request_of(request: pb.VerifyRequest, found: Scope | None = None, *, sinks: Mapping[str, str] = SINKS) -> VerifyRequest:
-    return asked(request, found or scope(), sinks=sinks, asked_ms=7)
+def request_of(request: pb.VerifyRequest, value: Scope | None = None, *, sinks: Mapping[str, str] = SINKS) -> VerifyRequest:
+    return asked(request, value or scope(), sinks=sinks, asked_ms=7)
 
 
 def test_without_names_all_sinks_that_can_be_read_are_compared_and_the_others_named() -> None:
@@ -46,12 +46,12 @@ def test_without_names_all_sinks_that_can_be_read_are_compared_and_the_others_na
 
 
 def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> None:
-    found = request_of(pb.VerifyRequest(id=ID, sinks=["lake", "lake"], sample=0.25))
-    assert (found.sinks, found.left_out, found.sample) == (("lake",), {}, 0.25)
+    request = request_of(pb.VerifyRequest(id=ID, sinks=["lake", "lake"], sample=0.25))
+    assert (request.sinks, request.left_out, request.sample) == (("lake",), {}, 0.25)
 
 
 @pytest.mark.parametrize(
-    ("request_", "found", "sinks", "says"),
+    ("request_", "value", "sinks", "says"),
     [
         (pb.VerifyRequest(id="short"), None, SINKS, ["id 'short' is not 16 letters and digits"]),
         (pb.VerifyRequest(id=ID, sample=1.5), None, SINKS, ["a sample of 1.5 is not above 0 and at most 1"]),
@@ -67,10 +67,10 @@ def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> No
     ],
 )  # fmt: skip
 def test_everything_that_is_against_it_is_told_at_once(
-    request_: pb.VerifyRequest, found: Scope | None, sinks: Mapping[str, str], says: list[str]
+    request_: pb.VerifyRequest, value: Scope | None, sinks: Mapping[str, str], says: list[str]
 ) -> None:
     with pytest.raises(RefusedRequest) as refused:
-        request_of(request_, found, sinks=sinks)
+        request_of(request_, value, sinks=sinks)
     assert [text for text in says if text not in refused.value.message] == []
     assert refused.value.message.count(";") >= len(says) - 1
 
@@ -88,11 +88,11 @@ def test_what_a_repair_may_delete_is_asked_for_with_it_and_0_is_not_nothing(give
 
 def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> None:
     start = pb.StartRequest(dump_id="d" * 16, sinks=["lake"])
-    found = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
-    assert found == VerifyRequest(
+    request = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
+    assert request == VerifyRequest(
         derived_id("d" * 16, "exact"), ("lake",), (AskedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16, partly=True
     )
-    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == found.id, "asked for again it is the same"
+    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == request.id, "asked for again it is the same"
 
 
 def test_a_dump_of_a_part_of_a_table_is_not_exact() -> None:
@@ -106,25 +106,25 @@ def test_a_dry_run_needs_no_id() -> None:
 
 def test_what_would_be_compared_is_told_with_the_sources_estimates() -> None:
     request = request_of(pb.VerifyRequest(dry_run=True, sample=0.1))
-    found = expected(request, [TableEstimate(ORDERS, 1000, None, "key"), TableEstimate(ITEM, None, None, "key")])
-    told = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in found.tables]
+    result = expected(request, [TableEstimate(ORDERS, 1000, None, "key"), TableEstimate(ITEM, None, None, "key")])
+    told = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in result.tables]
     waiting = pb.CHECK_STATE_WAITING
     assert told == [
         (sink, *rest)
         for sink in ("copy", "lake")
         for rest in (("orders", 100, True, "(`id` > 3)", waiting), ("item", 0, True, "", waiting))
     ]
-    assert [(one.sink, one.why) for one in found.left_out] == [("shown", "it keeps nothing")]
+    assert [(one.sink, one.why) for one in result.left_out] == [("shown", "it keeps nothing")]
 
 
 REQUEST = VerifyRequest(ID, ("copy",), (AskedTable(*ORDERS, "id > 3"), AskedTable(*ITEM)), 0.5, {"shown": "no rows"}, 7)
 
 
 def test_one_that_has_not_begun_waits_for_the_merge_worker() -> None:
-    found = verification(REQUEST, None)
-    assert (found.id, found.state, found.asked_ms, found.sample) == (ID, pb.CHECK_STATE_WAITING, 7, 0.5)
-    assert "merge worker" in found.waiting_for
-    assert not found.tables
+    result = verification(REQUEST, None)
+    assert (result.id, result.state, result.asked_ms, result.sample) == (ID, pb.CHECK_STATE_WAITING, 7, 0.5)
+    assert "merge worker" in result.waiting_for
+    assert not result.tables
 
 
 def test_a_report_is_told_as_it_is() -> None:
@@ -134,28 +134,28 @@ def test_a_report_is_told_as_it_is() -> None:
         {"v": 3, "a": 1}, [RowDifference("different", ("1", "x"), (cell,))], "", partial=True, parts=8, parts_done=7,
     )  # fmt: skip
     skipped = TableReport("copy", *ITEM, CheckState.SKIPPED, why="DDLs")
-    found = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, 9, tables=[orders, skipped]))
-    assert (found.state, found.started_ms, found.ended_ms, found.waiting_for) == (pb.CHECK_STATE_DIFFERENT, 8, 9, "")
-    told = found.tables[0]
+    result = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, 9, tables=[orders, skipped]))
+    assert (result.state, result.started_ms, result.ended_ms, result.waiting_for) == (pb.CHECK_STATE_DIFFERENT, 8, 9, "")
+    told = result.tables[0]
     counts = (told.rows, told.rows_estimated, told.equal, told.missing, told.extra, told.different, told.moving, told.unlooked)
     assert counts == (9, 10, 5, 1, 2, 3, 4, 6)
     assert (told.low_tso, told.high_tso, told.seconds, told.parts, told.parts_done) == (470000000000000000, 470000000000000001, 1.5, 8, 7)
-    assert (told.where, told.partial, found.tables[1].where) == ("id > 3", True, "")
+    assert (told.where, told.partial, result.tables[1].where) == ("id > 3", True, "")
     assert [(one.column, one.rows) for one in told.columns] == [("a", 1), ("v", 3)]
     [example] = told.examples
     assert (example.kind, example.key[:]) == ("different", ["1", "x"])
     [shown] = example.cells
     assert (shown.HasField("source"), shown.HasField("sink"), shown.sink) == (False, True, ""), "NULL is not an empty text"
-    assert (found.tables[1].state, found.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
+    assert (result.tables[1].state, result.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
 
 
 def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> None:
     done = TableReport("copy", *ORDERS, CheckState.EQUAL, 3_000)
     half = TableReport("copy", *ITEM, CheckState.RUNNING, 1_000, parts=4, parts_done=2, waiting_for="the log")
     report = VerifyReport(ID, CheckState.RUNNING, 5_000, written_ms=45_000, tables=[done, half])
-    found = verification(REQUEST, report)
-    assert (found.rows_per_second, found.waiting_for) == (100.0, "the log")
-    assert round(found.remaining_s, 3) == 13.333, "a quarter is left of what took 40 s for three"
+    result = verification(REQUEST, report)
+    assert (result.rows_per_second, result.waiting_for) == (100.0, "the log")
+    assert round(result.remaining_s, 3) == 13.333, "a quarter is left of what took 40 s for three"
     assert verification(REQUEST, structs.replace(report, waiting_for="live delivery")).waiting_for == "live delivery"
     over = verification(REQUEST, structs.replace(report, state=CheckState.STOPPED))
     assert (over.rows_per_second, over.remaining_s) == (0.0, 0.0)
@@ -172,14 +172,14 @@ def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> No
 def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, told: bool) -> None:
     request = structs.replace(REQUEST, repair=asked_for, partly=True)
     table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
-    found = verification(request, VerifyReport(ID, state, 8, tables=[table]))
-    assert found.HasField("repair") == told
-    assert not told or found.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
+    result = verification(request, VerifyReport(ID, state, 8, tables=[table]))
+    assert result.HasField("repair") == told
+    assert not told or result.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
     deletes = (RowsToDelete("copy", *ITEM, 5, 4),)
     repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away", deletes=deletes)
-    found = verification(request, VerifyReport(ID, state, 8, tables=[table]), repair)
+    result = verification(request, VerifyReport(ID, state, 8, tables=[table]), repair)
     if told:
-        assert found.repair == pb.Repair(
+        assert result.repair == pb.Repair(
             state=pb.REPAIR_STATE_FAILED, dumps=["d1", "d2"], keys=3, error="the source is away",
             deletes=[pb.RowsToDelete(sink="copy", schema="shop", table="item", rows=5, at_most=4)],
         )  # fmt: skip
@@ -188,5 +188,5 @@ def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_fo
 def test_an_answer_has_a_bounded_number_of_examples() -> None:
     examples = [RowDifference("missing", (str(number),)) for number in range(EXAMPLES_TOLD_MAX - 1)]
     tables = [TableReport("copy", "s", f"t{number}", CheckState.DIFFERENT, examples=examples) for number in range(3)]
-    found = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, tables=tables))
-    assert [len(table.examples) for table in found.tables] == [EXAMPLES_TOLD_MAX - 1, 1, 0]
+    result = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, tables=tables))
+    assert [len(table.examples) for table in result.tables] == [EXAMPLES_TOLD_MAX - 1, 1, 0]

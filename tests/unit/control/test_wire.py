@@ -172,11 +172,11 @@ def test_every_field_of_an_operation_is_filled_and_in_the_json() -> None:
         commands=(OperationCommand("pause", asker, 9),),
         commands_before=10,
     )
-    found = listed(pb.ListRequest(), STATUS, [entry], now_ms=99)
-    (operation,) = found.operations
-    for message in (operation, operation.scope, operation.asked_by, operation.commands[0], operation.commands[0].asked_by, found):
+    response = listed(pb.ListRequest(), STATUS, [entry], now_ms=99)
+    (operation,) = response.operations
+    for message in (operation, operation.scope, operation.asked_by, operation.commands[0], operation.commands[0].asked_by, response):
         assert not {field.name for field in message.DESCRIPTOR.fields if not getattr(message, field.name)}, type(message).__name__
-    shown = list_json(found)
+    shown = list_json(response)
     assert shown["changefeed"] == {"namespace": "ns", "id": "cf"}
     (of_it,) = shown["operations"]
     assert set(of_it) == {field.name for field in operation.DESCRIPTOR.fields}

@@ -117,20 +117,20 @@ def test_a_dump_that_no_sink_would_receive_fails_and_can_be_resumed_when_one_has
     """`sinks`: their names since the last start, none where they are not known."""
     read = TableProgress(A, spans=(Span(("7",)),), chunks=3, rows=30)
     before = Progress(FIRST, state, Brackets.WATERMARK, 10, 1, 3, Seq(4), (read,), sinks=dumped_for, reason="why")
-    found = dump(before, limits=DumpLimits(sinks=sinks)).progress
-    assert found is not None
+    progress = dump(before, limits=DumpLimits(sinks=sinks)).progress
+    assert progress is not None
     if not dumped_for or sinks != ("search",):
         expected = DumpState.RUNNING if state is DumpState.QUEUED else state
-        assert (found.state, found.reason) == (expected, "why")
+        assert (progress.state, progress.reason) == (expected, "why")
         return
-    assert found.state is (state if state in OVER else DumpState.FAILED)
-    if found.state is not DumpState.FAILED:
+    assert progress.state is (state if state in OVER else DumpState.FAILED)
+    if progress.state is not DumpState.FAILED:
         return
-    assert state is DumpState.FAILED or f"is for {', '.join(sorted(dumped_for))}, and no sink has that name now" in str(found.reason)
-    again = dump(found, limits=DumpLimits(sinks=sinks))
+    assert state is DumpState.FAILED or f"is for {', '.join(sorted(dumped_for))}, and no sink has that name now" in str(progress.reason)
+    again = dump(progress, limits=DumpLimits(sinks=sinks))
     with pytest.raises(RefusedRequest, match="no sink has that name now: the sinks are search"):
         again.request(ResumeDump())
-    back = dump(found, limits=DumpLimits(sinks=("lake",)))
+    back = dump(progress, limits=DumpLimits(sinks=("lake",)))
     back.request(ResumeDump())
     assert back.progress is not None
     assert (back.progress.state, back.progress.tables) == (DumpState.RUNNING, (read,))
@@ -342,10 +342,10 @@ def test_a_window_that_never_fits_beside_another_dumps_windows_closes_while_that
         left = 400 - queued if queued else 400
         d.allow(room(rows=left - (queued > 0), width=400))
         there = d.closes_by(CommitTs(100 * seq))
-        found = d.segment(SegmentBuilt(Seq(seq), CommitTs(100 * seq - 100), CommitTs(100 * seq)), [])
-        assert bool(found) is there, "a segment without a change is written for a window that closes there, and for no other"
-        closed += found
-        queued = queued // 2 + 10 * len(found)
+        windows = d.segment(SegmentBuilt(Seq(seq), CommitTs(100 * seq - 100), CommitTs(100 * seq)), [])
+        assert bool(windows) is there, "a segment without a change is written for a window that closes there, and for no other"
+        closed += windows
+        queued = queued // 2 + 10 * len(windows)
     assert [window for window in closed if window.chunks[0].table == A], "the large one"
     assert d.records[1 - large_first].state is DumpState.FINISHED
     assert len([window for window in closed if window.chunks[0].table == B]) > 5, "those of the other dump"

@@ -78,8 +78,8 @@ def test_a_literal_is_of_the_columns_type(column: Column, text: str, expected: s
 
 
 def test_text_of_another_character_set_is_converted_to_it_and_compared_by_its_collation() -> None:
-    found = literal(KeyColumn(Column("k", "text"), "gbk", "gbk_chinese_ci"), "中")
-    assert found == "CONVERT(_utf8mb4 x'e4b8ad' USING gbk) COLLATE gbk_chinese_ci"
+    text = literal(KeyColumn(Column("k", "text"), "gbk", "gbk_chinese_ci"), "中")
+    assert text == "CONVERT(_utf8mb4 x'e4b8ad' USING gbk) COLLATE gbk_chinese_ci"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_no_bound_is_no_where() -> None:
 
 
 def test_bounds_and_the_callers_predicate_all_hold() -> None:
-    found = between(key(A), after=("1",), upper=("9",), where="x = 1 OR y = 2 -- why")
-    assert found == " WHERE ((`t`.`a` > 1 AND `t`.`a` <= 9)) AND (x = 1 OR y = 2 -- why\n)"
+    text = between(key(A), after=("1",), upper=("9",), where="x = 1 OR y = 2 -- why")
+    assert text == " WHERE ((`t`.`a` > 1 AND `t`.`a` <= 9)) AND (x = 1 OR y = 2 -- why\n)"
 
 
 def test_both_bounds_of_a_composite_key_are_one_or_of_ands() -> None:
@@ -178,9 +178,9 @@ def test_columns_in_which_both_bounds_are_equal_are_plain_equalities() -> None:
 )
 def test_where_texts_that_differ_may_be_one_key_the_server_tells(kind: Kind, low: str, high: str) -> None:
     """Else `a = 'a' AND b > 5` and `a = 'A' AND b <= 7` would each let in what the other keeps out."""
-    found = within(key(Column("s", kind), B), (low, "5"), (high, "7"))
-    assert found.count("`t`.`s`") == 8, "each end is compared with both"
-    assert found.endswith(" AND `t`.`b` > 5 AND `t`.`b` <= 7)")
+    text = within(key(Column("s", kind), B), (low, "5"), (high, "7"))
+    assert text.count("`t`.`s`") == 8, "each end is compared with both"
+    assert text.endswith(" AND `t`.`b` > 5 AND `t`.`b` <= 7)")
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_a_key_has_a_value_for_each_column(values: Key) -> None:
 
 
 def test_rowid_is_read_as_a_signed_number() -> None:
-    found = rowid_key(TABLE)
-    assert found.by_rowid
-    assert above(found, ("-5",)) == "(`t`.`_tidb_rowid` > -5)"
+    read_key = rowid_key(TABLE)
+    assert read_key.by_rowid
+    assert above(read_key, ("-5",)) == "(`t`.`_tidb_rowid` > -5)"
     assert not key(A).by_rowid
 
 

@@ -162,26 +162,26 @@ def test_the_next_chunk_s_rows_keep_to_the_targets_and_to_what_was_asked_for() -
 def sizes(p: Plan, cost_s: Callable[[int], float], chunks: int) -> list[int]:
     """Rows of so many chunks of A, of which each takes what its rows cost."""
     a = claimed(p)
-    found = []
+    result = []
     for number in range(chunks):
         rows = p.rows_wanted(A, at_most=10_000)
-        found.append(rows)
+        result.append(rows)
         read(p, a, chunk(A, str(number), rows=rows), read_s=cost_s(rows))
     p.release(a)
-    return found
+    return result
 
 
 def test_a_select_that_costs_the_same_whatever_its_rows_does_not_drive_them_down() -> None:
     """A key whose range TiDB does not build is scanned from its first row, each time: fewer rows make it no quicker, and the dump stand."""
-    found = sizes(plan(A), lambda rows: 1.5, 20 * HELD_CHUNKS)
-    assert min(found) >= CHUNK_ROWS_MIN
-    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in found) <= 21, "it tries now and then whether that is still so"
+    results = sizes(plan(A), lambda rows: 1.5, 20 * HELD_CHUNKS)
+    assert min(results) >= CHUNK_ROWS_MIN
+    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in results) <= 21, "it tries now and then whether that is still so"
 
 
 def test_a_scan_whose_time_wavers_is_not_taken_for_one_that_fewer_rows_help() -> None:
     wavers = random.Random(7)
-    found = sizes(plan(A), lambda rows: 1.5 * wavers.uniform(0.85, 1.15), 20 * HELD_CHUNKS)
-    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in found) <= 21
+    results = sizes(plan(A), lambda rows: 1.5 * wavers.uniform(0.85, 1.15), 20 * HELD_CHUNKS)
+    assert sum(rows < FIRST_CHUNK_ROWS_MAX for rows in results) <= 21
 
 
 def test_a_scan_that_grows_with_the_table_leaves_the_rows_alone_too() -> None:

@@ -60,9 +60,9 @@ def test_comes_back_from_json_as_it_was(progress: Progress) -> None:
 
 def test_a_progress_of_version_0_1_0_is_read() -> None:
     tables = (TableProgress(TableName("s", "t"), since_seq=Seq(7)),)
-    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables, pace=Pace(2, 3, 4)).to_json()
-    del found["pace"]["delivery_bound_s"], found["log"], found["tables"][0]["since_seq"]
-    read = progress_from_json(found)
+    result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables, pace=Pace(2, 3, 4)).to_json()
+    del result["pace"]["delivery_bound_s"], result["log"], result["tables"][0]["since_seq"]
+    read = progress_from_json(result)
     assert (read.pace, read.tables[0].since_seq) == (Pace(2, 3, 4, 0.0), 0)
 
 
@@ -77,11 +77,11 @@ def test_a_segment_tells_the_state_and_the_tables_that_it_completed() -> None:
     """By itself: whoever delivers it again tells the same."""
     ends = {"before": 10, "first": 11, "last": 20, "after": 21, "open": None}
     tables = tuple(TableProgress(TableName("s", name), complete_at=None if ts is None else CommitTs(ts)) for name, ts in ends.items())
-    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
+    result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
     tables_told = (TableName("s", "first"), TableName("s", "last"))
     first = DumpTold("d1", DumpState.PAUSED, tables_told)
-    assert state_after([json.loads(json.dumps(found))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
-    both = state_after([found, found | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
+    assert state_after([json.loads(json.dumps(result))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
+    both = state_after([result, result | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
     assert both == replace(first, others=(DumpTold("d2", DumpState.PAUSED),))
     assert state_after([], after_ts=CommitTs(10), upto_ts=CommitTs(20)) is None
 
@@ -120,16 +120,16 @@ def test_a_dump_that_is_queued_waits_for_those_before_it_that_have_its_tables() 
 
 @pytest.mark.parametrize("field", ["dump_id", "state", "tables", "seq", "reason"])
 def test_a_missing_field_is_an_error(field: str) -> None:
-    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), ()).to_json()
-    del found[field]
+    result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), ()).to_json()
+    del result[field]
     with pytest.raises(KeyError):
-        progress_from_json(found)
+        progress_from_json(result)
 
 
 def test_an_unknown_state_is_an_error() -> None:
-    found = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), ()).to_json()
+    result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), ()).to_json()
     with pytest.raises(ValueError, match="asleep"):
-        progress_from_json(found | {"state": "asleep"})
+        progress_from_json(result | {"state": "asleep"})
 
 
 def test_a_dump_that_runs_or_may_run_on_is_not_over() -> None:

@@ -20,8 +20,8 @@ def table(name: TableName = T, *columns: Column, number: int = 1, physical: tupl
     return TableSchema(name, (ID, *columns), ("id",), number, physical or (number,))
 
 
-def of(*found: TableSchema) -> Tables:
-    return {one.name: one for one in found}
+def of(*schema: TableSchema) -> Tables:
+    return {one.name: one for one in schema}
 
 
 def ddl(query: str, name: TableName = T, ts: int = 500) -> Ddl:
@@ -82,8 +82,8 @@ def test_a_dump_that_is_not_over_reads_the_table_from_the_beginning(state: DumpS
 
 
 def test_a_dump_that_has_finished_is_followed_by_one_of_its_rewritten_tables() -> None:
-    found, once_more = passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, T, U))
-    assert {step.before for step in found} == {T}, "which nobody reads again: it is over"
+    results, once_more = passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, T, U))
+    assert {step.before for step in results} == {T}, "which nobody reads again: it is over"
     assert once_more == StartDump(f"{500:016x}", (T,), Brackets.WATERMARK, 10, ((T, "id > 3"),), Pace(rows_per_s=7), grows=True)
     assert passed(Beside.READ_AGAIN, progress(DumpState.FINISHED, U))[1] is None, "it is none of its tables"
 
@@ -92,22 +92,22 @@ def test_a_table_that_another_dump_has_or_takes_in_is_not_read_by_one_more() -> 
     finished = progress(DumpState.FINISHED, T, U)
     for other in (progress(DumpState.PAUSED, T), progress(DumpState.QUEUED, U, grows=True)):
         rewrites = Rewrites(Beside.READ_AGAIN)
-        found, once_more = rewrites.passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], (finished, other))
+        results, once_more = rewrites.passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], (finished, other))
         assert once_more is None
-        assert any(step.after == T and step.fate in (SchemaFate.AGAIN, SchemaFate.BORN) for step in found)
+        assert any(step.after == T and step.fate in (SchemaFate.AGAIN, SchemaFate.BORN) for step in results)
     beside = (finished, progress(DumpState.RUNNING, U))
     assert Rewrites(Beside.READ_AGAIN).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], beside)[1] is not None
 
 
 @pytest.mark.parametrize("last", [None, progress(DumpState.FAILED, T), progress(DumpState.STOPPED, T)])
 def test_where_nothing_was_dumped_nothing_is_read_again(last: Progress | None) -> None:
-    found, once_more = passed(Beside.READ_AGAIN, last)
+    results, once_more = passed(Beside.READ_AGAIN, last)
     assert once_more is None
-    assert {step.before for step in found} == {T}
+    assert {step.before for step in results} == {T}
 
 
 def test_a_dump_that_takes_in_more_takes_in_what_is_rewritten_meanwhile_and_another_does_not() -> None:
-    found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U, grows=True))
-    assert TableStep(None, T, SchemaFate.BORN) in found
-    found, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U))
-    assert TableStep(None, T, SchemaFate.BORN) not in found
+    results, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U, grows=True))
+    assert TableStep(None, T, SchemaFate.BORN) in results
+    results, _ = passed(Beside.READ_AGAIN, progress(DumpState.RUNNING, U))
+    assert TableStep(None, T, SchemaFate.BORN) not in results

@@ -17,8 +17,8 @@ def table(name: str, table_id: int = 1, physical_ids: tuple[int, ...] = (), **gi
 
 
 def told(before: list[TableSchema], after: list[TableSchema], *named: str) -> list[tuple[str | None, str | None, str]]:
-    found = steps({t.name: t for t in before}, {t.name: t for t in after}, named={TableName("s", name) for name in named})
-    return [(s.before.table if s.before else None, s.after.table if s.after else None, s.fate.value) for s in found]
+    results = steps({t.name: t for t in before}, {t.name: t for t in after}, named={TableName("s", name) for name in named})
+    return [(s.before.table if s.before else None, s.after.table if s.after else None, s.fate.value) for s in results]
 
 
 PARTS = (11, 12, 13)

@@ -271,9 +271,9 @@ def test_what_is_below_the_changefeeds_start_and_in_the_log_already_is_a_repeat(
 )
 def test_a_lane_that_comes_later_may_have_lost_what_the_log_has(first: list[Envelope]) -> None:
     """Finding 9: the topic of a table that was dropped and is made again, without its offset 0."""
-    found = sequence(after_ts=10)
-    found.join_after_gap(Lane("late"), 28, first)
-    assert found.after_ts == 10
+    result = sequence(after_ts=10)
+    result.join_after_gap(Lane("late"), 28, first)
+    assert result.after_ts == 10
 
 
 @pytest.mark.parametrize("first", [[resolved(11)], [put(11, "x")], [ddl(20)]], ids=["mark", "change", "alter"])

@@ -126,17 +126,17 @@ def head(query: str, before: TableSchema, after: TableSchema) -> Head:
     return Head(manifest, {before.name: before}, {after.name: after})
 
 
-def effects(found: Head) -> tuple[ColumnEffect, ...]:
-    return column_effects(found.schemas[NAME], found.next_schemas[NAME], [ddl.statement for ddl in logged_ddls(found, found.ddls)])
+def effects(value: Head) -> tuple[ColumnEffect, ...]:
+    return column_effects(value.schemas[NAME], value.next_schemas[NAME], [ddl.statement for ddl in logged_ddls(value, value.ddls)])
 
 
 @pytest.mark.parametrize("ids", ["no ids", "ids", "another id for each changed column"])
 @pytest.mark.parametrize("case", [*CASES, *SWAPS], ids=lambda case: case.query)
 def test_a_column_is_followed_by_id_statement_and_name(case: Case, ids: str) -> None:
     """TiDB gives a column whose type changes another id."""
-    found = effects(head(case.query, *schemas(case, ids)))
-    assert {one.column.name: one.before.name if one.before else "" for one in found[1:]} == case.was
-    assert not [one for one in found if one.unknown or one.existing]
+    results = effects(head(case.query, *schemas(case, ids)))
+    assert {one.column.name: one.before.name if one.before else "" for one in results[1:]} == case.was
+    assert not [one for one in results if one.unknown or one.existing]
 
 
 def test_a_rename_that_no_statement_shows_is_followed_by_id() -> None:
@@ -149,21 +149,21 @@ def test_a_rename_that_no_statement_shows_is_followed_by_id() -> None:
 @pytest.mark.parametrize("ids", ["no ids", "ids"])
 @pytest.mark.parametrize("case", [*CASES, *SWAPS], ids=lambda case: case.query)
 def test_every_sink_follows_the_same_columns(case: Case, ids: str) -> None:
-    found = head(case.query, *schemas(case, ids))
+    result = head(case.query, *schemas(case, ids))
     expected = {(name, was) for name, was in case.was.items() if was and name != was}
-    before, after = found.schemas[NAME], found.next_schemas[NAME]
+    before, after = result.schemas[NAME], result.next_schemas[NAME]
 
-    (kept,) = changes(found).kept if before != after else ((),)
+    (kept,) = changes(result).kept if before != after else ((),)
     assert not kept or {(one.column.name, one.name) for one in kept.sources if one.name not in (None, one.column.name)} == expected
 
     folded = {(name.lower(), was) for name, was in expected if name.lower() != was}
-    delta = [one for altered in alterations(found, Routes(), frozenset()) for one in altered.moved]
+    delta = [one for altered in alterations(result, Routes(), frozenset()) for one in altered.moved]
     assert {(to.lower(), source) for source, to, _ in delta} == folded
-    assert set(renamed(effects(found)).items()) == folded
+    assert set(renamed(effects(result)).items()) == folded
 
     if case not in SWAPS:
         there = {column.name: column_type(column, in_key=column.name == "id") for column in before.columns}
-        clickhouse = change(before, after, effects(found), there)
+        clickhouse = change(before, after, effects(result), there)
         assert {*clickhouse.renames} == {f"RENAME COLUMN {_quoted(was)} TO {_quoted(name)}" for name, was in expected}
 
 
@@ -204,8 +204,8 @@ def added(column: Column, definition: ColumnDefinition | None) -> ColumnEffect:
     ],
 )
 def test_a_literal_default_is_what_existing_rows_have(column: Column, default: str | None, text: str | None) -> None:
-    found = added(column, ColumnDefinition("c", sql_type(column), default=default))
-    assert (found.before, found.existing, found.unknown) == (None, text, "")
+    effect = added(column, ColumnDefinition("c", sql_type(column), default=default))
+    assert (effect.before, effect.existing, effect.unknown) == (None, text, "")
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_literal_default_is_what_existing_rows_have(column: Column, default: s
     ],
 )
 def test_a_default_that_is_no_plain_literal_is_unknown(column: Column, definition: ColumnDefinition | None, why: str) -> None:
-    found = added(column, definition)
-    assert found.existing is None
-    assert found.unknown.startswith(why)
+    effect = added(column, definition)
+    assert effect.existing is None
+    assert effect.unknown.startswith(why)
 
 
 def test_a_log_of_key_values_has_the_value_of_existing_rows() -> None:

@@ -75,8 +75,8 @@ def value_of(sql: Sql, random: Random) -> str:
     match sql.name:
         case "decimal":
             most = 10**sql.size - 1
-            found = Decimal(random.choice([most, random.randint(0, most), 0])).scaleb(-sql.scale)
-            return f"{found if sql.unsigned or not found or random.random() < 0.5 else -found:f}"
+            scaleb = Decimal(random.choice([most, random.randint(0, most), 0])).scaleb(-sql.scale)
+            return f"{scaleb if sql.unsigned or not scaleb or random.random() < 0.5 else -scaleb:f}"
         case "char" | "varchar":
             text = random.choice(["x", "ü", "中", "x "]) * random.choice([sql.size, random.randint(0, sql.size)])
             return text[: sql.size].rstrip(" ") if sql.name == "char" else text[: sql.size]

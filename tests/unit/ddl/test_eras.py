@@ -30,8 +30,8 @@ def present(era: Era, types: dict[str, Column] | None = None, **columns: str | N
     return [column[0].as_py() for column in era.present(texts(**columns), 1, types=types)]
 
 
-def spans(found: tuple[Era, ...]) -> list[tuple[str, int]]:
-    return [(str(era.name), era.after_ts) for era in found]
+def spans(value: tuple[Era, ...]) -> list[tuple[str, int]]:
+    return [(str(era.name), era.after_ts) for era in value]
 
 
 def test_a_table_without_ddls_is_one_era() -> None:
@@ -43,9 +43,9 @@ def test_a_table_without_ddls_is_one_era() -> None:
 
 
 def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
-    found = eras(DEFAULTED, [ddl(10, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT '7'")])
-    assert [era_of(found, T, ts) for ts in (10, 11)] == [found[1], found[0]]
-    assert present(found[1], id="1", a="x") == ["1", "x", "7"]
+    results = eras(DEFAULTED, [ddl(10, "ALTER TABLE t ADD COLUMN n BIGINT UNSIGNED NOT NULL DEFAULT '7'")])
+    assert [era_of(results, T, ts) for ts in (10, 11)] == [results[1], results[0]]
+    assert present(results[1], id="1", a="x") == ["1", "x", "7"]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
     ],
 )
 def test_rows_from_before_a_table_begins_are_not_its_rows(query: str, begins: bool) -> None:
-    found = eras(SCHEMA, [ddl(10, query)])
-    assert (era_of(found, T, 10) is None) == begins
+    results = eras(SCHEMA, [ddl(10, query)])
+    assert (era_of(results, T, 10) is None) == begins
 
 
 def test_ddls_of_other_tables_and_of_no_columns_end_no_era() -> None:
@@ -95,11 +95,11 @@ def test_an_era_meets_the_times_that_are_in_it() -> None:
 
 
 def test_a_renamed_tables_rows_are_under_each_of_its_names() -> None:
-    found = eras(
+    results = eras(
         SCHEMA,
         [ddl(10, "RENAME TABLE shop.x TO shop.y"), ddl(20, "ALTER TABLE shop.y RENAME TO shop.t"), ddl(5, "CREATE TABLE x (id INT)")],
     )
-    assert spans(found) == [("shop.t", 20), ("shop.y", 10), ("shop.x", 5)]
+    assert spans(results) == [("shop.t", 20), ("shop.y", 10), ("shop.x", 5)]
 
 
 def test_tables_that_change_names_are_told_apart() -> None:

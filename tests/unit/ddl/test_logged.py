@@ -26,8 +26,8 @@ def test_a_text_that_ticdc_restored_has_its_backslashes_escaped_and_an_authors_t
     by_author = "ALTER TABLE `a` COMMENT = 'C:\\\\temp\\\\'"
     layout = replace(TABLE, layout="of key-values")
     for query, table in ((restored, TABLE), (by_author, layout)):
-        found = replace(head(query), schemas={TABLE.name: table})
-        ((ddl,)) = logged_ddls(found, found.ddls)
+        result = replace(head(query), schemas={TABLE.name: table})
+        ((ddl,)) = logged_ddls(result, result.ddls)
         assert (ddl.problem, ddl.statement.text) == (None, by_author)
 
 
@@ -39,8 +39,8 @@ def test_of_a_text_that_is_not_understood_the_first_words_count() -> None:
         ("RECOVER TABLE a", StatementKind.UNREAD),
         ("ALTER TABLE a \x01", StatementKind.UNREAD),
     ):
-        found = head(query)
-        ((ddl,)) = logged_ddls(found, found.ddls)
+        result = head(query)
+        ((ddl,)) = logged_ddls(result, result.ddls)
         assert ddl.problem is not None
         assert (ddl.statement.kind, ddl.statement.tables()) == (kind, ())
 
@@ -51,13 +51,13 @@ def test_of_a_text_that_is_not_understood_the_first_words_count() -> None:
      "ALTER TABLE a ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id) SOMETHING", "CREATE DEFINER = \x01 VIEW a AS SELECT 1"],
 )  # fmt: skip
 def test_a_statement_that_keeps_the_rows_whatever_its_options_are_is_no_problem(query: str) -> None:
-    found = head(query)
-    ((ddl,)) = logged_ddls(found, found.ddls)
+    result = head(query)
+    ((ddl,)) = logged_ddls(result, result.ddls)
     assert (ddl.statement.kind, ddl.problem) == (StatementKind.NOTHING, None)
 
 
 @pytest.mark.parametrize("query", ["ALTER TABLE a ADD INDEX i (id), SOMETHING NEW", "ALTER TABLE a COMMENT = 'x' SOMETHING NEW"])
 def test_a_statement_with_more_than_that_stays_a_problem(query: str) -> None:
-    found = head(query)
-    ((ddl,)) = logged_ddls(found, found.ddls)
+    result = head(query)
+    ((ddl,)) = logged_ddls(result, result.ddls)
     assert ddl.problem is not None

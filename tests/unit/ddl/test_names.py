@@ -26,8 +26,8 @@ def head(*tables: TableName, after: tuple[TableName, ...] = ()) -> Head:
     return Head(manifest, {one: TableSchema(one, column, ()) for one in tables}, {one: TableSchema(one, column, ()) for one in after})
 
 
-def carried(text: str, table: str, found: Head, routes: Routes = ROUTES) -> str:
-    statement = of_the_log(parsed(text, "shop"), DdlRecord(CommitTs(2), "shop", table, text), found)
+def carried(text: str, table: str, value: Head, routes: Routes = ROUTES) -> str:
+    statement = of_the_log(parsed(text, "shop"), DdlRecord(CommitTs(2), "shop", table, text), value)
     return rendered(at_target(statement, routes), Flavour.MARIADB)
 
 
@@ -84,17 +84,17 @@ def test_a_schema_is_dropped_only_where_its_tables_are_alone(routes: str, told: 
 
 
 def test_names_are_spelled_as_in_the_log_and_then_routed() -> None:
-    found = head(TableName("shop", "Item"), TableName("shop", "orders"), after=(TableName("shop", "New"),))
-    assert carried("alter table SHOP.item add a int", "Item", found) == "ALTER TABLE `shop_copy`.`Item` add `a` int"
-    assert carried("alter table orders rename new", "New", found) == "ALTER TABLE `copy`.`orders2` rename TO `shop_copy`.`New`"
-    assert carried("drop database Shop", "", found) == "DROP DATABASE `shop_copy`"
+    result = head(TableName("shop", "Item"), TableName("shop", "orders"), after=(TableName("shop", "New"),))
+    assert carried("alter table SHOP.item add a int", "Item", result) == "ALTER TABLE `shop_copy`.`Item` add `a` int"
+    assert carried("alter table orders rename new", "New", result) == "ALTER TABLE `copy`.`orders2` rename TO `shop_copy`.`New`"
+    assert carried("drop database Shop", "", result) == "DROP DATABASE `shop_copy`"
 
 
 def test_of_a_drop_of_several_tables_only_the_records_own_is_taken() -> None:
-    found = head(TableName("shop", "a"), TableName("shop", "b"))
-    assert carried("drop table a, `B`", "b", found) == "DROP TABLE `shop_copy`.`b`"
+    result = head(TableName("shop", "a"), TableName("shop", "b"))
+    assert carried("drop table a, `B`", "b", result) == "DROP TABLE `shop_copy`.`b`"
     with pytest.raises(UnsupportedDdl, match=r"told for shop\.c, which it does not name"):
-        carried("drop table a, b", "c", found)
+        carried("drop table a, b", "c", result)
 
 
 TWO = (("s", "t"), ("s2", "t"), ("s", "u"))
@@ -106,8 +106,8 @@ TWO = (("s", "t"), ("s2", "t"), ("s", "u"))
 def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(kind: str, text: str, own: tuple[str, str]) -> None:
     """`t` is of its author's schema `s`, and the record's schema is all that is known of it."""
     query = f"DROP {kind} {text}"
-    found = of_the_log(parsed(query, own[0]), DdlRecord(CommitTs(2), *own, query), head(*(TableName(*one) for one in TWO)))
-    assert rendered(found, Flavour.MARIADB) == f"DROP {kind} `{own[0]}`.`{own[1]}`"
+    statement = of_the_log(parsed(query, own[0]), DdlRecord(CommitTs(2), *own, query), head(*(TableName(*one) for one in TWO)))
+    assert rendered(statement, Flavour.MARIADB) == f"DROP {kind} `{own[0]}`.`{own[1]}`"
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ def test_of_tables_of_one_name_in_two_schemas_a_drop_takes_the_records_own_once(
 )
 def test_of_tables_of_one_name_in_two_schemas_each_is_renamed_as_its_id_shows(text: str, told: str, moves: list[str]) -> None:
     names = {TableName(*source.split(".")): TableName(*target.split(".")) for source, target in (move.split(">") for move in moves)}
-    found = head(*names, after=tuple(names.values()))
+    result = head(*names, after=tuple(names.values()))
     ids = {name: number for number, move in enumerate(names.items(), 1) for name in move}
-    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (found.schemas, found.next_schemas)]
-    found = replace(found, schemas=tables[0], next_schemas=tables[1])
-    statement = of_the_log(parsed(text, told), DdlRecord(CommitTs(2), told, "x", text), found)
+    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (result.schemas, result.next_schemas)]
+    result = replace(result, schemas=tables[0], next_schemas=tables[1])
+    statement = of_the_log(parsed(text, told), DdlRecord(CommitTs(2), told, "x", text), result)
     assert [f"{source}>{target}" for source, target in statement.moves] == moves
     assert statement.tables() == tuple(name for move in names.items() for name in move)
 
 
 def test_of_a_rename_of_several_tables_only_those_of_the_log_are_taken() -> None:
-    found = head(TableName("shop", "a"), TableName("shop", "b"))
+    result = head(TableName("shop", "a"), TableName("shop", "b"))
     text = "rename table a to tmp, other.x to other.y, b to a, tmp to b"
     expected = "RENAME TABLE `shop_copy`.`a` to `shop_copy`.`tmp`, `shop_copy`.`b` to `shop_copy`.`a`, `shop_copy`.`tmp` to `shop_copy`.`b`"
-    assert carried(text, "tmp", found) == expected
+    assert carried(text, "tmp", result) == expected
     assert carried("rename table x to y", "x", head()) == "RENAME TABLE `shop_copy`.`x` to `shop_copy`.`y`"
 
 
@@ -153,9 +153,9 @@ def test_of_a_rename_of_several_tables_only_those_of_the_log_are_taken() -> None
 def test_renames_of_one_commit_are_done_as_if_at_once(moves: str, expected: str) -> None:
     pairs = [tuple(move.split(">")) for move in moves.split()]
     statements = [parsed(f"rename table {source} to {target}", "s") for source, target in pairs]
-    found = together(statements, head(*(TableName("s", one) for one in "abcx")))
-    assert " ".join(f"{source.table}>{target.table}" for source, target in found.moves) == expected
-    assert rendered(found, Flavour.MARIADB).count(" TO ") == len(found.moves)
+    statement = together(statements, head(*(TableName("s", one) for one in "abcx")))
+    assert " ".join(f"{source.table}>{target.table}" for source, target in statement.moves) == expected
+    assert rendered(statement, Flavour.MARIADB).count(" TO ") == len(statement.moves)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_what_a_ddl_names_and_which_table_it_leaves(text: str, table: tuple[str,
 def test_a_name_without_a_schema_that_goes_to_another_one_is_found_by_its_id() -> None:
     """The job of `USE shop; RENAME TABLE a TO side.b` is one of `side`, which may have an `a` as well."""
     before, after, other = TableName("shop", "A"), TableName("side", "b"), TableName("side", "a")
-    found = head(before, other, after=(after, other))
+    result = head(before, other, after=(after, other))
     ids = {before: 7, after: 7, other: 8}
-    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (found.schemas, found.next_schemas)]
-    found = replace(found, schemas=tables[0], next_schemas=tables[1])
+    tables = [{name: replace(one, table_id=ids[name]) for name, one in side.items()} for side in (result.schemas, result.next_schemas)]
+    result = replace(result, schemas=tables[0], next_schemas=tables[1])
     for text in ("rename table a to side.b", "alter table a rename to side.b"):
-        statement = of_the_log(parsed(text, "side"), DdlRecord(CommitTs(2), "side", "b", text), found)
+        statement = of_the_log(parsed(text, "side"), DdlRecord(CommitTs(2), "side", "b", text), result)
         assert statement.moves == ((before, after),)
         assert statement.tables() == (before, after)
 

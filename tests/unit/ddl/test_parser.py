@@ -40,10 +40,10 @@ def history(name: str) -> Iterator[tuple[str, str]]:
 
 def told(name: str, feed: str) -> Iterator[tuple[str, str]]:
     """As TiCDC sent them."""
-    found = Recording(recording(name))
-    config = found.feed_config(feed)
+    result = Recording(recording(name))
+    config = result.feed_config(feed)
     codec = config.codec()
-    for lane, messages in found.messages(config).items():
+    for lane, messages in result.messages(config).items():
         for number, one in enumerate(messages):
             for envelope in codec.envelopes(Message(lane, number, one.key, one.value)):
                 if isinstance(envelope, Ddl):
@@ -86,9 +86,9 @@ def check(schema: str, query: str) -> None:
 
 
 def test_tables_are_named_in_the_order_of_the_text_and_moves_in_turn() -> None:
-    found = parsed("rename table a to tmp, b to a, tmp to b", "s")
-    assert found.tables() == tuple(TableName("s", one) for one in ("a", "tmp", "b"))
-    assert [(one.table, to.table) for one, to in found.moves] == [("a", "tmp"), ("b", "a"), ("tmp", "b")]
+    statement = parsed("rename table a to tmp, b to a, tmp to b", "s")
+    assert statement.tables() == tuple(TableName("s", one) for one in ("a", "tmp", "b"))
+    assert [(one.table, to.table) for one, to in statement.moves] == [("a", "tmp"), ("b", "a"), ("tmp", "b")]
     exchanged = parsed("alter table t exchange partition `P 1` with table u", "s")
     assert (exchanged.kind, exchanged.partition, exchanged.moves) == (
         StatementKind.EXCHANGE,
@@ -138,8 +138,8 @@ def test_a_view_is_one_however_it_is_defined(text: str) -> None:
 
 
 def test_a_table_with_a_column_of_that_name_is_no_view() -> None:
-    found = parsed("create table t (view int, b int as (view + 1))", "s")
-    assert (found.kind, found.tables()) == (StatementKind.CREATE_TABLE, (TableName("s", "t"),))
+    statement = parsed("create table t (view int, b int as (view + 1))", "s")
+    assert (statement.kind, statement.tables()) == (StatementKind.CREATE_TABLE, (TableName("s", "t"),))
 
 
 PLACES = {

@@ -66,11 +66,11 @@ def recorded_changes(folder: Path, feed: str, *, codec: str, compression: Compre
 def recorded_schemas(folder: Path) -> dict[TableName, TableSchema]:
     """Schemas at the recording's start."""
     start = about(folder)["start_ts"]
-    found: dict[TableName, TableSchema] = {}
+    schemas: dict[TableName, TableSchema] = {}
     for path in sorted((folder / "schema" / start).glob("*.*.json")):
         schema = table_schema(json.loads(path.read_bytes()), schema=path.name.split(".")[0])
-        found[schema.name] = schema
-    return found
+        schemas[schema.name] = schema
+    return schemas
 
 
 @cache

@@ -47,8 +47,8 @@ def event(number: int) -> Event:
 
 
 def decoded(changes: list[Change], schemas: dict[TableName, TableSchema] = SCHEMAS) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = decode(logged(changes, codec="binlog"), codec="binlog", schemas=schemas).to_pylist()
-    return found
+    results: list[dict[str, Any]] = decode(logged(changes, codec="binlog"), codec="binlog", schemas=schemas).to_pylist()
+    return results
 
 
 def expected(number: int) -> list[tuple[str, list[str | None] | None, list[str | None] | None]]:
@@ -66,8 +66,8 @@ def expected(number: int) -> list[tuple[str, list[str | None] | None, list[str |
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
 def test_each_row_has_its_images_and_a_changed_key_makes_two(count: int) -> None:
-    found = decoded([change(number, event(number)) for number in range(count)])
-    rows = sorted(found, key=lambda row: (row["commit_ts"], row["rank"]))
+    results = decoded([change(number, event(number)) for number in range(count)])
+    rows = sorted(results, key=lambda row: (row["commit_ts"], row["rank"]))
     assert [(row["op"], row["before"], row["after"]) for row in rows] == [one for number in range(count) for one in expected(number)]
 
 
@@ -111,8 +111,8 @@ def test_rows_that_a_fold_made_keep_their_old_row_under_an_older_schema_version(
     replaced, settled = int_handle(1) + row_1(COLUMNS, {1: 5, 2: b"new"}), new
     made = [settled_value(0, 5, old, one, has_handle=has_handle) for one, has_handle in ((replaced, True), (settled, False))]
     rows = [Change(CommitTs(100), Rank.PUT, *NAME, b"", made[number % 2], Lane("pump/a"), 7) for number in range(count)]
-    found = [(row["op"], row["before"], row["after"]) for row in decoded(rows, {NAME: schema})]
-    assert found == [("update", ["5", "old"], ["5", "new"])] * count
+    results = [(row["op"], row["before"], row["after"]) for row in decoded(rows, {NAME: schema})]
+    assert results == [("update", ["5", "old"], ["5", "new"])] * count
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)

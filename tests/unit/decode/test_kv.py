@@ -47,7 +47,7 @@ def key(number: int) -> bytes:
 
 def rows_of(batch: pa.RecordBatch) -> list[list[str | None]]:
     batch.validate(full=True)
-    return [list(row) for row in zip(*(found.to_pylist() for found in batch.columns), strict=True)]
+    return [list(row) for row in zip(*(item.to_pylist() for item in batch.columns), strict=True)]
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_a_batch_without_rows_has_the_columns() -> None:
-    found = decode_rows(TABLE, binaries([]), binaries([]))
-    assert (found.num_rows, found.schema) == (0, pa.schema([(name, pa.string()) for name in ("id", "a", "b", "c")]))
+    rows = decode_rows(TABLE, binaries([]), binaries([]))
+    assert (rows.num_rows, rows.schema) == (0, pa.schema([(name, pa.string()) for name in ("id", "a", "b", "c")]))
 
 
 def test_rows_of_any_mix_of_layouts_are_read_at_once(left: list[bytes]) -> None:
@@ -77,8 +77,8 @@ def test_rows_of_any_mix_of_layouts_are_read_at_once(left: list[bytes]) -> None:
         row_2(COLUMNS, {3: "中".encode(), 300: None}),
         row_2(COLUMNS | {9: column(9, "gone", "json")}, {2: 4, 9: Json([])}, large=True),
     ]
-    found = decode_rows(TABLE, binaries([key(n) for n in range(-2, 4)]), binaries(values))
-    assert rows_of(found) == [
+    rows = decode_rows(TABLE, binaries([key(n) for n in range(-2, 4)]), binaries(values))
+    assert rows_of(rows) == [
         ["-2", "1", "x", "1.23"],
         ["-1", "7", None, None],
         ["0", "-5", None, None],
@@ -92,8 +92,8 @@ def test_rows_of_any_mix_of_layouts_are_read_at_once(left: list[bytes]) -> None:
 def test_slices_of_arrays_are_read_where_they_are() -> None:
     values = [row_2(COLUMNS, {2: n, 3: b"text" * n}) for n in range(9)]
     keys = [key(n) for n in range(9)]
-    found = decode_rows(NARROW, binaries(keys).slice(3, 4), binaries(values).slice(3, 4))
-    assert rows_of(found) == [[str(n), str(n), "text" * n] for n in range(3, 7)]
+    rows = decode_rows(NARROW, binaries(keys).slice(3, 4), binaries(values).slice(3, 4))
+    assert rows_of(rows) == [[str(n), str(n), "text" * n] for n in range(3, 7)]
 
 
 def test_checksums_over_bytes_are_verified_in_columns(left: list[bytes]) -> None:
@@ -108,8 +108,8 @@ def test_checksums_over_bytes_are_verified_in_columns(left: list[bytes]) -> None
 def test_rare_rows_are_left_to_the_slow_decoder(left: list[bytes]) -> None:
     rare = [row_1(COLUMNS, {2: 1}), row_2(COLUMNS, {1: 2, 2: 2}), row_2(COLUMNS, {2: 3, 300: Stored(12345, 10, 3)})]
     plain = row_2(COLUMNS, {2: 4})
-    found = decode_rows(TABLE, binaries([key(n) for n in range(1, 5)]), binaries([*rare, plain]))
-    assert rows_of(found) == [["1", "1", None, None], ["2", "2", None, None], ["3", "3", None, "12.35"], ["4", "4", None, None]]
+    rows = decode_rows(TABLE, binaries([key(n) for n in range(1, 5)]), binaries([*rare, plain]))
+    assert rows_of(rows) == [["1", "1", None, None], ["2", "2", None, None], ["3", "3", None, "12.35"], ["4", "4", None, None]]
     assert left == rare
 
 
@@ -165,8 +165,8 @@ def test_columns_of_common_handles_come_from_the_keys(left: list[bytes]) -> None
 def test_padded_and_transcoded_handles_are_left_to_the_slow_decoder(left: list[bytes]) -> None:
     short = column(1, "a", "decimal", flen=4, decimal=2, flag=NOT_NULL)
     table = kv_table(info([short], primary=[("a", -1)]), schema="s")
-    found = decode_rows(table, binaries([row_key(common_handle([(short, Stored(-123, 4, 2))]))]), binaries([row_2({}, {})]))
-    assert rows_of(found) == [["-1.23"]]
+    rows = decode_rows(table, binaries([row_key(common_handle([(short, Stored(-123, 4, 2))]))]), binaries([row_2({}, {})]))
+    assert rows_of(rows) == [["-1.23"]]
     gbk = kv_table(info([column(1, "a", "char", collation="gbk_bin", flag=NOT_NULL)], primary=[("a", -1)]), schema="s")
     handle = b"\x01" + memcomparable_bytes("中".encode("gbk"))
     assert rows_of(decode_rows(gbk, binaries([row_key(handle)]), binaries([row_2({}, {})]))) == [["中"]]

@@ -60,19 +60,19 @@ def random_cell(random: Random) -> bytes:
 
 @pytest.mark.parametrize(("type_", "more"), KINDS, ids=[f"{type_}{more}" for type_, more in KINDS])
 def test_each_kernel_is_the_slow_decoder(type_: str, more: dict[str, Any]) -> None:
-    random, found = Random(f"{type_}{more}"), of_type(type_, **more)
+    random, result = Random(f"{type_}{more}"), of_type(type_, **more)
     cells = [random_cell(random) for _ in range(4000)]
     gaps = [random.randbytes(random.randrange(3)) for _ in cells]
     data = np.frombuffer(b"".join(part for pair in zip(gaps, cells, strict=True) for part in pair) + bytes(PADDING), np.uint8)
     sizes = np.asarray([[len(gap), len(cell)] for gap, cell in zip(gaps, cells, strict=True)])
     bounds = np.cumsum(sizes).reshape(-1, 2)
-    texts, bad = texts_of_cells(found, data, bounds[:, 0], bounds[:, 1])
+    texts, bad = texts_of_cells(result, data, bounds[:, 0], bounds[:, 1])
     texts.validate(full=True)
     assert (len(texts), texts.null_count) == (len(cells), 0)
     good = 0
     for cell, text, is_bad in zip(cells, texts.to_pylist(), bad.tolist(), strict=True):
         try:
-            expected = canonical(found, plain_of_cell(found, cell))
+            expected = canonical(result, plain_of_cell(result, cell))
         except Broken:
             assert is_bad, (cell.hex(), text)
             continue

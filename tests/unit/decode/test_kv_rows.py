@@ -33,16 +33,16 @@ def change(handle: int, new: str | None, old: str | None, *, position: int = 7) 
 
 
 def decoded(changes: list[Change], schemas: dict[TableName, TableSchema] = SCHEMAS) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = decode(logged(changes, codec="kv"), codec="kv", schemas=schemas).to_pylist()
-    return found
+    results: list[dict[str, Any]] = decode(logged(changes, codec="kv"), codec="kv", schemas=schemas).to_pylist()
+    return results
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
 def test_each_row_has_its_images(count: int) -> None:
     kinds = [("new", None), ("new", "old"), (None, "old"), ("n" * 300, "o")]
     changes = [change(handle, *kinds[handle % 4]) for handle in range(count)]
-    found = decoded(changes)
-    assert [(row["op"], row["before"], row["after"]) for row in found] == [
+    results = decoded(changes)
+    assert [(row["op"], row["before"], row["after"]) for row in results] == [
         (
             ("insert", "update", "delete", "update")[handle % 4],
             None if kinds[handle % 4][1] is None else [str(handle), kinds[handle % 4][1]],
@@ -50,7 +50,7 @@ def test_each_row_has_its_images(count: int) -> None:
         )
         for handle in range(count)
     ]
-    assert [row["commit_ts"] for row in found] == [100 + handle for handle in range(count)]
+    assert [row["commit_ts"] for row in results] == [100 + handle for handle in range(count)]
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)

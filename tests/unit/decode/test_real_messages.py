@@ -24,12 +24,12 @@ def decoded(what: str, *schemas: TableSchema, zone: str | ServerZone = "UTC") ->
     changes: list[Change] = []
     for one in MESSAGES[what]:
         message = Message(Lane("kafka/t/0"), one["offset"], b64decode(one["key_b64"]), b64decode(one["value_b64"]))
-        changes += [found for found in OpenProtocol().envelopes(message) if isinstance(found, Change)]
+        changes += [envelope for envelope in OpenProtocol().envelopes(message) if isinstance(envelope, Change)]
     rows = logged(changes, codec="open-protocol")
-    found: list[dict[str, Any]] = decode(
+    results: list[dict[str, Any]] = decode(
         rows, codec="open-protocol", schemas={schema.name: schema for schema in schemas}, server_tz=zone
     ).to_pylist()
-    return found
+    return results
 
 
 def test_text_of_a_column_that_has_its_namesakes_binary_flag_stands_as_it_is() -> None:
@@ -43,8 +43,8 @@ def test_text_of_a_column_that_has_its_namesakes_binary_flag_stands_as_it_is() -
 )
 def test_a_binary_column_is_unquoted_with_its_flag_and_without(what: str, table: tuple[str, str]) -> None:
     schema = TableSchema(TableName(*table), (ID, V, Column("b", "binary")), ("id",))
-    found = {row["after"][0]: row["after"][2] for row in decoded(what, schema)}
-    assert found == {"4": "01FF", "5": "22", "6": "5C6E"}
+    result = {row["after"][0]: row["after"][2] for row in decoded(what, schema)}
+    assert result == {"4": "01FF", "5": "22", "6": "5C6E"}
 
 
 def test_an_hour_that_the_servers_zone_has_twice_is_refused_by_name_or_taken_as_told() -> None:

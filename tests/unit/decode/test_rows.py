@@ -56,8 +56,8 @@ TEXTS = ["1", "n", "é", "012200", "y", "2020-01-01 00:00:00.250"]
 
 def decoded(*changes: Change, codec: str = OPEN, schema: TableSchema = SCHEMA) -> list[dict[str, Any]]:
     rows = decode(logged(changes, codec=codec), codec=codec, schemas={schema.name: schema}, server_tz="Asia/Shanghai")
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
+    results: list[dict[str, Any]] = rows.to_pylist()
+    return results
 
 
 def test_output_is_the_change_frame_even_when_empty() -> None:
@@ -148,16 +148,16 @@ def test_marks_are_left_out_and_tables_keep_their_first_rows_order() -> None:
     mark = Change(CommitTs(100), Rank.PUT, *MARK_TABLE, b"", b"unread", Lane("l"), 1)
     small = Change(CommitTs(101), Rank.PUT, "a", "t", b"", b'{"u":{"id":{"t":3,"f":11,"v":5}}}', Lane("l"), 2)
     rows = logged([change({"u": open_image()}), mark, small, change({"u": open_image()})], codec=OPEN)
-    found = decode(rows, codec=OPEN, schemas={NAME: SCHEMA, other.name: other}, server_tz="Asia/Shanghai").to_pylist()
-    assert [(row["schema"], row["ordinal"]) for row in found] == [("shop", 0), ("shop", 3), ("a", 2)]
+    result = decode(rows, codec=OPEN, schemas={NAME: SCHEMA, other.name: other}, server_tz="Asia/Shanghai").to_pylist()
+    assert [(row["schema"], row["ordinal"]) for row in result] == [("shop", 0), ("shop", 3), ("a", 2)]
     assert decode(rows.slice(1, 1), codec=OPEN, schemas={}).num_rows == 0
 
 
 def test_more_rows_than_a_block_and_chunked_input_decode_alike() -> None:
     rows = logged([change({"u": open_image(id={"t": 3, "f": 11, "v": number})}) for number in range(5000)], codec=OPEN)
     chunked = pa.concat_tables([rows.slice(0, 1234), rows.slice(1234)])
-    found = decode(chunked, codec=OPEN, schemas={NAME: SCHEMA}, server_tz="Asia/Shanghai")
-    assert found["key"].to_pylist() == [f'["{number}"]' for number in range(5000)]
+    result = decode(chunked, codec=OPEN, schemas={NAME: SCHEMA}, server_tz="Asia/Shanghai")
+    assert result["key"].to_pylist() == [f'["{number}"]' for number in range(5000)]
 
 
 def broken(**changed: Any) -> dict[str, Any]:
@@ -300,9 +300,9 @@ def test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for(
     monkeypatch.setitem(rows._READERS, codec, (rows._reader_of_values(raising), 100))
     bodies = [b64encode(text).decode() for text in (b"fine", b"fine", b"fine")]
     images = [open_image(id={"t": 3, "f": 11, "v": n}) if codec == OPEN else canal_row("INSERT", id=str(n)) for n in range(len(bodies))]
-    found = [change({"u": image} if codec == OPEN else image, position=n) for n, image in enumerate(images)]
-    found[broken] = found[broken]._replace(value=found[broken].value.replace(b'"n"', b'"broken"'))
+    changes = [change({"u": image} if codec == OPEN else image, position=n) for n, image in enumerate(images)]
+    changes[broken] = changes[broken]._replace(value=changes[broken].value.replace(b'"n"', b'"broken"'))
     with pytest.raises(
         MessageUnreadable, match=rf"@{broken}: table shop\.t: ValueError: a name that cannot be a field .*ordinal {broken} "
     ):
-        decode(logged(found, codec=codec), codec=codec, schemas={NAME: SCHEMA})
+        decode(logged(changes, codec=codec), codec=codec, schemas={NAME: SCHEMA})

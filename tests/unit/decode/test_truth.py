@@ -91,18 +91,18 @@ def truth(folder: Path, tso: int, schemas: dict[TableName, TableSchema]) -> Stat
     return state
 
 
-def differences(found: State, expected: State, schemas: dict[TableName, TableSchema]) -> list[str]:
+def differences(state: State, expected: State, schemas: dict[TableName, TableSchema]) -> list[str]:
     differing: list[str] = []
     for name, rows in expected.items():
-        differing.extend(f"{name} {key}: only in one" for key in rows.keys() ^ found[name].keys())
-        for key in rows.keys() & found[name].keys():
-            differing.extend(f"{name} {key}: {what}" for what in unequal_columns(schemas[name], found[name][key], rows[key]))
+        differing.extend(f"{name} {key}: only in one" for key in rows.keys() ^ state[name].keys())
+        for key in rows.keys() & state[name].keys():
+            differing.extend(f"{name} {key}: {what}" for what in unequal_columns(schemas[name], state[name][key], rows[key]))
     return differing[:20]
 
 
-def unequal_columns(schema: TableSchema, found: Row, expected: Row) -> list[str]:
+def unequal_columns(schema: TableSchema, row: Row, expected: Row) -> list[str]:
     return [
         f"{column.name}: {a!r} is not {b!r}"
-        for column, a, b in zip(schema.columns, found, expected, strict=True)
+        for column, a, b in zip(schema.columns, row, expected, strict=True)
         if not equal_text(column.kind, a, b)
     ]

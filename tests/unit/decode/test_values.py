@@ -25,23 +25,23 @@ def column(kind: Kind, *, scale: int = 0, length: int = -1, elements: tuple[str,
 
 
 def ints(given: list[int | None], of: Column) -> list[str | None]:
-    found: list[str | None] = values.from_ints(values.int_array(given, of), of).to_pylist()
-    return found
+    results: list[str | None] = values.from_ints(values.int_array(given, of), of).to_pylist()
+    return results
 
 
 def parsed(given: list[str | None], of: Column) -> list[str | None]:
-    found: list[str | None] = values.from_ints(values.parse_ints(pa.array(given, pa.string()), of), of).to_pylist()
-    return found
+    results: list[str | None] = values.from_ints(values.parse_ints(pa.array(given, pa.string()), of), of).to_pylist()
+    return results
 
 
 def texts(given: list[str | None], of: Column, zone: ServerZone | None = None) -> list[str | None]:
-    found: list[str | None] = values.from_texts(pa.array(given, pa.string()), of, zone or ServerZone()).to_pylist()
-    return found
+    results: list[str | None] = values.from_texts(pa.array(given, pa.string()), of, zone or ServerZone()).to_pylist()
+    return results
 
 
 def hexes(given: list[bytes | None], of: Column) -> list[str | None]:
-    found: list[str | None] = values.from_bytes(pa.array(given, pa.binary()), of).to_pylist()
-    return found
+    results: list[str | None] = values.from_bytes(pa.array(given, pa.binary()), of).to_pylist()
+    return results
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ _KEY_PART = st.text(st.sampled_from('a\\",[]') | st.characters(codec="utf-8"), m
 
 @given(st.integers(1, 3).flatmap(lambda width: st.lists(st.tuples(*[_KEY_PART] * width), min_size=2, max_size=8)))
 def test_key_text_is_equal_only_for_equal_keys(keys: list[tuple[str, ...]]) -> None:
-    found = key_text([pa.array(part, pa.string()) for part in zip(*keys, strict=True)]).to_pylist()
-    assert len(set(found)) == len(set(keys))
+    result = key_text([pa.array(part, pa.string()) for part in zip(*keys, strict=True)]).to_pylist()
+    assert len(set(result)) == len(set(keys))
 
 
 def test_negative_zero_keeps_its_sign() -> None:

@@ -75,17 +75,17 @@ class Parity:
 
 def parity(name: str, feed: str) -> Parity:
     tz, told = "Asia/Shanghai" if name == "tz" else "UTC", encoder_of(name)
-    found = Parity()
+    result = Parity()
     whole, beyond, broken = _changes(name, feed)
     for schema, changes in whole:
         images = read([change.value for change in changes], schema, ServerZone(tz))
         ids = [json.loads(change.key).get("ptn") for change in changes]
         messages = told.rows(schema, _table(images, changes), None if None in ids else ids)
-        _compare(found, schema, images, changes, messages)
+        _compare(result, schema, images, changes, messages)
     for reason, count in (("not compared: behind the end", beyond), ("not compared: not whole", broken)):
         if count:
-            found.reasons[reason] = count
-    return found
+            result.reasons[reason] = count
+    return result
 
 
 def encoder_of(name: str) -> Encoder:
@@ -113,7 +113,7 @@ def messages(name: str, feed: str) -> Iterator[Message]:
 # ---- ours and theirs ------------------------------------------------------------------------------------------------
 
 
-def _compare(found: Parity, schema: TableSchema, images: Images, changes: Sequence[Change], messages: Sequence[RowMessage]) -> None:
+def _compare(result: Parity, schema: TableSchema, images: Images, changes: Sequence[Change], messages: Sequence[RowMessage]) -> None:
     equal_images: list[int] = []
     for number, (change, (framed_key, framed_value)) in enumerate(zip(changes, messages, strict=True)):
         assert framed_key is not None
@@ -122,15 +122,15 @@ def _compare(found: Parity, schema: TableSchema, images: Images, changes: Sequen
         before, after = images.before[number], images.after[number]
         op = "delete" if after == NO_IMAGE else "insert" if before == NO_IMAGE else "update"
         reasons = _reasons(schema, change, key, value)
-        found.rows[op] += 1
-        found.rows[f"{op} equal"] += not reasons
-        found.reasons.update(reasons)
+        result.rows[op] += 1
+        result.rows[f"{op} equal"] += not reasons
+        result.reasons.update(reasons)
         if "unexplained" in reasons:
-            found.unexplained.append((key, change.key, value, change.value))
+            result.unexplained.append((key, change.key, value, change.value))
         if value == change.value:
             equal_images += [image for image in (before, after) if image != NO_IMAGE]
     for column, texts in zip(schema.columns, images.columns, strict=True):
-        found.types[_type_of(schema, column.name)] += int(pc.count(texts.take(pa.array(equal_images, pa.int64()))).as_py())
+        result.types[_type_of(schema, column.name)] += int(pc.count(texts.take(pa.array(equal_images, pa.int64()))).as_py())
 
 
 def _reasons(schema: TableSchema, change: Change, key: bytes, value: bytes) -> list[str]:
@@ -213,9 +213,9 @@ def _sent_too(schema: TableSchema, changes: Sequence[Change], chunks: Sequence[P
 
 def _changes(name: str, feed: str) -> tuple[list[tuple[TableSchema, list[Change]]], int, int]:
     """By the schema in force at commit_ts - 1; how many are behind the recording's end; how many messages are not whole."""
-    found = list(events(name, feed))
-    changes = [event for event in found if isinstance(event, Change)]
-    broken = sum(event is None for event in found)
+    results = list(events(name, feed))
+    changes = [event for event in results if isinstance(event, Change)]
+    broken = sum(event is None for event in results)
     by_schema: defaultdict[int, list[Change]] = defaultdict(list)
     schemas: dict[int, TableSchema] = {}
     fixed = {} if name.startswith("ddl") else recorded_schemas(recording(name))

@@ -129,8 +129,8 @@ def float_json(text: str, bits: int, architecture: Architecture) -> str:
     number: Any = np.float32(text) if bits == 32 else np.float64(text)
     if 1e-6 <= abs(number) < 1e21 or number == 0:
         return np.format_float_positional(number, unique=True, trim="-")
-    found = np.format_float_scientific(number, unique=True, trim="-", exp_digits=2)
-    mantissa, _, exponent = found.partition("e")
+    float_scientific = np.format_float_scientific(number, unique=True, trim="-", exp_digits=2)
+    mantissa, _, exponent = float_scientific.partition("e")
     if architecture == "classic" and exponent.startswith("-0"):
         exponent = "-" + exponent[2:]
     return f"{mantissa}e{exponent}"
@@ -138,7 +138,7 @@ def float_json(text: str, bits: int, architecture: Architecture) -> str:
 
 def quote(data: bytes) -> str:
     """strconv.Quote, without its quotes."""
-    found, at = "", 0
+    text, at = "", 0
     short = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 92: "\\\\", 34: '\\"'}
     while at < len(data):
         for width in (1, 2, 3, 4):
@@ -148,17 +148,17 @@ def quote(data: bytes) -> str:
                 continue
             break
         else:
-            found += f"\\x{data[at]:02x}"
+            text += f"\\x{data[at]:02x}"
             at += 1
             continue
         code = ord(char)
         if code in short:
-            found += short[code]
+            text += short[code]
         elif char == " " or unicodedata.category(char)[0] in "LMNPS":
-            found += char
+            text += char
         elif code < 0x20 or code == 0x7F:
-            found += f"\\x{code:02x}"
+            text += f"\\x{code:02x}"
         else:
-            found += f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+            text += f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
         at += width
-    return found
+    return text

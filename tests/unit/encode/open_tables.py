@@ -118,5 +118,5 @@ def pairs(schema: TableSchema, random: Random) -> list[tuple[Image | None, Image
 def _value(schema: TableSchema, column: Column, random: Random) -> str | None:
     if column.name not in schema.key and random.random() < 0.2:
         return None
-    found = _VALUES[column.kind](random)
-    return f"{found}.{0 if found.startswith('0000') else 120000:06d}" if "timestamp(6)" in column.name else found
+    text = _VALUES[column.kind](random)
+    return f"{text}.{0 if text.startswith('0000') else 120000:06d}" if "timestamp(6)" in column.name else text

@@ -33,7 +33,7 @@ def made(**options: str) -> Any:
 def changes(*rows: tuple[list[str | None] | None, list[str | None] | None]) -> pa.Table:
     """Of old and new images."""
     ops = ["insert" if old is None else "delete" if new is None else "update" for old, new in rows]
-    found = [
+    results = [
         {
             "seq": 1,
             "commit_ts": TS,
@@ -48,7 +48,7 @@ def changes(*rows: tuple[list[str | None] | None, list[str | None] | None]) -> p
         }
         for n, (op, (old, new)) in enumerate(zip(ops, rows, strict=True))
     ]
-    return pa.Table.from_pylist(found, schema=CHANGES)
+    return pa.Table.from_pylist(results, schema=CHANGES)
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))
@@ -70,9 +70,9 @@ def test_every_row_of_random_tables_is_the_slow_writers(seed: int, monkeypatch: 
         message(schema, row, zone=ZoneInfo(zone), full=full, updated=updated or full, key_only=key_only and bool(schema.key))
         for row in rows.to_pylist()
     ]
-    found = encode.rows(schema, rows, None)
-    assert [one.value for one in found] == slowly
-    assert {one.key for one in found} <= {b""}
+    result = encode.rows(schema, rows, None)
+    assert [one.value for one in result] == slowly
+    assert {one.key for one in result} <= {b""}
     for value in slowly:
         msgspec.json.decode(value)
 
@@ -122,8 +122,8 @@ def test_a_resolved_mark_and_a_ddl() -> None:
 
 
 def test_it_goes_to_tasks_and_both_architectures_are_one() -> None:
-    found = pickle.loads(pickle.dumps(made(time_zone="Asia/Shanghai")))
-    assert found == CanalJsonEncoder(ZoneInfo("Asia/Shanghai"))
+    result = pickle.loads(pickle.dumps(made(time_zone="Asia/Shanghai")))
+    assert result == CanalJsonEncoder(ZoneInfo("Asia/Shanghai"))
     assert encoder("canal-json", architecture="new", options=ON) == encoder("canal-json", architecture="classic", options=ON)
 
 

@@ -60,10 +60,10 @@ def made(name: str) -> Encoder:
     return encoder("canal-json", architecture="new" if name.endswith("-new") else "classic", options=options)
 
 
-def sent(found: Recording) -> list[Change]:
+def sent(value: Recording) -> list[Change]:
     """The rows of the feed; a message of a row that was too large has none."""
     codec, changes = CanalJson(), []
-    for lane, messages in found.messages(found.feed_config("canal-json")).items():
+    for lane, messages in value.messages(value.feed_config("canal-json")).items():
         for position, message in enumerate(messages):
             try:
                 (envelope,) = codec.envelopes(Message(lane, position, message.key, message.value))
@@ -103,8 +103,8 @@ def as_ticdc_splits(schema: TableSchema, ts: int, old: Any, new: Any) -> Iterato
 
 @pytest.mark.parametrize("name", played(KEY_VALUES))
 def test_what_tikv_sent_is_encoded_as_ticdc_has_it(name: str) -> None:
-    found = Recording(recording(name))
-    history = RecordedHistory(found)
+    result = Recording(recording(name))
+    history = RecordedHistory(result)
     groups: defaultdict[TableSchema, list[tuple[int, Any, Any]]] = defaultdict(list)
     for change in history.changes:
         if change.table != MARK_TABLE:
@@ -112,15 +112,15 @@ def test_what_tikv_sent_is_encoded_as_ticdc_has_it(name: str) -> None:
             assert table is not None
             groups[table.schema] += as_ticdc_splits(table.schema, change.commit_ts, change.before, change.after)
     ours = {of_row(row.value or b"") for schema, images in groups.items() for row in made(name).rows(schema, rows_of(schema, images), None)}
-    theirs = {of_row(change.value) for change in sent(found)}
+    theirs = {of_row(change.value) for change in sent(result)}
     other = Counter(f"{where} {what}" for where, those in (("here", ours - theirs), ("TiCDC", theirs - ours)) for what in map(_what, those))
     assert other == OTHER_IN_TICDC.get(name, Counter())
     assert len(ours & theirs) == KEY_VALUES[name]
 
 
 def _what(value: bytes) -> str:
-    found = msgspec.json.decode(value)
-    return f"{found['table']} {found['type']}"
+    result = msgspec.json.decode(value)
+    return f"{result['table']} {result['type']}"
 
 
 # ---- a SELECT -------------------------------------------------------------------------------------------------------
@@ -128,15 +128,15 @@ def _what(value: bytes) -> str:
 
 @pytest.mark.parametrize("name", played(SNAPSHOTS))
 def test_what_a_select_read_is_encoded_as_ticdcs_insert(name: str) -> None:
-    found = Recording(recording(name))
-    tso = found.truth_ts[-1]
+    result = Recording(recording(name))
+    tso = result.truth_ts[-1]
     changes: defaultdict[TableName, list[Change]] = defaultdict(list)
-    for change in sent(found):
+    for change in sent(result):
         if change.commit_ts <= tso:
             changes[TableName(change.schema, change.table)].append(change)
     equal = 0
     for table, those in changes.items():
-        schema, truth = found.schemas[table], found.truth(tso)[table]
+        schema, truth = result.schemas[table], result.truth(tso)[table]
         newest = _newest(schema, those, ZONES.get(name, "UTC"))
         rows = rows_of(
             schema, [(tso, None, list(row)) for row in zip(*(truth[one].to_pylist() for one in schema.column_names()), strict=True)]
@@ -153,13 +153,13 @@ def _newest(schema: TableSchema, changes: list[Change], server_tz: str) -> dict[
     """By key, the message of the last row that is still there."""
     decoded = decode(logged(changes, "canal-json"), codec="canal-json", schemas={schema.name: schema}, server_tz=server_tz)
     order = decoded.sort_by([("commit_ts", "ascending"), ("rank", "ascending")]).select(["key", "ordinal", "op"])
-    found: dict[str, bytes] = {}
+    newest: dict[str, bytes] = {}
     for row in order.to_pylist():
         if row["op"] == "delete":
-            found.pop(row["key"], None)
+            newest.pop(row["key"], None)
         else:
-            found[row["key"]] = changes[row["ordinal"]].value
-    return found
+            newest[row["key"]] = changes[row["ordinal"]].value
+    return newest
 
 
 def _data(value: bytes) -> bytes:

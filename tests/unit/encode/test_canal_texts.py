@@ -20,8 +20,8 @@ UTC = ZoneInfo("UTC")
 
 
 def texts(values: list[str | None], kind: Any, zone: ZoneInfo = UTC, **more: Any) -> list[str | None]:
-    found: list[str | None] = canal_texts(pa.array(values, pa.string()), Column("c", kind, **more), zone).to_pylist()
-    return found
+    results: list[str | None] = canal_texts(pa.array(values, pa.string()), Column("c", kind, **more), zone).to_pylist()
+    return results
 
 
 def test_floats_have_no_exponent() -> None:
@@ -38,8 +38,8 @@ def test_floats_of_any_bits_have_the_shortest_digits(kind: str) -> None:
     random = Random(kind)
     single = kind == "float"
     count = examples(4000)
-    found = np.frombuffer(random.randbytes(count * (4 if single else 8)), np.float32 if single else np.float64)
-    numbers = [number for number in found if np.isfinite(number)]
+    frombuffer = np.frombuffer(random.randbytes(count * (4 if single else 8)), np.float32 if single else np.float64)
+    numbers = [number for number in frombuffer if np.isfinite(number)]
     assert texts([repr(float(number)) for number in numbers], kind) == [without_exponent(str(number)) for number in numbers]
 
 

@@ -32,8 +32,8 @@ def test_a_type_is_its_word_or_all_of_it(type_text: str) -> None:
 
 @pytest.mark.parametrize("type_text", TYPES)
 def test_java_types_of_what_fits_and_of_what_does_not(type_text: str) -> None:
-    [found] = canal_table(table({"c": type_text}, ()), full_types=False).columns
-    assert (found.java, found.java if found.promotion is None else found.promotion.java) == TYPES[type_text]
+    [column] = canal_table(table({"c": type_text}, ()), full_types=False).columns
+    assert (column.java, column.java if column.promotion is None else column.promotion.java) == TYPES[type_text]
 
 
 def test_primary_keys_come_in_the_order_of_the_columns_and_no_other_index_counts() -> None:

@@ -21,10 +21,10 @@ def test_each_character_that_is_escaped() -> None:
 
 @given(st.lists(st.none() | TEXT, max_size=8))
 def test_a_column_is_its_texts_one_by_one_and_reads_back(texts: list[str | None]) -> None:
-    found = escaped(pa.array(texts, pa.string()))
-    assert found.type == pa.string()
-    assert found.to_pylist() == [None if text is None else quoted(text)[1:-1] for text in texts]
-    assert [None if text is None else json.loads(f'"{text}"') for text in found.to_pylist()] == texts
+    result = escaped(pa.array(texts, pa.string()))
+    assert result.type == pa.string()
+    assert result.to_pylist() == [None if text is None else quoted(text)[1:-1] for text in texts]
+    assert [None if text is None else json.loads(f'"{text}"') for text in result.to_pylist()] == texts
 
 
 def test_a_long_column_is_written_as_a_short_one() -> None:

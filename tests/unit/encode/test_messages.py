@@ -23,18 +23,18 @@ def piece(rows: list[tuple[str | None, ...]], ordinals: list[int]) -> ChunkPiece
 
 
 def test_survivors_are_inserts_as_of_the_windows_end_in_the_order_of_the_schema() -> None:
-    found = changes_of(piece([("1", "a"), ("3", None)], [0, 2]), SCHEMA)
-    assert found.schema == CHANGES
+    changes = changes_of(piece([("1", "a"), ("3", None)], [0, 2]), SCHEMA)
+    assert changes.schema == CHANGES
     row = {"seq": 3, "commit_ts": 9, "rank": RANK_CHUNK, "schema": "shop", "table": "orders", "op": "insert", "before": None}
-    assert found.to_pylist() == [
+    assert changes.to_pylist() == [
         row | {"ordinal": 0, "key": '["1"]', "after": ["1", "a"]},
         row | {"ordinal": 2, "key": '["3"]', "after": ["3", None]},
     ]
 
 
 def test_keys_that_the_source_does_not_have_are_deletes_with_the_key_alone() -> None:
-    found = changes_of(replace(piece([("1", None)], [4]), deletes=True), SCHEMA)
-    [row] = found.to_pylist()
+    changes = changes_of(replace(piece([("1", None)], [4]), deletes=True), SCHEMA)
+    [row] = changes.to_pylist()
     assert (row["op"], row["rank"], row["key"], row["before"], row["after"]) == ("delete", RANK_CHUNK, '["1"]', ["1", None], None)
     schema = table([("id", "int(11)"), ("name", "text")])
     [message] = OpenProtocolEncoder("new").rows(
@@ -45,8 +45,8 @@ def test_keys_that_the_source_does_not_have_are_deletes_with_the_key_alone() -> 
 
 
 def test_no_survivors_are_no_inserts() -> None:
-    found = changes_of(piece([], []), SCHEMA)
-    assert (found.schema, found.num_rows) == (CHANGES, 0)
+    changes = changes_of(piece([], []), SCHEMA)
+    assert (changes.schema, changes.num_rows) == (CHANGES, 0)
 
 
 def test_survivors_can_be_encoded() -> None:

@@ -36,11 +36,11 @@ def test_each_type_has_its_code() -> None:
 
 def test_all_but_text_is_binary_and_bit_and_year_are_unsigned() -> None:
     schema = table([("id", "int(11)"), *((sql, sql) for sql in TYPES)])
-    found = flags(schema)
+    result = flags(schema)
     of_text = {sql for sql, kind in TYPES.items() if kind in ("text", "enum", "set")}
     unsigned = {"smallint(6) unsigned", "bigint(20) unsigned", "bit(9)", "year(4)"}
-    assert found.pop("id") == BINARY | HANDLE | PRIMARY
-    assert found == {sql: NULLABLE | (0 if sql in of_text else BINARY) | (UNSIGNED if sql in unsigned else 0) for sql in TYPES}
+    assert result.pop("id") == BINARY | HANDLE | PRIMARY
+    assert result == {sql: NULLABLE | (0 if sql in of_text else BINARY) | (UNSIGNED if sql in unsigned else 0) for sql in TYPES}
 
 
 def test_unsigned_is_a_word_of_the_type_and_no_label() -> None:
@@ -57,8 +57,8 @@ def test_all_columns_of_an_index_of_several_bear_its_flags_and_of_a_plain_one_th
     columns = [(name, "int(11)") for name in ("a", "b", "c", "d", "e", "f")]
     indexes = [index("PRIMARY", "a", "b", primary=True, unique=True, id=1), index("u", "b", "c", unique=True, id=2), index("k", "d", id=3)]
     indexes += [index("one", "e", unique=True, id=4), index("k2", "e", "f", id=5)]
-    found = flags(table(columns, *indexes, key=("a", "b")))
-    assert found == {
+    result = flags(table(columns, *indexes, key=("a", "b")))
+    assert result == {
         "a": BINARY | HANDLE | PRIMARY | MULTIPLE,
         "b": BINARY | HANDLE | PRIMARY | UNIQUE | MULTIPLE | NULLABLE,
         "c": BINARY | UNIQUE | MULTIPLE | NULLABLE,

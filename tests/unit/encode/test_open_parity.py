@@ -22,9 +22,9 @@ COUNTED = json.loads(COUNTS.read_text())
 
 @pytest.mark.parametrize(("name", "feed"), PLAYED)
 def test_each_recorded_row_is_encoded_as_ticdc_did(name: str, feed: str) -> None:
-    found = parity(name, feed)
-    assert found.unexplained[:1] == []
-    assert found.counts() == COUNTED[f"{name}/{feed}"]
+    result = parity(name, feed)
+    assert result.unexplained[:1] == []
+    assert result.counts() == COUNTED[f"{name}/{feed}"]
 
 
 @pytest.mark.parametrize(

@@ -26,20 +26,20 @@ PLAIN = table([("id", "int(11)"), ("b", "varchar(20)"), ("a", "varchar(20)")])
 
 
 def envelope(message: RowMessage) -> Change | Ddl | Resolved:
-    [found] = Codec().envelopes(Message(Lane("kafka/t/0"), 1, message.key, message.value))
-    return found
+    [result] = Codec().envelopes(Message(Lane("kafka/t/0"), 1, message.key, message.value))
+    return result
 
 
 def change_of(message: RowMessage) -> Change:
-    found = envelope(message)
-    assert isinstance(found, Change)
-    return found
+    change = envelope(message)
+    assert isinstance(change, Change)
+    return change
 
 
 def texts(encoder: OpenProtocolEncoder, *images: tuple[Image | None, Image | None]) -> list[tuple[str, str]]:
     """Key and value JSON of each row of PLAIN."""
-    found = [change_of(message) for message in encoder.rows(PLAIN, changes(PLAIN, *images), None)]
-    return [(one.key.decode(), one.value.decode()) for one in found]
+    results = [change_of(message) for message in encoder.rows(PLAIN, changes(PLAIN, *images), None)]
+    return [(one.key.decode(), one.value.decode()) for one in results]
 
 
 def test_rows_of_the_classic_architecture_have_their_columns_by_name_and_the_row_id() -> None:

@@ -42,15 +42,15 @@ def chunk(table: int) -> Portion:
 
 def told(portions: list[Portion]) -> list[dict[str, list[int]] | str]:
     return [
-        "chunk" if isinstance(found[0][1], ChunkPiece) else {schema.name.table: stamps(rows) for schema, rows in found}
-        for found in gathered(portions)
+        "chunk" if isinstance(results[0][1], ChunkPiece) else {schema.name.table: stamps(rows) for schema, rows in results}
+        for results in gathered(portions)
     ]
 
 
 def stamps(rows: Piece) -> list[int]:
     assert isinstance(rows, pa.Table)
-    found: list[int] = rows["commit_ts"].to_pylist()
-    return found
+    results: list[int] = rows["commit_ts"].to_pylist()
+    return results
 
 
 def test_each_table_comes_once_between_chunks() -> None:
@@ -74,11 +74,11 @@ def test_whatever_comes_nothing_is_lost_and_no_table_goes_back(seed: int, monkey
     rng = Random(seed)
     monkeypatch.setattr(together, "ROWS_MAX", rng.choice([1, 5, 1000]))
     rows = [(ts, rng.randrange(3)) for ts in sorted(rng.randrange(40) for _ in range(100))]
-    found = told([portion(table, [ts]) for ts, table in rows])
+    results = told([portion(table, [ts]) for ts, table in rows])
     for table in range(3):
-        assert [ts for one in found for ts in one.get(f"t{table}", [])] == [ts for ts, at in rows if at == table]  # type: ignore[union-attr]  # no chunks
+        assert [ts for one in results for ts in one.get(f"t{table}", [])] == [ts for ts, at in rows if at == table]  # type: ignore[union-attr]  # no chunks
     last = 0
-    for one in found:
+    for one in results:
         there = sorted(ts for some in one.values() for ts in some)  # type: ignore[union-attr]  # no chunks
         assert there[0] > last or last == 0
         last = there[-1]

@@ -63,8 +63,8 @@ def table_of(columns: dict[str, list[str | None]], *kinds: Column) -> pa.Table:
 
 
 def values_of(table: pa.Table, name: str) -> list[Any]:
-    found: list[Any] = table.column(name).to_pylist()
-    return found
+    results: list[Any] = table.column(name).to_pylist()
+    return results
 
 
 @pytest.mark.parametrize(("column", "kind", "values"), CASES, ids=lambda case: str(case) if isinstance(case, pa.DataType) else "")
@@ -110,7 +110,7 @@ def test_a_date_of_no_calendar_is_null_and_its_text_is_kept(column: Column, text
     real = text.replace("0000-", "2020-").replace("-00", "-01").replace("-30", "-28").replace("-29", "-28")
     table = table_of({"c": [real, text, None, real]}, column)
     assert [value is None for value in values_of(table, "c")] == [False, True, True, False]
-    assert [None if found is None else json.loads(found) for found in values_of(table, "_untyped")] == [None, {"c": text}, None, None]
+    assert [None if item is None else json.loads(item) for item in values_of(table, "_untyped")] == [None, {"c": text}, None, None]
 
 
 def test_untyped_holds_all_such_columns_of_a_row_and_no_other() -> None:

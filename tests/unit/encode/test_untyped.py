@@ -30,9 +30,9 @@ def back(written: dict[str, list[str | None]], *columns: Column, read_as: tuple[
     """Through the file's types."""
     typed = table_of(written, *columns)
     schema = TableSchema(ORDERS, read_as or columns, ())
-    found = texts(typed.select(typed.column_names[7:]), schema, typed.column(6), written_as=[(column.name,) for column in columns])
-    assert found.schema == pa.schema([(name, pa.string()) for name in schema.column_names()])
-    return {name: found.column(name).to_pylist() for name in found.column_names}
+    result = texts(typed.select(typed.column_names[7:]), schema, typed.column(6), written_as=[(column.name,) for column in columns])
+    assert result.schema == pa.schema([(name, pa.string()) for name in schema.column_names()])
+    return {name: result.column(name).to_pylist() for name in result.column_names}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_value_that_tidb_may_have_made_another_of_is_refused(former: Column, v
 @pytest.mark.parametrize(("column", "kind", "values"), CASES, ids=lambda case: str(case) if isinstance(case, pa.DataType) else "")
 def test_other_programs_types_are_read_as_ours(column: Column, kind: pa.DataType, values: dict[str, object]) -> None:
     """What Spark and delta-rs make of a file that they write again."""
-    found = table_of({"c": list(values)}, column).column("c")
+    result = table_of({"c": list(values)}, column).column("c")
     others = {
         pa.string(): [pa.large_string(), pa.string_view()],
         pa.binary(): [pa.large_binary()],
@@ -146,9 +146,9 @@ def test_other_programs_types_are_read_as_ours(column: Column, kind: pa.DataType
     }
     for other in others.get(kind, []):
         if column.scale <= 3 or kind != pa.timestamp("us"):
-            table = pa.table({"c": pc.cast(found, other)})
+            table = pa.table({"c": pc.cast(result, other)})
             assert texts(table, TableSchema(ORDERS, (column,), ())).column("c").to_pylist() == list(values)
     if kind == pa.string():
-        table = pa.table({"c": found.dictionary_encode()})
+        table = pa.table({"c": result.dictionary_encode()})
         assert texts(table, TableSchema(ORDERS, (column,), ())).column("c").to_pylist() == list(values)
     assert arrow_type(column) == kind

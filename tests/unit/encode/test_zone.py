@@ -22,9 +22,11 @@ def test_every_moment_is_pythons_and_the_decoder_reads_it_back(name: str) -> Non
     random, zone = Random(name), ZoneInfo(name)
     moments = [datetime.fromtimestamp(random.randrange(1, 1 << 31), UTC) for _ in range(examples(2000))]
     texts = [moment.strftime("%Y-%m-%d %H:%M:%S") + random.choice(["", ".5", ".000001"]) for moment in moments]
-    found = local_texts(pa.array(texts), zone).to_pylist()
-    assert found == [moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S") + text[19:] for moment, text in zip(moments, texts, strict=True)]
-    for local, text in zip(found, texts, strict=True):
+    result = local_texts(pa.array(texts), zone).to_pylist()
+    assert result == [
+        moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S") + text[19:] for moment, text in zip(moments, texts, strict=True)
+    ]
+    for local, text in zip(result, texts, strict=True):
         first, second = (ServerZone(name, ambiguous).utc_text(local) for ambiguous in BOTH)
         assert text in (first, second)
 
@@ -36,8 +38,8 @@ def test_every_moment_is_pythons_and_the_decoder_reads_it_back(name: str) -> Non
 def test_the_minutes_about_a_change_of_the_clock(name: str, day: str) -> None:
     begin, zone = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(hours=12), ZoneInfo(name)
     moments = [begin + timedelta(seconds=30 * step) for step in range(2 * 1440 + 1440)]
-    found = local_texts(pa.array([moment.strftime("%Y-%m-%d %H:%M:%S") for moment in moments]), zone).to_pylist()
-    assert found == [moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S") for moment in moments]
+    result = local_texts(pa.array([moment.strftime("%Y-%m-%d %H:%M:%S") for moment in moments]), zone).to_pylist()
+    assert result == [moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S") for moment in moments]
 
 
 def test_null_and_zero_are_no_moments() -> None:

@@ -31,9 +31,9 @@ def sent(key: bytes, commit_ts: int, value: bytes = b"v", **other: Any) -> pb.En
 def waiting(there: Callable[[], object]) -> bool:
     """Whether it comes; for what happens in threads that tell nobody."""
     until_s = time.monotonic() + PATIENCE_S
-    while not (found := there()) and time.monotonic() < until_s:
+    while not (result := there()) and time.monotonic() < until_s:
         time.sleep(0.001)
-    return bool(found)
+    return bool(result)
 
 
 class RawSender(AbstractContextManager["RawSender"]):

@@ -30,11 +30,11 @@ class Answer(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
 def test_what_no_other_try_can_help_is_refused_with_the_pumps_words_and_the_way_out(
     code: grpc.StatusCode, details: str, way_out: str
 ) -> None:
-    found = refusal(Answer(code, details), "pump a (here:1)", 7)
-    assert found is not None
-    assert "pump a (here:1)" in found.message
-    assert details in found.message
-    assert way_out in str(found.hint)
+    unsuitable = refusal(Answer(code, details), "pump a (here:1)", 7)
+    assert unsuitable is not None
+    assert "pump a (here:1)" in unsuitable.message
+    assert details in unsuitable.message
+    assert way_out in str(unsuitable.hint)
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN])

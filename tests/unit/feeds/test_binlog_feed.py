@@ -90,8 +90,8 @@ class MadePumps:
         self.begun = positions
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:  # nothing waits here
-        found, self.waiting = self.waiting, []
-        return found
+        messages, self.waiting = self.waiting, []
+        return messages
 
     def acknowledge(self, durable_ts: CommitTs) -> None:
         self.durable.append(durable_ts)
@@ -139,9 +139,9 @@ def test_a_ddl_leaves_in_a_lane_of_its_own_when_nothing_below_it_can_come_any_mo
     line = Line({1: meta(1)})
     line.pumps.bring(A, ddl(2000))
     line.pumps.look(3000)
-    found = line.poll()
-    assert Resolved(A, CommitTs(2001), 2000) in found
-    assert not any(isinstance(one, Ddl) or (isinstance(one, Resolved) and one.lane == DDL_LANE) for one in found)
+    results = line.poll()
+    assert Resolved(A, CommitTs(2001), 2000) in results
+    assert not any(isinstance(one, Ddl) or (isinstance(one, Resolved) and one.lane == DDL_LANE) for one in results)
     line.pumps.bring(B, row(1999))
     assert line.ddls() == []
     line.pumps.bring(B, fake(2500))
@@ -191,9 +191,9 @@ def test_what_changes_no_table_is_passed_over(payload: bytes, metas: dict[int, b
     line.pumps.bring(A, fake(2100))
     line.pumps.bring(B, fake(2100))
     line.pumps.look(3000)
-    found = line.poll()
-    assert not [one for one in found if isinstance(one, Ddl)]
-    assert Resolved(DDL_LANE, CommitTs(2101), 2100) in found
+    results = line.poll()
+    assert not [one for one in results if isinstance(one, Ddl)]
+    assert Resolved(DDL_LANE, CommitTs(2101), 2100) in results
 
 
 def test_a_job_that_is_not_seen_yet_is_waited_for() -> None:
@@ -206,9 +206,9 @@ def test_a_job_that_is_not_seen_yet_is_waited_for() -> None:
     assert answers == []
 
 
-@pytest.mark.parametrize(("found", "text"), [(None, "is not seen"), (meta(1, state=1), "has not ended")])
-def test_a_job_that_does_not_come_is_an_outage_that_names_it(found: bytes | None, text: str) -> None:
-    jobs = BinlogJobs(lambda _: found, wait_max_s=0.5, wait=lambda _: None)
+@pytest.mark.parametrize(("value", "text"), [(None, "is not seen"), (meta(1, state=1), "has not ended")])
+def test_a_job_that_does_not_come_is_an_outage_that_names_it(value: bytes | None, text: str) -> None:
+    jobs = BinlogJobs(lambda _: value, wait_max_s=0.5, wait=lambda _: None)
     with pytest.raises(SourceLost, match=rf"DDL job 4 of the binlog at 2000 .*{text}"):
         jobs.job(DdlBinlog(CommitTs(2000), 4, 5, "ALTER TABLE `t` …"))
 
@@ -243,9 +243,9 @@ def test_a_row_is_of_a_truncated_partition_only_until_the_ddl_is_over(
     for lane, payload in ((A, ddl(2000)), (A, row(commit_ts, version=version)), (B, fake(2100))):
         line.pumps.bring(lane, payload)
     line.pumps.look(3000)
-    found = line.poll()
-    line.schemas.after([one for one in found if isinstance(one, Ddl)])
-    named = list(line.schemas.named(one for one in found if isinstance(one, Change)))
+    results = line.poll()
+    line.schemas.after([one for one in results if isinstance(one, Ddl)])
+    named = list(line.schemas.named(one for one in results if isinstance(one, Change)))
     assert [(one.schema, one.table) for one in named] == ([T] if counts else [])
     assert line.schemas.dropped["gone"] == (not counts)
 

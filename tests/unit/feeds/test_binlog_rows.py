@@ -41,19 +41,19 @@ FIRST, SECOND = 6, 7
 def schema(*added: dict[str, Any]) -> TableSchema:
     """With a column added, its rows below SECOND are those of before."""
     layouts = [layout_of(1, DESCRIBED | {"cols": [*COLUMNS.values(), *more]}, new_collation=True) for more in ((), added)]
-    found = kv_table(DESCRIBED | {"cols": [*COLUMNS.values(), *added]}, schema="shop").schema
-    return replace(found, layout=layouts[1], former=Former(SECOND, layouts[0]) if added else None)
+    result = kv_table(DESCRIBED | {"cols": [*COLUMNS.values(), *added]}, schema="shop").schema
+    return replace(result, layout=layouts[1], former=Former(SECOND, layouts[0]) if added else None)
 
 
 def row_filter(**settings: Any) -> RowFilter:
-    found = FeedFilter(rules=("shop.*",), event_filters=(EventFilter(("shop.orders",), **settings),))
-    return RowFilter(FilterRules.of(Changefeed(ChangefeedName("d", "d", "cf"), "binlog", "", filter=found)), BinlogRows())
+    feed_filter = FeedFilter(rules=("shop.*",), event_filters=(EventFilter(("shop.orders",), **settings),))
+    return RowFilter(FilterRules.of(Changefeed(ChangefeedName("d", "d", "cf"), "binlog", "", filter=feed_filter)), BinlogRows())
 
 
 def filter_of(table: TableSchema, **settings: Any) -> TableFilter:
-    found = row_filter(**settings).of(table)
-    assert found is not None
-    return found
+    result = row_filter(**settings).of(table)
+    assert result is not None
+    return result
 
 
 def row(number: int, amount: int | None, name: bytes = b"x") -> dict[int, Plain | None]:
@@ -92,8 +92,8 @@ CREATED, ALTERED, GONE = insert(7, 1), updated(COLUMNS, row(8, 2), row(8, 1)), d
     ],
 )
 def test_the_row_of_the_setting_is_looked_at(settings: dict[str, Any], expected: list[bool]) -> None:
-    found = filter_of(schema(), **settings)
-    assert [found.leaves_out(one) for one in settled(CREATED, ALTERED, GONE)] == expected
+    result = filter_of(schema(), **settings)
+    assert [result.leaves_out(one) for one in settled(CREATED, ALTERED, GONE)] == expected
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_several_changes_of_one_row_are_judged_as_one(
 
 def test_a_row_of_an_older_version_is_judged_in_the_columns_of_now() -> None:
     """It lacks the column that was added, and has its default; a row of the version since has its own value."""
-    found = filter_of(schema(ADDED), ignore_insert_value_expr="late = 5")
+    result = filter_of(schema(ADDED), ignore_insert_value_expr="late = 5")
     before = changes(insert(7, 1))
     after = changes(inserted(int_handle(8), {**COLUMNS, 4: ADDED}, {2: 1, 3: b"x", 4: 6}), version=SECOND)
-    assert [found.leaves_out(one) for one in (*before, *after)] == [True, False]
+    assert [result.leaves_out(one) for one in (*before, *after)] == [True, False]
 
 
 def test_what_is_left_out_is_counted_and_not_in_the_log() -> None:
@@ -143,8 +143,8 @@ def test_what_is_left_out_is_counted_and_not_in_the_log() -> None:
 
 
 def test_a_row_that_cannot_be_read_stops() -> None:
-    found = filter_of(schema(), ignore_insert_value_expr="amount = 1")
+    result = filter_of(schema(), ignore_insert_value_expr="amount = 1")
     with pytest.raises(MessageUnreadable):
-        found.leaves_out(changes(("I", b"\x08"))[0])
+        result.leaves_out(changes(("I", b"\x08"))[0])
     with pytest.raises(MessageUnreadable):
         BinlogRows().reader(schema())(changes(GONE)[0]._replace(value=b"no event"))

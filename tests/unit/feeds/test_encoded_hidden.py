@@ -44,9 +44,12 @@ class Told:
         self.asked.append(after_ts)
         if self.fails is not None:
             raise self.fails
-        upto_ts, found = CommitTs(self.upto_ts), [ddl for ddl in self.ddls if ddl.commit_ts is None or ddl.commit_ts <= self.upto_ts]
-        self.ddls = [ddl for ddl in self.ddls if ddl not in found]
-        return found, upto_ts
+        upto_ts, finished_ddls = (
+            CommitTs(self.upto_ts),
+            [ddl for ddl in self.ddls if ddl.commit_ts is None or ddl.commit_ts <= self.upto_ts],
+        )
+        self.ddls = [ddl for ddl in self.ddls if ddl not in finished_ddls]
+        return finished_ddls, upto_ts
 
 
 def finished(ts: int | None, *names: TableName, kind: str = "modify column", schema: str = "shop") -> FinishedDdl:
@@ -103,12 +106,12 @@ def run(pipeline: Pipeline, enough: Callable[[], bool]) -> None:
 
 
 def messages(feed: WithHiddenDdls, enough: Callable[[list[Message]], bool]) -> list[Message]:
-    found: list[Message] = []
+    results: list[Message] = []
     until_s = time.monotonic() + PATIENCE_S
-    while not enough(found):
-        assert time.monotonic() < until_s, found
-        found += feed.poll(timeout_s=0)
-    return found
+    while not enough(results):
+        assert time.monotonic() < until_s, results
+        results += feed.poll(timeout_s=0)
+    return results
 
 
 @pytest.fixture
@@ -118,7 +121,7 @@ def line() -> Line:
     return line
 
 
-def envelopes(line: Line, found: Sequence[Message]) -> list[tuple[str, int, str]]:
+def envelopes(line: Line, value: Sequence[Message]) -> list[tuple[str, int, str]]:
     codec = CodecWithCuts(FakeCodec(line.kafka))
     return [
         (
@@ -126,7 +129,7 @@ def envelopes(line: Line, found: Sequence[Message]) -> list[tuple[str, int, str]
             getattr(one, "ts", 0) or getattr(one, "commit_ts", 0),
             f"{getattr(one, 'schema', '')}.{getattr(one, 'table', '')}",
         )
-        for message in found
+        for message in value
         for one in codec.envelopes(message)
     ]
 
@@ -135,9 +138,9 @@ def test_a_hidden_ddl_is_a_cut_at_its_commit_ts_before_the_lane_is_resolved_past
     line.followed.begin()
     line.told.ddls, line.told.upto_ts = [finished(1100, T), finished(1150, OTHER), finished(1160, schema="shop", kind="drop schema")], 1200
     line.hiding.seek({})
-    found = messages(line.hiding, lambda found: len(found) >= 3)[:3]
+    results = messages(line.hiding, lambda results: len(results) >= 3)[:3]
     line.hiding.close()
-    assert envelopes(line, found) == [("Ddl", 1100, "shop.t"), ("Ddl", 1160, "shop."), ("Resolved", 1200, ".")]
+    assert envelopes(line, results) == [("Ddl", 1100, "shop.t"), ("Ddl", 1160, "shop."), ("Resolved", 1200, ".")]
     assert line.told.asked[0] == 1000, "where the log's tables are"
     assert line.hiding.lanes() == {Lane("a"), HIDDEN_LANE}
 
@@ -146,9 +149,9 @@ def test_a_table_that_a_rename_takes_out_of_the_rules_is_told_of_though_its_new_
     line.told.ddls, line.told.upto_ts = [finished(1100, OTHER, kind="rename table")], 1200
     line.followed.begin()
     line.hiding.seek({})
-    found = messages(line.hiding, lambda found: bool(found))
+    results = messages(line.hiding, lambda results: bool(results))
     line.hiding.close()
-    assert envelopes(line, found[:1]) == [("Ddl", 1100, "shop.")]
+    assert envelopes(line, results[:1]) == [("Ddl", 1100, "shop.")]
 
 
 def test_an_outage_is_waited_out_and_told_and_what_no_retry_helps_is_raised(line: Line) -> None:
@@ -158,7 +161,7 @@ def test_an_outage_is_waited_out_and_told_and_what_no_retry_helps_is_raised(line
     messages(line.hiding, lambda _: bool(line.hiding.still_because()))
     assert "no answer" in line.hiding.still_because()
     line.told.fails = None
-    messages(line.hiding, lambda found: bool(found))
+    messages(line.hiding, lambda results: bool(results))
     line.told.fails = SourceError("garbage-collected", hint="start anew")
     with pytest.raises(SourceError, match="garbage-collected"):
         messages(line.hiding, lambda _: False)
@@ -169,7 +172,7 @@ def test_where_the_commit_ts_may_not_be_read_a_hidden_ddl_of_a_carried_table_sto
     line.told.ddls, line.told.upto_ts = [finished(None, OTHER), finished(None, T, kind="add index")], 1200
     line.followed.begin()
     line.hiding.seek({})
-    assert envelopes(line, messages(line.hiding, lambda found: bool(found))[:1]) == [("Resolved", 1200, ".")]
+    assert envelopes(line, messages(line.hiding, lambda results: bool(results))[:1]) == [("Resolved", 1200, ".")]
     line.told.ddls = [finished(None, T)]
     with pytest.raises(FeedUnsuitable, match=r"(?s)modify column of shop\.t.*GRANT SELECT ON mysql\.tidb_ddl_job"):
         messages(line.hiding, lambda _: False)

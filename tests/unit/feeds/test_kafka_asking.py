@@ -80,16 +80,16 @@ def brokers() -> Brokers:
 
 @pytest.fixture
 def asking(source: Source, brokers: Brokers) -> Iterator[Asking]:
-    found = Asking(brokers, source.present)  # type: ignore[arg-type]  # a twin of the one call that is used
-    yield found
+    result = Asking(brokers, source.present)  # type: ignore[arg-type]  # a twin of the one call that is used
+    yield result
     source.answers.put(of())
-    found.close()
+    result.close()
 
 
 def answer(asking: Asking) -> RoundAnswer:
-    found = asking.answer(wait_s=PATIENCE_S)
-    assert found is not None
-    return found
+    result = asking.answer(wait_s=PATIENCE_S)
+    assert result is not None
+    return result
 
 
 def look_for_ever(asking: Asking) -> None:
@@ -120,8 +120,8 @@ def test_what_the_source_was_asked_before_a_question_does_not_answer_it(asking: 
     source.is_asked()
     assert asking.answer(wait_s=0.0) is None
     source.answers.put(of("after"))
-    found = answer(asking)
-    assert (found.question, found.present) == (SECOND, of("after"))
+    result = answer(asking)
+    assert (result.question, result.present) == (SECOND, of("after"))
 
 
 def test_questions_that_pile_up_behind_a_source_that_hangs_are_one(asking: Asking, source: Source) -> None:

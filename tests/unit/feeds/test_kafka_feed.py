@@ -131,14 +131,14 @@ def close_without_a_collector() -> None:
 
 def threads_of_librdkafka() -> set[str]:
     """A thread that has been joined may still be here for a moment: the kernel frees its number after it wakes the joiner."""
-    found = set()
+    threads = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has ended meanwhile
-            found |= {task.name} if (task / "comm").read_text().startswith("rdk:") else set()
-    return found
+            threads |= {task.name} if (task / "comm").read_text().startswith("rdk:") else set()
+    return threads
 
 
 def test_a_feed_that_was_never_read_closes(tmp_path: Path) -> None:
-    found = feed({})
-    found.close()
-    assert found.lanes() == frozenset()
+    result = feed({})
+    result.close()
+    assert result.lanes() == frozenset()

@@ -30,8 +30,8 @@ def test_the_schemas_of_a_term_narrow_to_the_changefeed_and_move_its_scope() -> 
             return tables(T, OTHER, MARK_TABLE)
 
     source, scope = Now(SourceSection(host="h", user="u")), LiveScope(server_tz="UTC")
-    found = schemas_of(source, scope, changefeed(), lambda note: None)
-    assert set(found.begin()) == {T, MARK_TABLE}
+    schemas = schemas_of(source, scope, changefeed(), lambda note: None)
+    assert set(schemas.begin()) == {T, MARK_TABLE}
     assert scope.through(T) == (True, "")
 
 
@@ -43,9 +43,9 @@ def test_a_table_that_comes_and_that_a_setting_spoils_stops_the_feed() -> None:
         def tables(self, at_ts: CommitTs | None = None, **_: object) -> Mapping[TableName, TableSchema]:
             return tables(T, MARK_TABLE) if at_ts == 100 else tables(T, BORN, MARK_TABLE)
 
-    found = replace(changefeed(), column_selectors=(ColumnSelector(("shop.born",), ("!id",)),))
+    result = replace(changefeed(), column_selectors=(ColumnSelector(("shop.born",), ("!id",)),))
     source, scope = Growing(SourceSection(host="h", user="u")), LiveScope(server_tz="UTC")
-    schemas = schemas_of(source, scope, found, lambda note: None)
+    schemas = schemas_of(source, scope, result, lambda note: None)
     assert set(schemas.begin()) == {T, MARK_TABLE}
     with pytest.raises(FeedUnsuitable, match="column-selectors"):
         schemas.after([Ddl(CommitTs(200), Rank.DDL, *BORN, "CREATE TABLE born …", Lane("a"), 1)])
@@ -80,9 +80,9 @@ def test_only_a_table_with_a_key_that_the_log_has_too_is_surely_marked() -> None
         again: replace(tables(again)[again], table_id=3),
     }
     now = {T: 1, keyless: 2, again: 30, BORN: 4, view: 5}
-    found = feed_of(BY_TABLE, KafkaSection(), lambda: logged, lambda: now)._present()
-    assert found.all == {"default", "shop_t", "shop_keyless", "shop_again", "shop_born", "shop_view"}
-    assert found.marked == {"default", "shop_t"}
+    topics = feed_of(BY_TABLE, KafkaSection(), lambda: logged, lambda: now)._present()
+    assert topics.all == {"default", "shop_t", "shop_keyless", "shop_again", "shop_born", "shop_view"}
+    assert topics.marked == {"default", "shop_t"}
 
 
 def test_a_dispatcher_that_is_not_understood_is_refused_at_once() -> None:

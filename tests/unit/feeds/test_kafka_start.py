@@ -20,7 +20,7 @@ class Cluster:
     there: Mapping[str, tuple[str | None, Sequence[tuple[int, int]]]]
 
     def ask(self, topics: frozenset[str]) -> Cluster:
-        return Cluster({name: found for name, found in self.there.items() if name in topics})
+        return Cluster({name: result for name, result in self.there.items() if name in topics})
 
     def wait(self, _: float) -> bool:
         return True
@@ -47,13 +47,13 @@ def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is() -> 
         start(Cluster({"t": ("another", [(0, 47)])}), wanted)
 
 
-@pytest.mark.parametrize(("known", "found"), [({}, "id"), ({"t": "id"}, None)], ids=["a log of before", "brokers before 2.8"])
-def test_without_ids_a_topic_is_the_one_of_its_name(known: Mapping[str, str], found: str | None) -> None:
+@pytest.mark.parametrize(("known", "value"), [({}, "id"), ({"t": "id"}, None)], ids=["a log of before", "brokers before 2.8"])
+def test_without_ids_a_topic_is_the_one_of_its_name(known: Mapping[str, str], value: str | None) -> None:
     wanted = WantedStart({("t", 0): 14}, frozenset({"t"}), frozenset(), known)
-    assert start(Cluster({"t": (found, [(0, 47)])}), wanted) == {("t", 0): 14}
+    assert start(Cluster({"t": (value, [(0, 47)])}), wanted) == {("t", 0): 14}
 
 
 def test_a_topic_that_may_go_and_was_made_anew_is_read_from_its_beginning() -> None:
     wanted = WantedStart({("t", 0): 14, ("gone", 0): 9}, frozenset({"t"}), frozenset({"gone"}), {"t": "1", "gone": "2"})
-    found = start(Cluster({"t": ("1", [(0, 47)]), "gone": ("3", [(0, 4)])}), wanted)
-    assert found == {("t", 0): 14, ("gone", 0): 0}
+    result = start(Cluster({"t": ("1", [(0, 47)]), "gone": ("3", [(0, 4)])}), wanted)
+    assert result == {("t", 0): 14, ("gone", 0): 0}

@@ -31,8 +31,8 @@ ORDERS, ITEMS, NEW = 104, 107, 204
 
 def database(*infos: dict[str, Any]) -> Database:
     """`shop` with `orders` (104) and `items` (107), and these."""
-    found = [table(ORDERS, "orders"), table(ITEMS, "items"), *infos]
-    return Database(ts=START, schemas={1: "shop", 2: "other", 3: "mysql"}, tables={info["id"]: (1, info) for info in found}, last_id=200)
+    results = [table(ORDERS, "orders"), table(ITEMS, "items"), *infos]
+    return Database(ts=START, schemas={1: "shop", 2: "other", 3: "mysql"}, tables={info["id"]: (1, info) for info in results}, last_id=200)
 
 
 def put(physical_id: int, handle: int, ts: int, *, new: bytes = b"new", old: bytes = b"", start_ts: int = 0) -> KvEntry:
@@ -216,9 +216,9 @@ def test_a_new_tables_lane_comes_with_its_ddl_and_holds_r_there() -> None:
     world.ddl(job)
     world.puller.commit(put(NEW, 1, job.commit_ts + 3))
     assert world.feed.lanes() == {DDL_LANE, lane_of(ORDERS), lane_of(ITEMS)}
-    found = world.resolve(job.commit_ts + 20, DDL_JOB_TABLE_ID)
-    assert [type(envelope).__name__ for envelope in found] == ["Ddl", "Resolved", "Resolved"]
-    assert marks(found) == {DDL_LANE: job.commit_ts + 20, lane_of(NEW): job.commit_ts}
+    results = world.resolve(job.commit_ts + 20, DDL_JOB_TABLE_ID)
+    assert [type(envelope).__name__ for envelope in results] == ["Ddl", "Resolved", "Resolved"]
+    assert marks(results) == {DDL_LANE: job.commit_ts + 20, lane_of(NEW): job.commit_ts}
     assert lane_of(NEW) in world.feed.lanes()
     (row,) = world.poll()
     assert isinstance(row, Change)
@@ -232,8 +232,8 @@ def test_a_table_that_is_gone_again_by_the_same_mark_is_pulled_all_the_same() ->
     dropped = world.db.drop(NEW)
     world.ddl(dropped, created)
     world.puller.commit(put(NEW, 1, created.commit_ts + 3))
-    found = world.resolve(dropped.commit_ts, DDL_JOB_TABLE_ID)
-    assert [envelope.commit_ts for envelope in found if isinstance(envelope, Ddl)] == [created.commit_ts, dropped.commit_ts]
+    results = world.resolve(dropped.commit_ts, DDL_JOB_TABLE_ID)
+    assert [envelope.commit_ts for envelope in results if isinstance(envelope, Ddl)] == [created.commit_ts, dropped.commit_ts]
     assert [envelope.commit_ts for envelope in world.poll() if isinstance(envelope, Change)] == [created.commit_ts + 3]
     assert world.names((NEW, created.commit_ts + 3), (ORDERS, created.commit_ts + 3)) == ["shop.brief", "shop.orders"]
 
@@ -277,10 +277,10 @@ def test_rows_of_new_partitions_count_from_the_step_on_and_not_before() -> None:
     world.poll()
     world.ddl(step)
     world.puller.commit(put(113, 1, step.commit_ts - 2), put(113, 1, step.commit_ts + 2), put(111, 1, step.commit_ts + 2))
-    found = world.resolve(step.commit_ts + 5, DDL_JOB_TABLE_ID)
-    assert [envelope for envelope in found if isinstance(envelope, Ddl)] == [Ddl(step.commit_ts, Rank.DDL, "", "", "", DDL_LANE, START)]
-    found = world.poll()
-    assert [(row.table, row.commit_ts) for row in found if isinstance(row, Change)] == [("113", step.commit_ts + 2)]
+    results = world.resolve(step.commit_ts + 5, DDL_JOB_TABLE_ID)
+    assert [envelope for envelope in results if isinstance(envelope, Ddl)] == [Ddl(step.commit_ts, Rank.DDL, "", "", "", DDL_LANE, START)]
+    results = world.poll()
+    assert [(row.table, row.commit_ts) for row in results if isinstance(row, Change)] == [("113", step.commit_ts + 2)]
     assert world.names((113, step.commit_ts + 2), (111, step.commit_ts + 2)) == ["shop.log"]
     assert world.names((113, step.commit_ts), (111, step.commit_ts)) == ["shop.log"]
     assert world.schemas.dropped == {"gone": 1, "not yet": 1}
@@ -291,8 +291,8 @@ def test_a_step_that_is_written_again_is_no_other_cut() -> None:
     world = World(database(table(110, "log", partitions=(111, 112))))
     step = world.db.step(Action.REORGANIZE_PARTITION, 110, frozenset({"p111"}), (113,))
     world.ddl(step, replace(step, commit_ts=CommitTs(step.commit_ts + 3)))
-    found = world.resolve(step.commit_ts + 5, DDL_JOB_TABLE_ID)
-    assert [envelope.commit_ts for envelope in found if isinstance(envelope, Ddl)] == [step.commit_ts]
+    results = world.resolve(step.commit_ts + 5, DDL_JOB_TABLE_ID)
+    assert [envelope.commit_ts for envelope in results if isinstance(envelope, Ddl)] == [step.commit_ts]
 
 
 def test_rows_of_an_exchanged_partition_change_tables_at_the_ddl() -> None:
@@ -326,8 +326,8 @@ def test_a_table_that_comes_back_before_the_log_has_passed_its_end_goes_on() -> 
     dropped = world.db.drop(ORDERS)
     back = world.db.create(1, info, action=Action.RECOVER_TABLE)
     world.ddl(dropped, back)
-    found = world.resolve(back.commit_ts + 5, DDL_JOB_TABLE_ID)
-    assert marks(found) == {DDL_LANE: back.commit_ts + 5}, "its lane is the one that was there"
+    results = world.resolve(back.commit_ts + 5, DDL_JOB_TABLE_ID)
+    assert marks(results) == {DDL_LANE: back.commit_ts + 5}, "its lane is the one that was there"
     assert world.schemas.leaving == {}
     assert world.names((ORDERS, dropped.commit_ts)) == ["shop.orders"]
     assert world.names((ORDERS, dropped.commit_ts + 1)) == []
@@ -395,8 +395,8 @@ def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_told_of() -> None:
         world.db.alter(ORDERS, {"cols": [{"name": "id"}, {"name": "a"}]}),
     ]
     world.ddl(*jobs)
-    found = [envelope for envelope in world.resolve(jobs[-1].commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
-    told = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in found]
+    ddls = [envelope for envelope in world.resolve(jobs[-1].commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
+    told = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in ddls]
     assert told == [
         (jobs[0].commit_ts, "", "", ""),
         (jobs[1].commit_ts, "", "", ""),
@@ -410,8 +410,8 @@ def test_schemas_come_and_go_by_name() -> None:
     world = World()
     created, dropped = world.db.create_schema("fresh"), world.db.drop_schema(1)
     world.ddl(created, dropped)
-    found = [envelope for envelope in world.resolve(dropped.commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
-    assert [(ddl.schema, ddl.table) for ddl in found] == [("fresh", ""), ("shop", "")]
+    ddls = [envelope for envelope in world.resolve(dropped.commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
+    assert [(ddl.schema, ddl.table) for ddl in ddls] == [("fresh", ""), ("shop", "")]
     assert TableName("fresh", "") in world.after(created.commit_ts)
     assert {name.schema for name in world.after(dropped.commit_ts)} == {"other", "mysql", "fresh"}
 
@@ -423,8 +423,8 @@ def test_what_cannot_be_followed_stops_the_log_when_it_comes_there_and_not_befor
     stop = world.db.job(action, 0, 0)  # type: ignore[arg-type]  # an unknown one, too
     behind = world.db.alter(ORDERS, {"cols": [{"name": "id"}]})
     world.ddl(before, stop, behind)
-    found = world.resolve(behind.commit_ts + 5, DDL_JOB_TABLE_ID)
-    assert [envelope.commit_ts for envelope in found if isinstance(envelope, Ddl)] == [before.commit_ts, stop.commit_ts]
+    results = world.resolve(behind.commit_ts + 5, DDL_JOB_TABLE_ID)
+    assert [envelope.commit_ts for envelope in results if isinstance(envelope, Ddl)] == [before.commit_ts, stop.commit_ts]
     assert world.names((ORDERS, stop.commit_ts)) == ["shop.orders"]
     world.after(before.commit_ts)
     with pytest.raises(UnsupportedDdl):
@@ -493,7 +493,7 @@ def test_another_life_goes_on_from_the_logs_schemas() -> None:
     feed = KvFeed(world.puller, later)
     feed.seek({DDL_LANE: START + 1, lane_of(NEW): one.commit_ts + 1})
     assert set(world.puller.wanted().values()) == {START}
-    found = [envelope for message in feed.poll(timeout_s=0) for envelope in world.codec.envelopes(message)]
-    assert [envelope.commit_ts for envelope in found if isinstance(envelope, Ddl)] == [two.commit_ts]
+    results = [envelope for message in feed.poll(timeout_s=0) for envelope in world.codec.envelopes(message)]
+    assert [envelope.commit_ts for envelope in results if isinstance(envelope, Ddl)] == [two.commit_ts]
     after = later.after([Ddl(two.commit_ts, Rank.DDL, "", "", "", DDL_LANE, 0)])
     assert after == world.after(two.commit_ts)

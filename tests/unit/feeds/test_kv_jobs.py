@@ -52,9 +52,9 @@ def test_a_row_without_a_job_is_refused_with_its_place(value: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["job_meta", "other"])
 def test_a_table_without_jobs_is_refused(name: str) -> None:
-    found = info([column(1, "id", "bigint", primary=True), column(2, name, "int")], int_handle=True, id=DDL_JOB_TABLE_ID)
+    result = info([column(1, "id", "bigint", primary=True), column(2, name, "int")], int_handle=True, id=DDL_JOB_TABLE_ID)
     with pytest.raises(FeedUnsuitable, match="job_meta"):
-        DdlJobs(kv_table(found, schema="mysql"))
+        DdlJobs(kv_table(result, schema="mysql"))
 
 
 def test_the_key_of_a_job_is_a_row_of_the_table() -> None:

@@ -46,8 +46,8 @@ CUSTOMER, LEDGER = TableName("shop", "customer"), TableName("shop", "ledger")
 
 def changefeed(*rules: str, filters: tuple[EventFilter, ...] = ()) -> Changefeed:
     """Of a custom sink, which no protocol judges."""
-    found = FeedFilter(rules=rules or ("*.*",), event_filters=filters)
-    return Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=found)
+    feed_filter = FeedFilter(rules=rules or ("*.*",), event_filters=filters)
+    return Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=feed_filter)
 
 
 @pytest.fixture
@@ -63,10 +63,10 @@ def config(tmp_path: Path, status: StatusPort) -> Iterator[Config]:
     with FakeTidb(tmp_path) as tidb:
         tidb.history = {0: status.sql()}
         tidb.finished_job = 700
-        found: dict[str, Any] = {"sinks": ["console:"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-        found |= {"log": {"uri": f"file://{tmp_path}/log"}, "feed": "push", "push": {"listen": "127.0.0.1:0"}}
+        result: dict[str, Any] = {"sinks": ["console:"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+        result |= {"log": {"uri": f"file://{tmp_path}/log"}, "feed": "push", "push": {"listen": "127.0.0.1:0"}}
         source = msgspec.to_builtins(tidb.settings(status_port=status.port))
-        yield msgspec.convert(found | {"source": source}, Config)
+        yield msgspec.convert(result | {"source": source}, Config)
 
 
 def made(config: Config, of: Changefeed) -> tuple[Brought, LiveScope]:
@@ -124,8 +124,8 @@ def filters_checked(config: Config, of: Changefeed) -> tuple[CheckStatus, CheckS
     """The preflight's verdicts on the settings alone, and on the tables."""
     common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
     options = CheckOptions()
-    found = carried_out([*common, *push.checks(options)], CheckResult(config, options))
-    return found[2].status, found[3].status
+    results = carried_out([*common, *push.checks(options)], CheckResult(config, options))
+    return results[2].status, results[3].status
 
 
 def test_marks_that_do_not_get_through_are_refused_whatever_the_sink(config: Config) -> None:
@@ -142,8 +142,8 @@ def test_tikv_without_pd_is_refused_by_name(config: Config) -> None:
 def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) -> None:
     options, of = CheckOptions(), changefeed("shop.*", MARKS)
     common: list[Check[Any]] = [Check(CHANGEFEED, lambda _: known(of), "x"), Check(TIDB, lambda _: known(None), "x")]
-    found = carried_out([*common, *push.checks(options)], CheckResult(config, options))
-    assert [(result.name, result.status) for result in found[2:]] == [
+    results = carried_out([*common, *push.checks(options)], CheckResult(config, options))
+    assert [(result.name, result.status) for result in results[2:]] == [
         ("changefeed settings", CheckStatus.OK), ("table infos", CheckStatus.OK), ("key-values", CheckStatus.WARNING),
     ]  # fmt: skip
     *_, told = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
@@ -163,10 +163,10 @@ def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
         (PushSection(listen="127.0.0.1:0", token_file=str(token)), CheckStatus.OK),
         (PushSection(listen="127.0.0.1:0", tls=tls), CheckStatus.OK),
     ):
-        found = [*push.listens(section, ChangefeedSection(id="cf"))]
-        assert found[0].status is status
-        assert found[-1].status is CheckStatus.OK
-    assert found[0].setting == ""
+        findings = [*push.listens(section, ChangefeedSection(id="cf"))]
+        assert findings[0].status is status
+        assert findings[-1].status is CheckStatus.OK
+    assert findings[0].setting == ""
 
 
 def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

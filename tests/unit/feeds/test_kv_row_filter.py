@@ -28,19 +28,19 @@ BEHIND = column(5, "behind", "int")
 
 def schema(name: TableName = TableName("shop", "orders"), **more: Any) -> TableSchema:  # noqa: B008  # a value
     described = info([*COLUMNS.values(), *more.pop("columns", [])], int_handle=True, name={"O": name.table, "L": name.table.lower()})
-    found = kv_table(described, schema=name.schema).schema
-    return replace(found, layout=layout_of(1, described, new_collation=True), **more)
+    result = kv_table(described, schema=name.schema).schema
+    return replace(result, layout=layout_of(1, described, new_collation=True), **more)
 
 
 def row_filter(*filters: EventFilter, rules: tuple[str, ...] = ("shop.*",)) -> RowFilter:
-    found = FeedFilter(rules=rules, event_filters=filters)
-    return RowFilter(FilterRules.of(Changefeed(ChangefeedName("d", "d", "cf"), "1", "custom://sink", filter=found)))
+    feed_filter = FeedFilter(rules=rules, event_filters=filters)
+    return RowFilter(FilterRules.of(Changefeed(ChangefeedName("d", "d", "cf"), "1", "custom://sink", filter=feed_filter)))
 
 
 def filter_of(**settings: Any) -> TableFilter:
-    found = row_filter(EventFilter(("shop.orders",), **settings)).of(schema())
-    assert found is not None
-    return found
+    result = row_filter(EventFilter(("shop.orders",), **settings)).of(schema())
+    assert result is not None
+    return result
 
 
 def row(amount: int | None, name: bytes = b"x") -> bytes:
@@ -56,8 +56,8 @@ def change(new: bytes, old: bytes) -> Change:
 INSERT, UPDATE, DELETE = change(row(1), b""), change(row(1), row(2)), change(b"", row(2))
 
 
-def left_out(found: TableFilter) -> list[bool]:
-    return [found.leaves_out(one) for one in (INSERT, UPDATE, DELETE)]
+def left_out(value: TableFilter) -> list[bool]:
+    return [value.leaves_out(one) for one in (INSERT, UPDATE, DELETE)]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def left_out(found: TableFilter) -> list[bool]:
     ],
 )
 def test_by_type_no_row_is_looked_at(ignored: tuple[str, ...], expected: list[bool]) -> None:
-    found = filter_of(ignore_event=ignored)
-    assert left_out(found) == expected
+    result = filter_of(ignore_event=ignored)
+    assert left_out(result) == expected
     rows = [change(b"no row", b""), change(b"no row", b"none"), change(b"", b"none")]
-    assert [found.leaves_out(one) for one in rows] == expected
+    assert [result.leaves_out(one) for one in rows] == expected
 
 
 @pytest.mark.parametrize(
@@ -93,34 +93,34 @@ def test_by_value_the_row_of_the_setting_is_looked_at(setting: str, text: str, e
 
 
 def test_null_leaves_nothing_out() -> None:
-    found = filter_of(ignore_insert_value_expr="amount < 5 or amount >= 5")
-    assert not found.leaves_out(change(row(None), b""))
+    result = filter_of(ignore_insert_value_expr="amount < 5 or amount >= 5")
+    assert not result.leaves_out(change(row(None), b""))
 
 
 def test_any_filter_that_has_the_table_leaves_out() -> None:
     first, second = EventFilter(("shop.*",), ignore_delete_value_expr="amount = 0"), EventFilter(("*.orders",), ignore_event=("insert",))
-    found = row_filter(first, second).of(schema())
-    assert found is not None
-    assert left_out(found) == [True, False, False]
+    result = row_filter(first, second).of(schema())
+    assert result is not None
+    assert left_out(result) == [True, False, False]
 
 
 @pytest.mark.parametrize("name", [TableName("shop", "other"), TableName("away", "orders"), MARK_TABLE])
 def test_tables_that_no_filter_has_are_not_looked_at(name: TableName) -> None:
-    found = row_filter(
+    result = row_filter(
         EventFilter(("shop.orders", "away.*", "changefeed_dump.*"), ignore_event=("insert",)), rules=("shop.*", "changefeed_dump.*")
     )
-    assert found.of(schema(name)) is None
+    assert result.of(schema(name)) is None
 
 
 def test_a_table_that_changes_is_looked_at_anew() -> None:
-    found = row_filter(EventFilter(("shop.*",), ignore_insert_value_expr="name = 'x'"))
-    before = found.of(schema())
-    assert found.of(schema()) is before
-    assert found.of(schema(columns=[VIRTUAL])) is not before
+    result = row_filter(EventFilter(("shop.*",), ignore_insert_value_expr="name = 'x'"))
+    before = result.of(schema())
+    assert result.of(schema()) is before
+    assert result.of(schema(columns=[VIRTUAL])) is not before
     without = info([COLUMNS[1], COLUMNS[2]], int_handle=True, name={"O": "orders", "L": "orders"})
     gone = replace(kv_table(without, schema="shop").schema, layout=layout_of(1, without, new_collation=True))
     with pytest.raises(FeedUnsuitable, match="'name', which is no column"):
-        found.check([gone])
+        result.check([gone])
 
 
 def test_columns_behind_a_virtual_one_are_refused_as_ticdcs_architectures_differ_there() -> None:
@@ -134,10 +134,10 @@ def test_columns_behind_a_virtual_one_are_refused_as_ticdcs_architectures_differ
 
 
 def test_only_replicated_tables_are_checked() -> None:
-    found = row_filter(EventFilter(("shop.*",), ignore_insert_value_expr="nope = 1"))
-    found.check([schema(key=())])
+    result = row_filter(EventFilter(("shop.*",), ignore_insert_value_expr="nope = 1"))
+    result.check([schema(key=())])
     with pytest.raises(FeedUnsuitable, match="nope"):
-        found.check([schema()])
+        result.check([schema()])
 
 
 def test_a_row_that_cannot_be_read_stops() -> None:

@@ -12,8 +12,8 @@ ALL = ("*.*",)
 
 
 def changefeed(*filters: EventFilter) -> Changefeed:
-    found = FeedFilter(rules=("shop.*",), event_filters=filters, ignore_txn_start_ts=(5,))
-    return Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=found)
+    feed_filter = FeedFilter(rules=("shop.*",), event_filters=filters, ignore_txn_start_ts=(5,))
+    return Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://sink", filter=feed_filter)
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ def listening(tmp_path: Path) -> Iterator[Listening]:
 def asked(section: PushSection, feed: Feed | None = None) -> CheckFinding:
     """The finding about the address. `feed` is polled meanwhile, as its pipeline does."""
     with ThreadPoolExecutor(1) as asking:
-        found = asking.submit(lambda: [*listens(section, OURS)][-1])
+        submit = asking.submit(lambda: [*listens(section, OURS)][-1])
         if isinstance(feed, PushPuller):
-            Polling(feed).until(found.done)
-        return found.result()
+            Polling(feed).until(submit.done)
+        return submit.result()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -68,17 +68,17 @@ def test_a_sidecar_of_this_changefeed_is_fine_and_is_given_no_sender(
     listening: Listening, token_file: str, form: str, *, with_token: bool
 ) -> None:
     section, feed = listening(form, OUR_NAME, token_file if with_token else "")
-    found = asked(section, feed)
-    assert (found.status, found.what) == (CheckStatus.OK, f"a sidecar of this changefeed listens on {section.listen} already")
+    finding = asked(section, feed)
+    assert (finding.status, finding.what) == (CheckStatus.OK, f"a sidecar of this changefeed listens on {section.listen} already")
     assert feed.senders() == []
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_sidecar_of_another_changefeed_has_the_address(listening: Listening, form: str) -> None:
     section, feed = listening(form, ChangefeedName("c1", "prod", "other"))
-    found = asked(section, feed)
-    assert (found.status, found.setting) == (CheckStatus.FAILED, "push.listen")
-    assert "Address already in use, by another changefeed's sidecar" in found.what
+    finding = asked(section, feed)
+    assert (finding.status, finding.setting) == (CheckStatus.FAILED, "push.listen")
+    assert "Address already in use, by another changefeed's sidecar" in finding.what
 
 
 def test_a_sidecar_of_another_form_has_the_address(listening: Listening) -> None:
@@ -89,9 +89,9 @@ def test_a_sidecar_of_another_form_has_the_address(listening: Listening) -> None
 
 def test_who_has_another_token_is_none_of_ours(listening: Listening, token_file: str) -> None:
     section, feed = listening("messages", OUR_NAME, token_file)
-    found = asked(msgspec.structs.replace(section, token_file=""), feed)
-    assert found.status is CheckStatus.FAILED
-    assert "by no sidecar of this changefeed" in found.what
+    finding = asked(msgspec.structs.replace(section, token_file=""), feed)
+    assert finding.status is CheckStatus.FAILED
+    assert "by no sidecar of this changefeed" in finding.what
 
 
 def test_another_program_has_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_another_program_has_the_address(monkeypatch: pytest.MonkeyPatch) -> Non
         another.start()
         try:
             for taken in (silent.getsockname()[1], port):
-                found = asked(PushSection(listen=f"127.0.0.1:{taken}"))
-                assert found.status is CheckStatus.FAILED
-                assert "by no sidecar of this changefeed" in found.what
+                finding = asked(PushSection(listen=f"127.0.0.1:{taken}"))
+                assert finding.status is CheckStatus.FAILED
+                assert "by no sidecar of this changefeed" in finding.what
         finally:
             another.stop(None).wait()

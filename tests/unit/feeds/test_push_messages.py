@@ -58,14 +58,14 @@ def keep(sender: RawSender, *values: bytes) -> None:
 
 
 def read(feed: MessageFeed, count: int) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
 
     def enough() -> bool:
-        found.extend(feed.poll(timeout_s=0.05))
-        return len(found) >= count
+        messages.extend(feed.poll(timeout_s=0.05))
+        return len(messages) >= count
 
     eventually(enough, f"fewer than {count} come")
-    return found
+    return messages
 
 
 def values(messages: list[Message]) -> list[bytes | None]:
@@ -78,11 +78,11 @@ def test_what_is_kept_comes_in_the_order_in_which_it_came(opened: Opened) -> Non
         keep(one, b"a")
         keep(other, b"b")
         keep(one, b"c", b"d")
-        found = read(feed, 4)
-        assert values(found) == [b"a", b"b", b"c", b"d"]
-        positions = [message.position for message in found]
+        messages = read(feed, 4)
+        assert values(messages) == [b"a", b"b", b"c", b"d"]
+        positions = [message.position for message in messages]
         assert positions == sorted(set(positions))
-        assert {message.lane for message in found} == feed.lanes() == {LANE}
+        assert {message.lane for message in messages} == feed.lanes() == {LANE}
 
 
 def test_keys_and_values_come_as_they_are_and_what_is_absent_is(opened: Opened) -> None:
@@ -222,9 +222,9 @@ def test_what_the_log_has_is_removed_and_a_hole_is_told(opened: Opened) -> None:
         keep(sender, b"a")
         keep(sender, b"b")
         keep(sender, b"c")
-        found = read(feed, 3)
-        feed.acknowledge({LANE: found[2].position})
-        eventually(lambda: feed._inbox.first == found[2].position, "the files before it are gone")
+        messages = read(feed, 3)
+        feed.acknowledge({LANE: messages[2].position})
+        eventually(lambda: feed._inbox.first == messages[2].position, "the files before it are gone")
         with pytest.raises(FeedUnsuitable, match=r"cannot be read from 1: it has 3 to 4 \(exclusive\)"):
             feed.seek({LANE: 1}, feed.incarnations())
         with pytest.raises(FeedUnsuitable, match="cannot be read from 99"):

@@ -51,8 +51,8 @@ class Boxes:
         return self.new[-1]
 
     def new_streams(self) -> list[PushStream]:
-        found, self.new = self.new, []
-        return found
+        streams, self.new = self.new, []
+        return streams
 
     def close(self) -> None:
         pass

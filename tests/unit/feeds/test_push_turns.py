@@ -52,24 +52,24 @@ def test_it_ends_at_the_bound_and_goes_on_with_the_next_one() -> None:
 def test_one_that_is_gone_is_heard_to_its_end_and_then_finished() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1"])
     one.stream.disconnected()
-    found = []
+    result = []
     for heard, data in turns.heard(1000):
-        found.append((heard, data))
+        result.append((heard, data))
         if data is None:
             turns.finish(heard)
-    assert found == [(one, b"a1"), (other, b"b1"), (one, b"a2"), (one, None)]
+    assert result == [(one, b"a1"), (other, b"b1"), (one, b"a2"), (one, None)]
     assert [*turns] == [other]
 
 
 def test_one_that_is_cut_says_nothing_more() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1", b"b2"])
-    found = []
+    result = []
     for heard, data in turns.heard(1000):
-        found.append(data)
+        result.append(data)
         if heard is one:
             one.cut(grpc.StatusCode.INVALID_ARGUMENT, "no")
             turns.finish(one)
-    assert found == [b"a1", b"b1", b"b2"]
+    assert result == [b"a1", b"b1", b"b2"]
     assert [*turns] == [other]
 
 

@@ -30,10 +30,10 @@ def _item(at: int, *, kind: str, ts: CommitTs) -> Any:
 
 def two(first: Any, second: Any) -> list[Any]:
     """A sender for each, welcomed."""
-    found: list[Any] = send_messages.senders_of([first, second], ["a", "b"], send_messages.Target(""))
-    for sender in found:
+    senders: list[Any] = send_messages.senders_of([first, second], ["a", "b"], send_messages.Target(""))
+    for sender in senders:
         hear(sender, welcome=pb.Welcome(version=2, credit_bytes=1 << 20, batch_bytes=1 << 20, silent_max_ms=60_000))
-    return found
+    return senders
 
 
 def hear(sender: Any, **body: Any) -> None:

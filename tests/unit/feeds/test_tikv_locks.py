@@ -179,11 +179,11 @@ def test_an_async_commit_of_one_key_is_committed_at_its_min_commit_ts(rig: Rig) 
     assert rig.fates(KEY) == [START + 5]
 
 
-@pytest.mark.parametrize(("missing", "found"), [(KEY, OTHER), (OTHER, KEY)])
-def test_an_async_commit_without_one_of_its_locks_is_rolled_back(rig: Rig, missing: bytes, found: bytes) -> None:
+@pytest.mark.parametrize(("missing", "value"), [(KEY, OTHER), (OTHER, KEY)])
+def test_an_async_commit_without_one_of_its_locks_is_rolled_back(rig: Rig, missing: bytes, value: bytes) -> None:
     prewrite_async(rig, without=missing)
     assert rig.resolve() == (1, "")
-    assert rig.fates(PRIMARY, missing, found) == [ROLLED_BACK] * 3
+    assert rig.fates(PRIMARY, missing, value) == [ROLLED_BACK] * 3
 
 
 @pytest.mark.parametrize(("ended", "left"), [(KEY, OTHER), (OTHER, KEY)])

@@ -53,18 +53,18 @@ def test_pd_is_not_pinged_without_a_call_for_its_server_ends_such_connections(
 
 
 def test_regions_come_in_order_page_by_page(pd: PdClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pd.regions(b"a", b"z")
-    assert [region.start for region in found] == [b"", encoded(b"g"), encoded(b"m")]
-    assert [region.leader_store for region in found] == [1, 1, 1]
+    regions = pd.regions(b"a", b"z")
+    assert [region.start for region in regions] == [b"", encoded(b"g"), encoded(b"m")]
+    assert [region.leader_store for region in regions] == [1, 1, 1]
     monkeypatch.setattr(tikv_pd, "SCAN_REGIONS_MAX", 1)
-    assert pd.regions(b"a", b"z") == found
-    assert pd.regions(*KeyRange(b"h", b"i")) == found[1:2]
+    assert pd.regions(b"a", b"z") == regions
+    assert pd.regions(*KeyRange(b"h", b"i")) == regions[1:2]
 
 
 def test_a_store_that_is_not_known_is_none(pd: PdClient, servers: TikvServers) -> None:
-    found = pd.store(1)
-    assert found is not None
-    assert found.address == servers.addresses[1]
+    store = pd.store(1)
+    assert store is not None
+    assert store.address == servers.addresses[1]
     assert pd.store(99) is None
 
 

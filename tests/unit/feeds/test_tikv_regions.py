@@ -81,12 +81,12 @@ def test_parts_are_the_whole_range_without_gap_or_overlap(borders: list[tuple[by
     wanted = KeyRange(min(one, other), max(one, other) + b"x")
     regions = [region(number, min(pair), max(pair)) for number, pair in enumerate(borders, 1) if min(pair) < max(pair)]
     regions.sort(key=lambda it: it.start)
-    found = cut(wanted, regions)
-    assert found[0].range.start == wanted.start
-    assert found[-1].range.end == wanted.end
-    assert all(before.range.end == after.range.start for before, after in pairwise(found))
-    assert all(part.range.start < part.range.end for part in found)
-    for part in found:
+    results = cut(wanted, regions)
+    assert results[0].range.start == wanted.start
+    assert results[-1].range.end == wanted.end
+    assert all(before.range.end == after.range.start for before, after in pairwise(results))
+    assert all(part.range.start < part.range.end for part in results)
+    for part in results:
         if part.region is not None:
             assert part.region.start <= encoded(part.range.start)
             assert not part.region.end or encoded(part.range.end) <= part.region.end

@@ -21,8 +21,8 @@ def waiting(
 
 
 def test_parts_side_by_side_become_one_from_the_lower_ts() -> None:
-    found = joined([waiting(b"f", b"m", resolved_ts=7, since_s=2.0, failures=3), waiting(b"a", b"f", resolved_ts=9, since_s=1.0)])
-    assert found == [waiting(b"a", b"m", resolved_ts=7, since_s=1.0, failures=3)]
+    ranges = joined([waiting(b"f", b"m", resolved_ts=7, since_s=2.0, failures=3), waiting(b"a", b"f", resolved_ts=9, since_s=1.0)])
+    assert ranges == [waiting(b"a", b"m", resolved_ts=7, since_s=1.0, failures=3)]
 
 
 def test_parts_with_a_gap_or_of_two_askings_stay_apart() -> None:

@@ -93,13 +93,13 @@ def test_a_text_of_others_is_one_bounded_line(text: str, line: str) -> None:
     asker = Asker(text, text, text)
     entry = HistoryEntry("1", OperationKind.DUMP, OperationScope((text,), 1, sinks=(text,)), asker, 0, result=text)
     entry = entry.commanded(text, asker, 0)
-    found = [entry.result, *entry.scope.tables, *entry.scope.sinks, entry.commands[0].command]
+    results = [entry.result, *entry.scope.tables, *entry.scope.sinks, entry.commands[0].command]
     for one in (entry.asked_by, entry.commands[0].asked_by):
-        found += [one.name, one.address, one.reason]
-    assert all(one.isprintable() for one in found)
+        results += [one.name, one.address, one.reason]
+    assert all(one.isprintable() for one in results)
 
 
-@pytest.mark.parametrize("found", [{}, [], None, 1, {"id": "1"}, {"id": "1", "scope": 7}])
-def test_what_is_no_entry_raises(found: object) -> None:
+@pytest.mark.parametrize("value", [{}, [], None, 1, {"id": "1"}, {"id": "1", "scope": 7}])
+def test_what_is_no_entry_raises(value: object) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
-        entry_from_json(found)  # type: ignore[arg-type]  # what a hand left in etcd
+        entry_from_json(value)  # type: ignore[arg-type]  # what a hand left in etcd

@@ -65,9 +65,9 @@ def entries(stage: Stage) -> list[HistoryEntry]:
 
 
 def entry(stage: Stage, dump_id: str = DUMP) -> HistoryEntry:
-    found = stage.stored.history.find(dump_id)
-    assert found is not None
-    return found
+    result = stage.stored.history.find(dump_id)
+    assert result is not None
+    return result
 
 
 def finish(stage: Stage, pipeline: Pipeline) -> None:
@@ -82,13 +82,13 @@ def test_a_dump_is_in_the_history_from_its_request_to_its_end() -> None:
     pipeline = stage.attach()
     assert entries(stage) == []
     asked(stage, pipeline, start())
-    (found,) = entries(stage)
-    assert (found.id, found.asked_by, found.started_ms, found.state) == (DUMP, ALICE, AT_MS, DumpState.RUNNING)
+    (result,) = entries(stage)
+    assert (result.id, result.asked_by, result.started_ms, result.state) == (DUMP, ALICE, AT_MS, DumpState.RUNNING)
     stage.clock.time_s += 7
     finish(stage, pipeline)
-    (found,) = entries(stage)
-    assert (found.state, found.rows, found.chunks, found.ended_ms) == (DumpState.FINISHED, 3, 1, AT_MS + 7_000)
-    assert found.running_s_at(AT_MS + 99_000) == 7.0
+    (result,) = entries(stage)
+    assert (result.state, result.rows, result.chunks, result.ended_ms) == (DumpState.FINISHED, 3, 1, AT_MS + 7_000)
+    assert result.running_s_at(AT_MS + 99_000) == 7.0
 
 
 def test_each_command_is_recorded_with_who_gave_it_and_the_pause_is_no_running_time() -> None:
@@ -99,14 +99,14 @@ def test_each_command_is_recorded_with_who_gave_it_and_the_pause_is_no_running_t
     asked(stage, pipeline, SetDump(Settings(readers=2, rows_per_s=0)), by=ALICE, after_s=10)
     asked(stage, pipeline, ResumeDump(Settings(chunk_rows=7)), by=BOB, after_s=20)
     asked(stage, pipeline, StopDump(), by=ALICE, after_s=1)
-    found = entry(stage)
-    assert [(one.command, one.asked_by, one.at_ms - AT_MS) for one in found.commands] == [
+    result = entry(stage)
+    assert [(one.command, one.asked_by, one.at_ms - AT_MS) for one in result.commands] == [
         ("pause", BOB, 5_000),
         ("set readers=2 rows_per_s=0", ALICE, 15_000),
         ("resume chunk_rows=7", BOB, 35_000),
         ("stop", ALICE, 36_000),
     ]
-    assert (found.state, found.asked_by, found.running_s, found.ended_ms) == (DumpState.STOPPED, ALICE, 6.0, AT_MS + 36_000)
+    assert (result.state, result.asked_by, result.running_s, result.ended_ms) == (DumpState.STOPPED, ALICE, 6.0, AT_MS + 36_000)
 
 
 def test_a_refused_request_leaves_no_trace() -> None:
@@ -128,9 +128,9 @@ def test_a_failure_is_recorded_with_its_reason_and_a_resume_takes_it_back() -> N
     stage.source.fails = lambda command: SourceFailed(command, "a SELECT\nwas denied", "grant it")
     while state(pipeline) is not DumpState.FAILED:
         pipeline.step(poll_s=0)
-    found = entry(stage)
-    assert found.state is DumpState.FAILED
-    assert found.result.startswith("a SELECT was denied")
+    result = entry(stage)
+    assert result.state is DumpState.FAILED
+    assert result.result.startswith("a SELECT was denied")
     stage.source.fails = None
     asked(stage, pipeline, ResumeDump(), by=BOB)
     assert (entry(stage).state, entry(stage).result, entry(stage).ended_ms) == (DumpState.RUNNING, "", 0)
@@ -168,8 +168,8 @@ def test_chunks_and_settings_as_they_are_write_no_entry() -> None:
     assert saved is not None
     moved = replace(saved, revision=saved.revision + 1, tables=(replace(saved.tables[0], chunks=9, rows=90),))
     assert recorder.due([moved]) == ()
-    (found,) = recorder.due([replace(moved, state=DumpState.FINISHED)])
-    assert (found.rows, found.chunks) == (90, 9)
+    (result,) = recorder.due([replace(moved, state=DumpState.FINISHED)])
+    assert (result.rows, result.chunks) == (90, 9)
 
 
 @pytest.mark.parametrize("step", DURABLE)
@@ -189,11 +189,11 @@ def test_an_entry_is_brought_to_the_progress_by_the_next_owner_whatever_step_the
     assert entry(stage).state is heir.dump.progress.state
     assert (entry(stage).state is DumpState.FINISHED) is (step in ("progress", "acknowledge"))
     finish(stage, heir)
-    found = entry(stage)
-    assert (found.state, found.rows, found.asked_by) == (DumpState.FINISHED, 3, ALICE)
+    result = entry(stage)
+    assert (result.state, result.rows, result.asked_by) == (DumpState.FINISHED, 3, ALICE)
     stage.clock.time_s += 100
     stage.attach(epoch=3)
-    assert entries(stage) == [found], "repaired once"
+    assert entries(stage) == [result], "repaired once"
 
 
 def a_ddl_that_rewrites(stage: Stage) -> Pipeline:
@@ -251,11 +251,11 @@ def test_a_dump_whose_last_window_closes_in_the_segment_of_a_ddl_that_rewrites_r
         pipeline = stage.attach(epoch=2)
     else:
         pipeline.step(poll_s=0)
-    (found,) = entries(stage)
-    assert (found.id, found.state) == (DUMP, DumpState.RUNNING)
+    (result,) = entries(stage)
+    assert (result.id, result.state) == (DUMP, DumpState.RUNNING)
     finish(stage, pipeline)
-    (found,) = entries(stage)
-    assert (found.state, found.rows, found.commands) == (DumpState.FINISHED, 3, ())
+    (result,) = entries(stage)
+    assert (result.state, result.rows, result.commands) == (DumpState.FINISHED, 3, ())
 
 
 def test_a_dump_that_nobody_knows_any_more_is_not_left_running() -> None:
@@ -267,16 +267,16 @@ def test_a_dump_that_nobody_knows_any_more_is_not_left_running() -> None:
     assert (unknown.state, unknown.result) == (DumpState.STOPPED, END_NOT_RECORDED)
 
 
-@pytest.mark.parametrize("found", [DumpState.RUNNING, DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED])
-def test_a_dump_of_a_version_without_a_history_is_added_while_it_is_not_over(found: DumpState) -> None:
+@pytest.mark.parametrize("value", [DumpState.RUNNING, DumpState.PAUSED, DumpState.FAILED, DumpState.FINISHED])
+def test_a_dump_of_a_version_without_a_history_is_added_while_it_is_not_over(value: DumpState) -> None:
     stage = Stage()
-    stage.stored.save([replace(progress(found, revision=3), seq=Seq(-1))])
+    stage.stored.save([replace(progress(value, revision=3), seq=Seq(-1))])
     pipeline = stage.attach(epoch=2)
-    if found in (DumpState.FAILED, DumpState.FINISHED):
+    if value in (DumpState.FAILED, DumpState.FINISHED):
         assert entries(stage) == []
     else:
-        assert (entry(stage).asked_by, entry(stage).started_ms, entry(stage).state) == (NOT_RECORDED, 0, found)
-    if found is DumpState.FAILED:
+        assert (entry(stage).asked_by, entry(stage).started_ms, entry(stage).state) == (NOT_RECORDED, 0, value)
+    if value is DumpState.FAILED:
         asked(stage, pipeline, ResumeDump(), by=BOB)
         assert (entry(stage).asked_by, entry(stage).commands[0].asked_by) == (NOT_RECORDED, BOB)
 

@@ -47,12 +47,12 @@ def test_its_last_field_is_the_sum_of_all_before_it_and_its_lines_are_json(log: 
     data = storage.read_file(log, f"certificates/{DUMP}.json")
     before, _, last = data.rpartition(b',\n"sha256": "')
     assert last == hashlib.sha256(before).hexdigest().encode() + b'"}\n'
-    found = json.loads(data)
-    assert {name: found[name] for name in HEAD} == HEAD
-    assert [line["seq"] for line in found["segments"]] == [3, 4, 5]
-    assert [(line["is"], line["path"]) for line in found["chunks"]] == [("chunk", "c3"), ("chunk", "c5")]
+    result = json.loads(data)
+    assert {name: result[name] for name in HEAD} == HEAD
+    assert [line["seq"] for line in result["segments"]] == [3, 4, 5]
+    assert [(line["is"], line["path"]) for line in result["chunks"]] == [("chunk", "c3"), ("chunk", "c5")]
     assert data.count(b"\n") == 3 + 1 + 2 + 3 + 2, "a line for each element"
-    assert read_head(log, DUMP) == CertificateHead(DUMP, Seq(3), Seq(5), ("copy",), found["sha256"])
+    assert read_head(log, DUMP) == CertificateHead(DUMP, Seq(3), Seq(5), ("copy",), result["sha256"])
     assert CERTIFICATES.ids(log) == [DUMP]
 
 

@@ -25,5 +25,5 @@ def test_every_number_is_spelt_as_python_does(values: list[float | None]) -> Non
 
 @pytest.mark.parametrize("chunks", [[], [[1.5], [], [None, 2.0]]])
 def test_a_column_in_pieces_is_one(chunks: list[list[float | None]]) -> None:
-    found = reprs(pa.chunked_array(chunks, pa.float64()))
-    assert found.to_pylist() == [None if value is None else repr(value) for chunk in chunks for value in chunk]
+    result = reprs(pa.chunked_array(chunks, pa.float64()))
+    assert result.to_pylist() == [None if value is None else repr(value) for chunk in chunks for value in chunk]

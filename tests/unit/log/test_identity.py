@@ -20,8 +20,8 @@ def folder(tmp_path: Path) -> Folder:
 def test_a_log_has_one_id_for_ever_whoever_needs_it_first(folder: Folder) -> None:
     assert known_id(folder) == ""
     assert not storage.exists(folder, OWN_ID_NAME), "asking writes nothing"
-    found = own_id(folder)
-    assert claim_log(folder, "c/n/cf/1") == own_id(folder) == known_id(folder) == found
+    text = own_id(folder)
+    assert claim_log(folder, "c/n/cf/1") == own_id(folder) == known_id(folder) == text
 
 
 def test_two_logs_of_one_changefeed_are_two(tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ REPORT = DeliveryReport(
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     """Of the log that the report is of, with the segment that it tells of."""
-    found = storage.open_folder(str(tmp_path))
-    storage.write_atomically(found, OWN_ID_NAME, REPORT.log.encode())
-    storage.write_atomically(found, manifest_name(Seq(7)), b"of segment 7")
-    return found
+    result = storage.open_folder(str(tmp_path))
+    storage.write_atomically(result, OWN_ID_NAME, REPORT.log.encode())
+    storage.write_atomically(result, manifest_name(Seq(7)), b"of segment 7")
+    return result
 
 
 def test_a_report_comes_back_from_json_as_it_was() -> None:
@@ -50,14 +50,18 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
 
 
 def test_a_report_of_version_0_1_0_is_read() -> None:
-    found = report_from_json((FORMER / "samples" / "delivered.json").read_bytes())
-    assert (found.seq, found.error, found.dropped) == (None, 'why "ü"\n', {TableName("shop", "orders"): 3, TableName("shop", "n ö.tes"): 0})
+    report = report_from_json((FORMER / "samples" / "delivered.json").read_bytes())
+    assert (report.seq, report.error, report.dropped) == (
+        None,
+        'why "ü"\n',
+        {TableName("shop", "orders"): 3, TableName("shop", "n ö.tes"): 0},
+    )
 
 
 def test_a_worker_that_does_not_report_dropped_rows_of_a_batch_is_read_as_not_known() -> None:
-    found = json.loads(REPORT.to_json())
-    del found["sinks"][0]["batches"][0]["dropped"]
-    assert report_from_json(json.dumps(found).encode()).sinks[0].batches[0].dropped is None
+    result = json.loads(REPORT.to_json())
+    del result["sinks"][0]["batches"][0]["dropped"]
+    assert report_from_json(json.dumps(result).encode()).sinks[0].batches[0].dropped is None
 
 
 def strange(**fields: object) -> list[bytes]:
@@ -111,10 +115,10 @@ def test_whose_worker_it_is_and_what_that_has_found_out_comes_as_one(folder: Fol
     def told(report: DeliveryReport) -> tuple[int, Seq | None]:
         storage.write_atomically(folder, DELIVERED_NAME, report.to_json())
         deliveries._read()
-        found = deliveries.report_times()
-        assert found is not None
-        assert found.written_ms == report.written_ms
-        return found.epoch, found.accepted
+        report_times = deliveries.report_times()
+        assert report_times is not None
+        assert report_times.written_ms == report.written_ms
+        return report_times.epoch, report_times.accepted
 
     assert told(replace(REPORT, epoch=3)) == (3, 7)
     assert told(replace(REPORT, written_ms=2, epoch=4)) == (4, 7)

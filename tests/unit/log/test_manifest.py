@@ -91,7 +91,7 @@ schemas = st.dictionaries(
         st.none() | st.builds(Former, numbers, texts, numbers),
     ),
     max_size=3,
-).map(lambda found: {name: TableSchema(name, *parts) for name, parts in found.items()})
+).map(lambda value: {name: TableSchema(name, *parts) for name, parts in value.items()})
 
 
 @given(manifests)
@@ -107,12 +107,12 @@ def test_the_bytes_are_those_of_the_standard_librarys_json(manifest: Manifest) -
 
 def test_a_manifest_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
     data = (FORMER / "samples" / "manifest.json").read_bytes()
-    found = from_json(data, name="m")
-    assert to_json(found) == data
-    assert (found.seq, found.upto_ts, found.positions) == (1 << 40, (1 << 64) - 1, {"kafka/ü/0": (1 << 63) + 5, "b": -1})
-    assert found.windows[0].chunks[0].last == ("a\tb", "\u0001\u007f")
-    assert found.windows[0].chunks[0].read_tso == (1 << 63) + 1
-    assert found.ddls[0].query == "ALTER\r\n\b\f\u001f"
+    manifest = from_json(data, name="m")
+    assert to_json(manifest) == data
+    assert (manifest.seq, manifest.upto_ts, manifest.positions) == (1 << 40, (1 << 64) - 1, {"kafka/ü/0": (1 << 63) + 5, "b": -1})
+    assert manifest.windows[0].chunks[0].last == ("a\tb", "\u0001\u007f")
+    assert manifest.windows[0].chunks[0].read_tso == (1 << 63) + 1
+    assert manifest.ddls[0].query == "ALTER\r\n\b\f\u001f"
 
 
 def test_schemas_of_version_0_1_0_are_written_again_bit_for_bit() -> None:
@@ -121,9 +121,9 @@ def test_schemas_of_version_0_1_0_are_written_again_bit_for_bit() -> None:
 
 
 def test_what_earlier_versions_did_not_write_has_its_default() -> None:
-    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
-    del found["next_schemas"]
-    read = from_json(json.dumps(found).encode(), name="m")
+    result = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    del result["next_schemas"]
+    read = from_json(json.dumps(result).encode(), name="m")
     assert (read.next_schemas, read.table_rows, read.incarnations, read.id, read.open_from) == (None, None, {}, "", OPEN_NOT_KNOWN)
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
@@ -141,10 +141,10 @@ def test_definitions_do_not_make_the_schemas_file_much_larger() -> None:
     folder = recording("shop")
     start = json.loads((folder / "recording.json").read_bytes())["start_ts"]
     paths = sorted((folder / "schema" / start).glob("shop.*.json"))
-    found = {(one := table_schema(json.loads(path.read_bytes()), schema="shop")).name: one for path in paths}
-    bare = {name: replace(one, definition=None) for name, one in found.items()}
-    data = schemas_to_json(found)
-    assert schemas_from_json(data, name="s") == found
+    schemas = {(one := table_schema(json.loads(path.read_bytes()), schema="shop")).name: one for path in paths}
+    bare = {name: replace(one, definition=None) for name, one in schemas.items()}
+    data = schemas_to_json(schemas)
+    assert schemas_from_json(data, name="s") == schemas
     assert len(schemas_to_json(bare)) < len(data) < 4 * len(schemas_to_json(bare))
 
 
@@ -155,17 +155,17 @@ def test_equal_schemas_are_equal_bytes_in_any_order(found: dict[TableName, Table
 
 @given(manifests)
 def test_no_ts_is_a_number_that_a_reader_of_doubles_would_round(manifest: Manifest) -> None:
-    found = json.loads(to_json(manifest))
-    assert all(isinstance(value, str) for value in ts_values(found))
+    result = json.loads(to_json(manifest))
+    assert all(isinstance(value, str) for value in ts_values(result))
 
 
-def ts_values(found: Any) -> list[Any]:
-    match found:
+def ts_values(result: Any) -> list[Any]:
+    match result:
         case dict():
-            here = [value for name, value in found.items() if name in ("after_ts", "upto_ts", "commit_ts", "low_ts", "high_ts")]
-            return here + [value for name, part in found.items() if name not in ("progress", "positions") for value in ts_values(part)]
+            here = [value for name, value in result.items() if name in ("after_ts", "upto_ts", "commit_ts", "low_ts", "high_ts")]
+            return here + [value for name, part in result.items() if name not in ("progress", "positions") for value in ts_values(part)]
         case list():
-            return [value for part in found for value in ts_values(part)]
+            return [value for part in result for value in ts_values(part)]
         case _:
             return []
 
@@ -192,10 +192,10 @@ def test_a_newer_format_says_which_version_to_run() -> None:
 
 @pytest.mark.parametrize("field", ["seq", "upto_ts", "data", "positions", "windows", "progress"])
 def test_a_missing_field_is_named(field: str) -> None:
-    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
-    del found[field]
+    result = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    del result[field]
     with pytest.raises(ManifestUnreadable, match=field):
-        from_json(json.dumps(found).encode(), name="m1")
+        from_json(json.dumps(result).encode(), name="m1")
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def test_a_missing_field_is_named(field: str) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_manifest_is_unreadable(field: str, value: object) -> None:
-    found = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
+    result = json.loads(to_json(Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")))
     with pytest.raises(ManifestUnreadable, match="m1"):
-        from_json(json.dumps(found | {field: value}).encode(), name="m1")
+        from_json(json.dumps(result | {field: value}).encode(), name="m1")
 
 
 @pytest.mark.parametrize("inside", [b"version", b"progress", b"windows", b"more"])

@@ -61,19 +61,19 @@ def opened(path: Path | Folder) -> FolderLog:
 def test_the_columns_are_the_contracts(tmp_path: Path) -> None:
     data = opened(tmp_path).write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(3))
     assert data.name is not None
-    found = pq.read_schema(tmp_path / data.name)
-    assert tuple(found.names) == DATA_COLUMNS
-    assert found.equals(ROWS_SCHEMA)
+    schema = pq.read_schema(tmp_path / data.name)
+    assert tuple(schema.names) == DATA_COLUMNS
+    assert schema.equals(ROWS_SCHEMA)
     i, s, b = pa.int64(), pa.string(), pa.binary()
-    assert found.types == [i, i, s, s, s, s, b, b, s, i]
+    assert schema.types == [i, i, s, s, s, s, b, b, s, i]
 
 
 @pytest.mark.parametrize(("count", "value_bytes"), [(ROW_GROUP_ROWS_MAX * 2 + 1, 1), (40, ROW_GROUP_BYTES_MAX // 10)])
 def test_row_groups_are_bounded_in_rows_and_bytes(tmp_path: Path, count: int, value_bytes: int) -> None:
     data = opened(tmp_path).write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(count, value_bytes=value_bytes))
-    found = pq.read_metadata(tmp_path / str(data.name))
-    groups = [found.row_group(number) for number in range(found.num_row_groups)]
-    assert found.num_rows == count
+    metadata = pq.read_metadata(tmp_path / str(data.name))
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    assert metadata.num_rows == count
     assert len(groups) > 1
     assert max(group.num_rows for group in groups) <= ROW_GROUP_ROWS_MAX
     assert max(group.total_byte_size for group in groups) < ROW_GROUP_BYTES_MAX * 1.3
@@ -95,8 +95,8 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 log.write_data(Seq(0), epoch=1, codec="canal-json", changes=changes(250_000))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert int(found.stdout) < 64
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 64
 
 
 def test_an_error_in_the_middle_of_the_rows_is_passed_on_and_leaves_no_file(tmp_path: Path) -> None:

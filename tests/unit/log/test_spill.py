@@ -35,17 +35,17 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch
 
 def test_a_folder_that_went_away_is_an_error_of_ours(tmp_path: Path) -> None:
     (folder := tmp_path / "spill").mkdir()
-    found = FileSpill(str(folder))
+    spill = FileSpill(str(folder))
     folder.rmdir()
     with pytest.raises(LogBroken, match=r"log\.spill_folder"):
-        found.write(RUN)
+        spill.write(RUN)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    found = FileSpill(str(tmp_path))
+    spill = FileSpill(str(tmp_path))
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(StorageFull, match=r"log\.spill_folder"):
-        found.write(RUN)
+        spill.write(RUN)

@@ -65,32 +65,32 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     ],
 )
 def test_a_url_names_a_folder(url: str, protocol: str, root: str) -> None:
-    found = open_folder(url)
-    assert (found.protocol, found.root) == (protocol, root)
-    assert found.path("n") == f"{root}/n"
-    assert pickle.loads(pickle.dumps(found)) == found
+    result = open_folder(url)
+    assert (result.protocol, result.root) == (protocol, root)
+    assert result.path("n") == f"{root}/n"
+    assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_secrets_are_not_shown() -> None:
-    found = open_folder("s3://b/p?access-key=AKIA&secret-access-key=hush&endpoint=http://e:1&region=r&format=csv")
-    assert found.options["client_kwargs"] == {"endpoint_url": "http://e:1", "region_name": "r"}
-    assert "hush" not in f"{found} {found!r}"
-    assert "hush" not in str(pickle.loads(pickle.dumps(found)).options)
+    result = open_folder("s3://b/p?access-key=AKIA&secret-access-key=hush&endpoint=http://e:1&region=r&format=csv")
+    assert result.options["client_kwargs"] == {"endpoint_url": "http://e:1", "region_name": "r"}
+    assert "hush" not in f"{result} {result!r}"
+    assert "hush" not in str(pickle.loads(pickle.dumps(result)).options)
 
 
 def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_after_that() -> None:
-    found = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
-    assert (s3.fs(found).key, s3.fs(found).secret) == ("A.K-1", "hush")
+    result = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
+    assert (s3.fs(result).key, s3.fs(result).secret) == ("A.K-1", "hush")
     command = "import pickle, sys; from sidecar.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
-    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(found), capture_output=True, timeout=PATIENCE_S, check=True)
+    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(result), capture_output=True, timeout=PATIENCE_S, check=True)
     assert told.stdout.decode().strip() == "hush"
 
 
 def test_a_process_without_the_secret_says_whose_it_is_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = open_folder("s3://b/p?access-key=AKIB&secret-access-key=hush")
+    result = open_folder("s3://b/p?access-key=AKIB&secret-access-key=hush")
     monkeypatch.delenv(variable("s3", "AKIB"))
     with pytest.raises(ConfigError, match="secret of access key AKIB is not known") as refused:
-        read_file(found, "x")
+        read_file(result, "x")
     assert "out of the URIs" in refused.value.hint
 
 
@@ -405,7 +405,7 @@ class FakeS3:
         return bucket, key, None
 
     def call_s3(self, method: str, **asked: Any) -> dict[str, Any]:
-        keys = [found["Key"] for found in asked["Delete"]["Objects"]]
+        keys = [item["Key"] for item in asked["Delete"]["Objects"]]
         return {"Errors": [{"Key": key, "Code": self.undeleted[key]} for key in keys if key in self.undeleted]}
 
 

@@ -36,11 +36,11 @@ def segment(
     """Segment 5, `(500, 600]`, which `query` ends if given; and the schemas files."""
     ddls = (DdlRecord(CommitTs(600), *of, query),) if query else ()
     after = "after" if tables[0] != tables[1] else None
-    found = Manifest(
+    manifest = Manifest(
         Seq(5), 1, CommitTs(500), CommitTs(600), None, 0, 0, {}, "before", "canal-json", ddls, next_schemas=after,
         progress=progress.to_json() if progress else None,
     )  # fmt: skip
-    return found, {"before": tables[0], "after": tables[1]}
+    return manifest, {"before": tables[0], "after": tables[1]}
 
 
 def dump(table: TableProgress, *, state: DumpState = DumpState.RUNNING, sinks: tuple[str, ...] = ()) -> Progress:
@@ -51,14 +51,14 @@ DONE = TableProgress(A, spans=(), complete_at=CommitTs(550), since_seq=Seq(3))
 
 
 def after_dump(progress: Progress, tables: SinkTables = BEGAN) -> Mapping[TableName, CommitTs]:
-    found, schemas = segment(progress=progress)
-    return followed(tables, received(found, "lake"), schemas.__getitem__).complete
+    manifest, schemas = segment(progress=progress)
+    return followed(tables, received(manifest, "lake"), schemas.__getitem__).complete
 
 
 def after_ddl(query: str, before: list[TableSchema], after: list[TableSchema], of: TableName = A, has: SinkTables = HAS_A) -> object:
     tables = tuple({one.name: one for one in each} for each in (before, after))
-    found, schemas = segment(query=query, of=of, tables=tables)
-    return followed(has, received(found, "lake"), schemas.__getitem__).complete
+    manifest, schemas = segment(query=query, of=of, tables=tables)
+    return followed(has, received(manifest, "lake"), schemas.__getitem__).complete
 
 
 # ---- dumps ----------------------------------------------------------------------------------------------------------
@@ -82,12 +82,12 @@ def test_some_rows_a_table_that_is_not_done_and_one_that_was_done_before_complet
 
 def test_a_sink_receives_only_the_dumps_that_are_for_it() -> None:
     others, ours = dump(DONE, sinks=("other",)), replace(dump(replace(DONE, table=B), sinks=("lake",)), dump_id="2" * 16)
-    found, schemas = segment(progress=others)
-    found = replace(found, more_dumps=(ours.to_json(),))
-    assert followed(BEGAN, received(found, "lake"), schemas.__getitem__).complete == {B: 550}
-    assert [one["dump_id"] for one in received(found, "lake").dumps] == ["2" * 16]
-    assert received(found, "third").dumps == ()
-    both = replace(found, progress=replace(others, sinks=()).to_json())
+    manifest, schemas = segment(progress=others)
+    manifest = replace(manifest, more_dumps=(ours.to_json(),))
+    assert followed(BEGAN, received(manifest, "lake"), schemas.__getitem__).complete == {B: 550}
+    assert [one["dump_id"] for one in received(manifest, "lake").dumps] == ["2" * 16]
+    assert received(manifest, "third").dumps == ()
+    both = replace(manifest, progress=replace(others, sinks=()).to_json())
     assert received(both, "lake") is both
     assert followed(BEGAN, both, schemas.__getitem__).complete == {A: 550, B: 550}
 
@@ -102,8 +102,8 @@ def test_a_table_that_was_complete_stays_so_from_the_earlier_moment_on() -> None
 
 
 def test_the_segment_is_counted_in() -> None:
-    found, schemas = segment()
-    tables = followed(HAS_A, found, schemas.__getitem__)
+    manifest, schemas = segment()
+    tables = followed(HAS_A, manifest, schemas.__getitem__)
     assert (tables.seq, tables.upto_ts, tables.complete, tables.began_seq) == (5, 600, {A: SINCE}, 3)
 
 
@@ -177,9 +177,9 @@ def test_a_statement_that_is_not_known_empties_nothing() -> None:
 
 def test_a_sink_receives_neither_windows_nor_progress_of_a_dump_for_others() -> None:
     for_all, for_other = (ClosedWindow("1" * 16, CommitTs(500), CommitTs(600), Seq(5), (), sinks) for sinks in ((), ("other",)))
-    found = replace(segment(progress=dump(DONE, sinks=("other",)))[0], windows=(for_all, for_other))
-    assert received(found, "other") is found
-    assert received(found, "lake") == replace(found, windows=(for_all,), progress=None)
+    manifest = replace(segment(progress=dump(DONE, sinks=("other",)))[0], windows=(for_all, for_other))
+    assert received(manifest, "other") is manifest
+    assert received(manifest, "lake") == replace(manifest, windows=(for_all,), progress=None)
 
 
 # ---- dumps and DDLs, by the ids of tables ----------------------------------------------------------------------------
@@ -223,13 +223,13 @@ class Lives:
             self.pass_ddl(query, before, after, upto_ts)
         self.tables = after
         record = self.dumps.progress
-        found = Manifest(
+        manifest = Manifest(
             Seq(self.seq), 1, after_ts, upto_ts, None, 0, 0, {}, "before", "canal-json",
             (DdlRecord(upto_ts, *of, query),) if ddl else (), windows, next_schemas="after" if before != after else None,
             progress=record.to_json() if record else None,
         )  # fmt: skip
         self.seq += 1
-        return found, {"before": before, "after": after}
+        return manifest, {"before": before, "after": after}
 
     def random_ddl(self) -> tuple[str, TableName, dict[TableName, TableSchema]]:
         """Its text, the table that it names, and the tables after it."""
@@ -287,10 +287,10 @@ def test_a_claim_is_of_the_rows_that_a_table_has_after_the_ddl_of_the_segment(se
     """In a log of 0.4 a claim can be missing, and is never wrong."""
     lives, has = Lives(seed, ends_first=ends_first), replace(BEGAN, seq=Seq(4))
     for _ in range(60):
-        found, schemas = lives.step()
-        has = followed(has, received(found, "lake"), schemas.__getitem__)
+        manifest, schemas = lives.step()
+        has = followed(has, received(manifest, "lake"), schemas.__getitem__)
         if ends_first:
-            assert has.complete.keys() <= lives.expected().keys(), f"after segment {found.seq}: {found.ddls}"
+            assert has.complete.keys() <= lives.expected().keys(), f"after segment {manifest.seq}: {manifest.ddls}"
             lives.claims = {ids(table): has.complete[name] for name, table in lives.tables.items() if name in has.complete}
             continue
-        assert has.complete == lives.expected(), f"after segment {found.seq}: {found.ddls}"
+        assert has.complete == lives.expected(), f"after segment {manifest.seq}: {manifest.ddls}"

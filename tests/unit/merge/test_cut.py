@@ -27,12 +27,12 @@ def head(seq: int, rows: dict[TableName, int] | None, *, total: int = 0, chunks:
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 11, 100, 101])
 def test_live_rows_are_cut_into_even_parts_that_hold_each_once(rows: int) -> None:
-    found = units([head(0, {T: rows}, chunks=3)], chunk_parts=4, live_part_rows=10)
-    live = [unit for unit in found if unit.live]
+    results = units([head(0, {T: rows}, chunks=3)], chunk_parts=4, live_part_rows=10)
+    live = [unit for unit in results if unit.live]
     assert [ordinal for unit in live for ordinal in (unit.within or range(rows))] == list(range(rows))
     assert max(len(unit.within or range(rows)) for unit in live) <= 10
     assert live[0].part == 0
-    assert len({unit.part for unit in found}) == len(found), "names of their own, beside the chunks' parts"
+    assert len({unit.part for unit in results}) == len(results), "names of their own, beside the chunks' parts"
 
 
 def test_a_sink_in_commit_order_has_a_segment_in_one_unit() -> None:
@@ -74,32 +74,32 @@ def test_a_log_that_does_not_say_which_tables_have_rows_is_taken_at_its_worst() 
 
 
 def test_few_rows_are_one_task() -> None:
-    found = units([head(seq, {T: 10}) for seq in range(50)], chunk_parts=4)
-    assert len(spread(found, [head(seq, {T: 10}) for seq in range(50)], cores=8)) == 1
+    results = units([head(seq, {T: 10}) for seq in range(50)], chunk_parts=4)
+    assert len(spread(results, [head(seq, {T: 10}) for seq in range(50)], cores=8)) == 1
     assert cut.TASK_COST_MIN > 50 * 10 * cut.LIVE_ROW_COST
 
 
 def test_stages_are_live_rows_up_to_a_high_mark_its_chunks_and_what_comes_after() -> None:
     """A high mark at the segment's end leaves a unit behind it, for what tells that the segment is whole."""
     heads = [head(0, {T: 1}), head(1, {T: 1}), head(2, {T: 5}, chunks=3), head(3, {}, chunks=1), head(4, {T: 1})]
-    found = stages(heads, chunk_parts=2)
-    assert [[task.id for task in stage] for stage in found] == [
+    tasks = stages(heads, chunk_parts=2)
+    assert [[task.id for task in stage] for stage in tasks] == [
         ["live-0-0"], ["dump-2-1", "dump-2-2"], ["live-2-3"], ["dump-3-0"], ["live-3-2"],
     ]  # fmt: skip
-    assert [(unit.seq, unit.between) for unit in found[0][0].units] == [(0, None), (1, None), (2, (200, 300))]
-    assert [len(task.units[0].chunks) for task in found[1]] == [2, 1]
-    assert [(unit.seq, unit.between) for unit in found[2][0].units] == [(2, (300, 300))]
-    assert [(unit.seq, unit.between) for unit in found[4][0].units] == [(3, (400, 400)), (4, None)]
-    places = [(unit.seq, unit.part) for stage in found for task in stage for unit in task.units]
+    assert [(unit.seq, unit.between) for unit in tasks[0][0].units] == [(0, None), (1, None), (2, (200, 300))]
+    assert [len(task.units[0].chunks) for task in tasks[1]] == [2, 1]
+    assert [(unit.seq, unit.between) for unit in tasks[2][0].units] == [(2, (300, 300))]
+    assert [(unit.seq, unit.between) for unit in tasks[4][0].units] == [(3, (400, 400)), (4, None)]
+    places = [(unit.seq, unit.part) for stage in tasks for task in stage for unit in task.units]
     assert len(set(places)) == len(places)
-    assert stages(heads, chunk_parts=2) == found
+    assert stages(heads, chunk_parts=2) == tasks
 
 
 def test_few_rows_of_chunks_are_among_the_live_rows_of_their_segment() -> None:
     heads = [head(0, {T: 1}), head(1, {T: 5}, chunks=1), head(2, {}, chunks=2), head(3, {T: 1})]
-    found = stages(heads, chunk_parts=2, few_rows=10_000)
-    assert [[task.id for task in stage] for stage in found] == [["live-0-0"], ["dump-2-0", "dump-2-1"], ["live-2-2"]]
-    assert [(unit.seq, unit.live, len(unit.chunks)) for unit in found[0][0].units] == [(0, True, 0), (1, True, 1)]
+    tasks = stages(heads, chunk_parts=2, few_rows=10_000)
+    assert [[task.id for task in stage] for stage in tasks] == [["live-0-0"], ["dump-2-0", "dump-2-1"], ["live-2-2"]]
+    assert [(unit.seq, unit.live, len(unit.chunks)) for unit in tasks[0][0].units] == [(0, True, 0), (1, True, 1)]
 
 
 def test_a_batch_has_a_bounded_number_of_tables_with_rows() -> None:

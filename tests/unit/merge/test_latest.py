@@ -32,5 +32,5 @@ def test_a_put_is_above_the_delete_of_its_key_at_one_commit_and_below_all_later_
     for ts in (470649711073952175, (1 << 62) - 2):
         rows = changes([(ts, "delete", "a"), (ts, "insert", "a"), (ts + 1, "delete", "a")])
         (block,) = (of_changes(SCHEMA, 1, batch) for batch in rows.combine_chunks().to_batches())
-        found = versions(block).to_pylist()
-        assert found == [2 * ts, 2 * ts + 1, 2 * ts + 2]
+        result = versions(block).to_pylist()
+        assert result == [2 * ts, 2 * ts + 1, 2 * ts + 2]

@@ -70,9 +70,9 @@ class Story:
 
 @pytest.fixture
 def story(log: Folder, tmp_path: Path) -> Iterator[Story]:
-    found = Story(log, tmp_path)
-    yield found
-    for loop in found.running:
+    result = Story(log, tmp_path)
+    yield result
+    for loop in result.running:
         loop.end(to_the_end=False)
         loop.close(PATIENCE_S)
 

@@ -64,8 +64,8 @@ def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Pat
     heads = heads_of(history, manifests)
     source = SegmentSource(log, {head.seq: head for head in heads})
     for live_part_rows in (random.randrange(1, 12), random.choice([0, 5])):
-        found = units(heads, chunk_parts=random.choice([1, 4]), live_part_rows=live_part_rows)
-        left, rows = found + random.sample(found, len(found) // 3), dict[Unit, list[OutputRow]]()
+        results = units(heads, chunk_parts=random.choice([1, 4]), live_part_rows=live_part_rows)
+        left, rows = results + random.sample(results, len(results) // 3), dict[Unit, list[OutputRow]]()
         random.shuffle(left)
         while left:
             size = random.randrange(1, 6)
@@ -83,12 +83,12 @@ def heads_of(history: RandomHistory, manifests: list[Manifest]) -> list[Head]:
 
 def rows_of(task: Task, source: SegmentSource, shared: cache.DecodedRows | None) -> dict[Unit, list[OutputRow]]:
     """Each portion's rows in `commit_ts, rank`, a chunk's after all at its high mark."""
-    found: dict[Unit, list[OutputRow]] = {unit: [] for unit in task.units}
+    output_rows: dict[Unit, list[OutputRow]] = {unit: [] for unit in task.units}
     for portion in portions(task, source, shared):
         _, rows = read(iter([portion]))
         assert [row[1:3] for row in rows] == sorted(row[1:3] for row in rows)
-        found[portion.unit] += rows
-    return found
+        output_rows[portion.unit] += rows
+    return output_rows
 
 
 def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,13 +117,13 @@ def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: P
 def changed(*rows: tuple[int, str]) -> pa.Table:
     """(commit_ts, key)"""
     names = {"seq": 1, "rank": RANK_PUT, "ordinal": 0, "schema": "s", "table": "t", "op": "insert"}
-    found = [names | {"commit_ts": ts, "key": key} for ts, key in rows]
-    return pa.Table.from_pylist(found, CHANGES)
+    results = [names | {"commit_ts": ts, "key": key} for ts, key in rows]
+    return pa.Table.from_pylist(results, CHANGES)
 
 
 def keys(changes: pa.Table) -> list[str]:
-    found: list[str] = touched(changes, CommitTs(10), CommitTs(20)).to_pylist()
-    return found
+    results: list[str] = touched(changes, CommitTs(10), CommitTs(20)).to_pylist()
+    return results
 
 
 def test_a_window_is_open_at_its_low_edge_and_closed_at_its_high_one() -> None:

@@ -56,14 +56,14 @@ def with_value(change: Change, size: int) -> Change:
     return change._replace(value=json.dumps(event).encode())
 
 
-def noted(found: Iterator[Portion], sizes: list[tuple[int, int]]) -> Iterator[Portion]:
+def noted(value: Iterator[Portion], sizes: list[tuple[int, int]]) -> Iterator[Portion]:
     def weighed(of: Iterator[Piece]) -> Iterator[Piece]:
         for piece in of:
             rows = piece.survivors.rows if isinstance(piece, ChunkPiece) else piece
             sizes.append((rows.num_rows, rows.nbytes))
             yield piece
 
-    for portion in found:
+    for portion in value:
         yield replace(portion, pieces=weighed(portion.pieces))
 
 
@@ -73,15 +73,15 @@ def test_any_bounds_make_the_same_rows_in_bounded_pieces(seed: int, order: Order
     log = open_folder(str(tmp_path))
     random = Random(f"{seed} {order}")
     monkeypatch.setattr(segment_log, "ROW_GROUP_BYTES_MAX", random.choice([1_000, 10_000, 1 << 20]))
-    found, units = source(log, seed)
+    result, units = source(log, seed)
     task = Task("0", units, order, raw=random.random() < 0.5)
     unbounded: list[tuple[int, int]] = []
-    expected = rows_of(noted(portions(task, found), unbounded))
+    expected = rows_of(noted(portions(task, result), unbounded))
     assert max(size for _, size in unbounded) > 5_000
     for module, name in BOUNDS:
         monkeypatch.setattr(module, name, random.choice([1, 3_000, 30_000]))
     sizes: list[tuple[int, int]] = []
-    assert rows_of(noted(portions(task, found), sizes)) == expected
+    assert rows_of(noted(portions(task, result), sizes)) == expected
     assert all(rows <= 1 or size <= pieces.PIECE_BYTES_MAX for rows, size in sizes)
 
 
@@ -97,14 +97,14 @@ def test_any_bounds_make_the_same_chunk(absent: int, bound: int, tmp_path: Path,
     touched = key_text([pa.array(["k3", "k4", "k19", "a0"]), pa.array(["0"] * 4)])
     monkeypatch.setattr(pieces, "PIECE_BYTES_MAX", bound)
     monkeypatch.setattr(read, "BATCH_BYTES_MAX", bound)
-    found = [part for piece in open_chunk(log, SCHEMA, due, touched) for part in bounded(piece)]
-    assert [one.deletes for one in found] == sorted((one.deletes for one in found), reverse=True)
-    keys = [key for one in found for key in one.survivors.rows["id"].to_pylist()]
+    results = [part for piece in open_chunk(log, SCHEMA, due, touched) for part in bounded(piece)]
+    assert [one.deletes for one in results] == sorted((one.deletes for one in results), reverse=True)
+    keys = [key for one in results for key in one.survivors.rows["id"].to_pylist()]
     assert keys == [*(f"a{n}" for n in range(1, absent)), *(f"k{n}" for n in range(20) if n not in (3, 4, 19))]
-    ordinals = [at for one in found for at in one.survivors.ordinals.to_pylist()]
+    ordinals = [at for one in results for at in one.survivors.ordinals.to_pylist()]
     assert ordinals == [*range(1, absent), *(absent + n for n in range(20) if n not in (3, 4, 19))]
-    assert sum(one.survivors.dropped for one in found) == 3 + (absent > 0)
-    assert all(one.survivors.rows.num_rows <= 1 or size_of(one) <= bound for one in found)
+    assert sum(one.survivors.dropped for one in results) == 3 + (absent > 0)
+    assert all(one.survivors.rows.num_rows <= 1 or size_of(one) <= bound for one in results)
 
 
 def test_keys_without_a_row_behind_rows_are_no_chunk_in_any_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

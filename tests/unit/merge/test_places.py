@@ -93,7 +93,7 @@ def test_small_windows_are_merged_here_as_live_rows_are(tmp_path: Path, log: Fol
 
 def test_rows_of_chunks_count_by_what_they_cost(log: Folder) -> None:
     """A row of a chunk costs a third of a live one, which is decoded."""
-    (manifest,) = [found for found in new_manifests(log, after=None, limit=SEGMENTS) if found.rows][:1]
+    (manifest,) = [item for item in new_manifests(log, after=None, limit=SEGMENTS) if item.rows][:1]
     table = TableName("s", "t")
     due = DueChunk(table, CommitTs(0), CommitTs(1), manifest.seq, manifest.seq, 0, "d", "c", rows=7, bytes=50)
     heads = {manifest.seq: Head(manifest, {}, {})}

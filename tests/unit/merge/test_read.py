@@ -30,9 +30,9 @@ CHANGE = Change(CommitTs(1), Rank.PUT, "shop", "orders", b"k", b"v", Lane("kafka
 
 @pytest.fixture
 def log(tmp_path: Path) -> FolderLog:
-    found = FolderLog(open_folder(str(tmp_path)))
-    found.recover(epoch=1)
-    return found
+    folder_log = FolderLog(open_folder(str(tmp_path)))
+    folder_log.recover(epoch=1)
+    return folder_log
 
 
 def append(log: FolderLog, *seqs: int, rows: int = 0) -> Manifest:
@@ -50,7 +50,7 @@ def manifest(seq: int, data: DataFile) -> Manifest:
 
 
 def seqs(folder: Folder, after: int | None, limit: int = 100) -> list[int]:
-    return [found.seq for found in new_manifests(folder, after=None if after is None else Seq(after), limit=limit)]
+    return [item.seq for item in new_manifests(folder, after=None if after is None else Seq(after), limit=limit)]
 
 
 def test_an_empty_log_has_nothing_new(log: FolderLog) -> None:
@@ -113,10 +113,10 @@ def test_a_manifest_that_comes_while_the_next_one_is_read_is_no_gap(log: FolderL
 
     def late(folder: Folder, names: list[str]) -> dict[str, bytes]:
         calls.append(names)
-        found = real(folder, names)
+        result = real(folder, names)
         if len(calls) == 2:
-            del found[manifest_name(Seq(2))]
-        return found
+            del result[manifest_name(Seq(2))]
+        return result
 
     monkeypatch.setattr(storage, "read_files", late)
     assert seqs(log.folder, 0) == [1]
@@ -270,7 +270,7 @@ def test_a_manifest_that_names_what_is_not_the_logs_is_broken(log: FolderLog, tm
     """Files are read, and removed, by these names."""
     append(log, 0, rows=1)
     path = tmp_path / manifest_name(Seq(0))
-    found = json.loads(path.read_bytes())
+    result = json.loads(path.read_bytes())
     if "windows" in strange:
         chunk = {
             "schema": "s",
@@ -282,8 +282,8 @@ def test_a_manifest_that_names_what_is_not_the_logs_is_broken(log: FolderLog, tm
             "last": None,
             "read_tso": None,
         }
-        found["windows"] = [{"dump_id": "d", "low_ts": "0", "high_ts": "1", "first_seq": 0, "chunks": [chunk]}]
-    path.write_text(json.dumps(found | {name: value for name, value in strange.items() if name != "windows"}))
+        result["windows"] = [{"dump_id": "d", "low_ts": "0", "high_ts": "1", "first_seq": 0, "chunks": [chunk]}]
+    path.write_text(json.dumps(result | {name: value for name, value in strange.items() if name != "windows"}))
     for read in (lambda: seqs(log.folder, None), lambda: FolderLog(log.folder).recover(epoch=2)):
         with pytest.raises(LogBroken, match="names files that are not"):
             read()

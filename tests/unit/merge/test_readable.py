@@ -21,12 +21,12 @@ class Part:
         yield from self._found
 
 
-def rows(*found: tuple[str | None, str]) -> pa.Table:
-    return pa.table({"v": pa.array([v for v, _ in found], pa.string()), "id": pa.array([key for _, key in found], pa.string())})
+def rows(*value: tuple[str | None, str]) -> pa.Table:
+    return pa.table({"v": pa.array([v for v, _ in value], pa.string()), "id": pa.array([key for _, key in value], pa.string())})
 
 
-def versions(*found: tuple[int, int, bool]) -> Versions:
-    commit_ts, rank, deleted = zip(*found, strict=True)
+def versions(*value: tuple[int, int, bool]) -> Versions:
+    commit_ts, rank, deleted = zip(*value, strict=True)
     return Versions(pa.array(commit_ts, pa.int64()), pa.array(rank, pa.int32()), pa.array(deleted, pa.bool_()))
 
 
@@ -37,8 +37,8 @@ def test_of_each_key_the_greatest_version_is_there_across_parts_and_a_deleted_ke
     second = RowsRead(
         rows(("c", "1"), (None, "2"), ("d", "3")), versions((10, RANK_CHUNK, False), (13, RANK_DELETE, True), (9, RANK_PUT, False))
     )
-    found = newest(Reading(None, True, (Part(first), Part(second))), SCHEMA)
-    assert sorted(found.to_pylist(), key=lambda row: row["id"]) == [{"v": "c", "id": "1"}, {"v": "d", "id": "3"}]
+    result = newest(Reading(None, True, (Part(first), Part(second))), SCHEMA)
+    assert sorted(result.to_pylist(), key=lambda row: row["id"]) == [{"v": "c", "id": "1"}, {"v": "d", "id": "3"}]
 
 
 def test_rows_without_versions_are_all_there_and_nothing_is_an_empty_table() -> None:

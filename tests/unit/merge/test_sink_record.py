@@ -58,11 +58,11 @@ class Log:
             kind = "INSERT" if seq < 2 else "UPDATE"
             changes = [change_of(T, CommitTs(100 * seq + 50), kind, new=row, old=row if kind == "UPDATE" else None) for row in new]
             data = self.owner.write_data(Seq(seq), epoch=1, codec="canal-json", changes=changes)
-            found = Manifest(
+            manifest = Manifest(
                 Seq(seq), 1, CommitTs(100 * seq), CommitTs(100 * seq + 100), data.name, data.rows, data.bytes, {}, self.schemas,
                 "canal-json", table_rows=data.table_rows, id=str(seq), open_from=None,
             )  # fmt: skip
-            self.owner.commit(self.with_the_dump(found) if self.dump and seq >= 2 else found)
+            self.owner.commit(self.with_the_dump(manifest) if self.dump and seq >= 2 else manifest)
 
     def with_the_dump(self, manifest: Manifest) -> Manifest:
         """It starts in segment 2."""
@@ -98,10 +98,10 @@ def finish(delivering: Delivery) -> Delivery:
 
 def rows_of(out: Path) -> dict[str, object]:
     """As a reader has them in the end."""
-    found: dict[str, object] = {}
+    rows: dict[str, object] = {}
     for row in read_output(open_folder(str(out))):
-        found[json.dumps(row["key"])] = row["after"]
-    return found
+        rows[json.dumps(row["key"])] = row["after"]
+    return rows
 
 
 def retain(log: Log, seq: int) -> None:

@@ -39,12 +39,12 @@ def groups(random: Random) -> list[pa.Table]:
         commit_ts += random.choice([0, 0, 0, 1])
         ranks = random.choice([[RANK_PUT], [RANK_PUT], [RANK_PUT, RANK_DELETE]])
         rows += [{"seq": 0, "commit_ts": commit_ts, "rank": rank, "ordinal": ordinal, "key": f"{ordinal}"} for rank in ranks]
-    found, at = [], 0
+    result, at = [], 0
     while at < len(rows):
         size = random.randrange(1, 8)
-        found.append(pa.Table.from_pylist(rows[at : at + size], CHANGES))
+        result.append(pa.Table.from_pylist(rows[at : at + size], CHANGES))
         at += size
-    return found
+    return result
 
 
 @pytest.mark.parametrize("held_rows_max", [0, 2, 1000])
@@ -52,9 +52,9 @@ def groups(random: Random) -> list[pa.Table]:
 def test_row_groups_come_out_as_the_whole_segment_would(seed: int, held_rows_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", held_rows_max)
     parts = groups(Random(seed))
-    found = [row for rows in segments.in_order(lambda: iter(parts)) for row in rows.to_pylist()]
+    results = [row for rows in segments.in_order(lambda: iter(parts)) for row in rows.to_pylist()]
     every = [row for part in parts for row in part.to_pylist()]
-    assert found == sorted(every, key=lambda row: [row[name] for name in ORDER])
+    assert results == sorted(every, key=lambda row: [row[name] for name in ORDER])
 
 
 def test_what_is_held_is_bounded_by_the_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +97,15 @@ def test_in_the_order_of_a_segment_tables_come_as_they_were_committed(tmp_path: 
 
 def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: RandomHistory) -> None:
     one = Task("0", (Unit(Seq(1), live=True),), order="segment", raw=True)
-    found: list[dict[str, object]] = []
+    results: list[dict[str, object]] = []
     for portion in portions(one, SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))):
         for piece in portion.pieces:
             assert isinstance(piece, pa.Table)
-            found += piece.to_pylist()
-    by_ordinal = {row["ordinal"]: row["message_value"] for row in found if row["message_value"] is not None}
+            results += piece.to_pylist()
+    by_ordinal = {row["ordinal"]: row["message_value"] for row in results if row["message_value"] is not None}
     assert by_ordinal == {ordinal: change.value for ordinal, change in enumerate(history.changes[1])}
-    assert sum(row["message_value"] is not None for row in found) == len(history.changes[1])
-    assert {row["lane"] for row in found if row["message_value"] is not None} == {"k/0"}
+    assert sum(row["message_value"] is not None for row in results) == len(history.changes[1])
+    assert {row["lane"] for row in results if row["message_value"] is not None} == {"k/0"}
 
 
 @pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("HELD_BYTES_MAX", 1)])
@@ -131,12 +131,12 @@ def test_a_large_segment_comes_out_as_a_small_one(
 
 def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: RandomHistory) -> None:
     seq = next(seq for seq, windows in enumerate(history.windows) if any(chunk.rows for w in windows for chunk in w.chunks))
-    found = heads(tmp_path, history)
-    chunks = tuple(found[Seq(seq)].due_chunks())
+    result = heads(tmp_path, history)
+    chunks = tuple(result[Seq(seq)].due_chunks())
     (tmp_path / chunks[0].path).unlink()
     one = Task("0", (Unit(Seq(seq), live=False, chunks=chunks[:1]),))
     with pytest.raises(LogBroken, match=r"chunk chunks/.*cannot be read"):
-        read(portions(one, SegmentSource(open_folder(str(tmp_path)), found)))
+        read(portions(one, SegmentSource(open_folder(str(tmp_path)), result)))
 
 
 def test_a_segment_that_a_window_reaches_back_to_and_that_is_gone_is_an_error(tmp_path: Path, history: RandomHistory) -> None:
@@ -202,11 +202,11 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
 
 @pytest.mark.parametrize("order", get_args(Order))
 def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: RandomHistory, order: Order) -> None:
-    found = heads(tmp_path, history)
-    units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in found.values())
+    result = heads(tmp_path, history)
+    units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in result.values())
     watch, steps, heard = HeardWatch(), 0, 0
     with watched_by(watch):
-        for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), found)):
+        for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), result)):
             for _ in (portion, *portion.pieces):
                 steps += 1
             heard, before = watch.progress, heard

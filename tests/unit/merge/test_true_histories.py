@@ -17,7 +17,7 @@ from spark_merge.testing.true_histories import MINE, OTHER, true_history
 def test_each_log_of_the_suite_has_dumps_of_every_kind(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(histories, "TABLES", TABLES)
     history = true_history(Random(seed), passes=PASSES)
-    windows = [(seq, window) for seq, found in enumerate(history.windows) for window in found]
+    windows = [(seq, window) for seq, results in enumerate(history.windows) for window in results]
     assert {sinks for _, window in windows for sinks in window.sinks} == {MINE, OTHER}
     mine = [(seq, window, window.chunks[0]) for seq, window in windows if OTHER not in window.sinks]
     assert sum(chunk.absent for _, _, chunk in mine) > 8, "keys that the source does not have"
@@ -26,7 +26,7 @@ def test_each_log_of_the_suite_has_dumps_of_every_kind(monkeypatch: pytest.Monke
     for seq, window, chunk in mine:
         dumps[seq, chunk.table.table].add(window.dump_id)
         firsts.setdefault(chunk.table.table, chunk.absent)
-    assert any(len(found) > 1 for found in dumps.values()), "two dumps of a table in one segment"
+    assert any(len(results) > 1 for results in dumps.values()), "two dumps of a table in one segment"
     assert any(firsts.values()), "a table whose first chunk deletes"
     marks = [(window.chunks[0].table, window.high_ts) for _, window in windows]
     assert len(set(marks)) == len(marks), "each mark is a transaction of its own"

@@ -34,9 +34,9 @@ SEQ = 2
 
 @pytest.fixture
 def history() -> RandomHistory:
-    found = random_history(Random(5))
-    poison(found, SEQ, 3)
-    return found
+    result = random_history(Random(5))
+    poison(result, SEQ, 3)
+    return result
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def test_a_row_that_cannot_be_decoded_is_named_by_its_place_and_holds_every_sink
     assert f"ticdc-dump skip --config FILE --seq {SEQ} --ordinal 3" in refused.value.hint
     found_last = sink.look()
     assert found_last is None or found_last.seq < SEQ
-    (found,) = undecodable(log, Seq(SEQ), HOW)
-    assert (found.seq, found.ordinal, found.reason) == (SEQ, 3, refused.value.message)
+    (skip,) = undecodable(log, Seq(SEQ), HOW)
+    assert (skip.seq, skip.ordinal, skip.reason) == (SEQ, 3, refused.value.message)
     assert undecodable(log, Seq(0), HOW) == []
 
 
@@ -89,8 +89,8 @@ def test_all_segments_before_it_are_delivered_though_they_were_one_batch(log: Fo
     for sink in (files(tmp_path, "jsonl"), HiddenSink(f"before-{tmp_path}", log_id="log-1")):
         with pytest.raises(FeedUnsuitable, match="segment 3, ordinal 0"):
             deliver(log, sink)
-        assert (found := sink.look()) is not None
-        assert found.seq == 2
+        assert (result := sink.look()) is not None
+        assert result.seq == 2
 
 
 def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, history: RandomHistory, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, histor
         assert sink.look() is None
     left_out(log, 3)
     deliver(log, sink)
-    assert (found := sink.look()) is not None
-    assert found.seq == SEGMENTS - 1
+    assert (result := sink.look()) is not None
+    assert result.seq == SEGMENTS - 1
 
 
 def test_a_batch_that_was_begun_goes_on_where_it_stood_once_the_row_is_left_out(log: Folder, tmp_path: Path) -> None:

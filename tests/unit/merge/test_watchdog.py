@@ -49,11 +49,11 @@ class Timer:
 
 @pytest.fixture
 def timer(monkeypatch: pytest.MonkeyPatch) -> Timer:
-    found = Timer()
-    monkeypatch.setattr(watchdog, "monotonic", lambda: found.now_s)
-    monkeypatch.setattr("faulthandler.dump_traceback_later", found.start)
-    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", found.cancel)
-    return found
+    result = Timer()
+    monkeypatch.setattr(watchdog, "monotonic", lambda: result.now_s)
+    monkeypatch.setattr("faulthandler.dump_traceback_later", result.start)
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", result.cancel)
+    return result
 
 
 def in_this_thread(act: Callable[[], None]) -> None:
@@ -161,9 +161,9 @@ def test_progress_of_each_row_starts_no_timer(timer: Timer) -> None:
 
 
 def test_all_tries_of_a_request_to_s3_end_before_it_is_a_hang() -> None:
-    found = s3.fs(open_folder("s3://bucket/out?access-key=watched&secret-access-key=x"))
+    result = s3.fs(open_folder("s3://bucket/out?access-key=watched&secret-access-key=x"))
     tries_of_botocore, pauses_s = 5, 15
-    assert found.retries * (tries_of_botocore * (found.connect_timeout + found.read_timeout) + pauses_s) < HANG_S
+    assert result.retries * (tries_of_botocore * (result.connect_timeout + result.read_timeout) + pauses_s) < HANG_S
 
 
 # ---- processes that end --------------------------------------------------------------------------------------------------------
@@ -195,11 +195,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
 
 
-def check_killed(found: subprocess.CompletedProcess[str]) -> None:
-    assert found.returncode == 1, found
-    assert "Timeout" in found.stderr
-    assert " in for_ever\n" in found.stderr, found.stderr
-    assert found.stdout == ""
+def check_killed(value: subprocess.CompletedProcess[str]) -> None:
+    assert value.returncode == 1, value
+    assert "Timeout" in value.stderr
+    assert " in for_ever\n" in value.stderr, value.stderr
+    assert value.stdout == ""
 
 
 def test_a_hang_ends_the_process_and_says_where() -> None:
@@ -207,8 +207,8 @@ def test_a_hang_ends_the_process_and_says_where() -> None:
 
 
 def test_what_ends_in_time_ends_nothing() -> None:
-    found = run("60")
-    assert (found.returncode, found.stdout) == (0, "went on\n"), found.stderr
+    result = run("60")
+    assert (result.returncode, result.stdout) == (0, "went on\n"), result.stderr
 
 
 LIMIT_S, EACH_S = 4.0, 0.1
@@ -223,9 +223,9 @@ def log(tmp_path: Path) -> Folder:
 def test_a_storage_that_is_slow_with_each_file_is_no_hang(tmp_path: Path, log: Folder) -> None:
     history, out = random_history(Random(3)), tmp_path / "out"
     manifests = write_log(log, history)
-    found = deliver_watched(log, f"file://{out}?format=jsonl", hang_s=LIMIT_S, file_s=str(EACH_S))
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) > LIMIT_S
+    result = deliver_watched(log, f"file://{out}?format=jsonl", hang_s=LIMIT_S, file_s=str(EACH_S))
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) > LIMIT_S
     check(history, manifests, open_folder(str(out)))
 
 
@@ -239,9 +239,9 @@ def test_a_receiver_that_is_slow_with_each_body_is_no_hang(log: Folder) -> None:
             return answer(method, headers, body)
 
         receiver.asked = slowly  # type: ignore[method-assign]
-        found = deliver_watched(log, f"{receiver.url}?body-rows=4", hang_s=LIMIT_S)
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) > LIMIT_S
+        result = deliver_watched(log, f"{receiver.url}?body-rows=4", hang_s=LIMIT_S)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) > LIMIT_S
     assert receiver.state
 
 

@@ -71,12 +71,12 @@ def test_every_error_has_a_way_out(error: Exception, hint: str) -> None:
 @pytest.mark.parametrize("role", Role)
 def test_an_error_is_of_the_server_that_the_role_is_at_and_so_is_its_way_out(role: Role, code: int) -> None:
     """C2: an error of the source said that the sink continues automatically."""
-    found = failure(pymysql.err.OperationalError(code, "text"), ACCOUNT, role, "reading rows of s.t")
-    assert isinstance(found, SourceError if role.at_source else SinkError)
-    assert found.hint
+    result = failure(pymysql.err.OperationalError(code, "text"), ACCOUNT, role, "reading rows of s.t")
+    assert isinstance(result, SourceError if role.at_source else SinkError)
+    assert result.hint
     foreign = ("sink", "target") if role.at_source else ("source.", "dumpresume", "changefeed")
-    assert not [word for word in foreign if word in found.hint], found.hint
-    assert "p/w:d" not in str(found)
+    assert not [word for word in foreign if word in result.hint], result.hint
+    assert "p/w:d" not in str(result)
 
 
 @pytest.mark.parametrize("code", sorted(NOT_THERE))
@@ -102,6 +102,6 @@ def test_what_passes_at_the_source_may_be_tried_later(role: Role, code: int) -> 
 def test_a_variable_that_may_not_be_set_is_named_and_not_tried_again(role: Role) -> None:
     error = SettingRefused(1227, "Access denied", name="tidb_snapshot", value="''")
     assert not passes(error, role)
-    found = failure(error, ACCOUNT, role, "reading")
-    assert "SET tidb_snapshot = '': Access denied" in found.message
-    assert "SET GLOBAL tidb_snapshot = ''" in found.hint
+    result = failure(error, ACCOUNT, role, "reading")
+    assert "SET tidb_snapshot = '': Access denied" in result.message
+    assert "SET GLOBAL tidb_snapshot = ''" in result.hint

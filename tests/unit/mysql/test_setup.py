@@ -39,10 +39,10 @@ class Variables:
     _row: tuple[Any, ...] = ()
 
     def execute(self, sql: str) -> None:
-        if found := re.fullmatch(r"SELECT @@(\w+)", sql):
-            self._row = (self.effective[found[1]],)
-        elif found := re.fullmatch(r"SET SESSION TRANSACTION ISOLATION LEVEL ([A-Z ]+), READ WRITE", sql):
-            self.isolation = found[1]
+        if match := re.fullmatch(r"SELECT @@(\w+)", sql):
+            self._row = (self.effective[match[1]],)
+        elif match := re.fullmatch(r"SET SESSION TRANSACTION ISOLATION LEVEL ([A-Z ]+), READ WRITE", sql):
+            self.isolation = match[1]
         else:
             assert sql.startswith("SET ")
             for name, value in re.findall(r"(\w+) = ('[^']*'|[^,]+)", sql):
@@ -69,18 +69,18 @@ def opened(server: Variables, role: Role, flavour: Flavour) -> dict[str, str]:
 def test_no_value_of_the_server_is_left(role: Role, flavour: Flavour) -> None:
     server = Variables()
     wanted = dict(settings(role, flavour, statement_s=2.5))
-    found = opened(server, role, flavour)
-    assert {name: found[name] for name in wanted} == wanted
+    result = opened(server, role, flavour)
+    assert {name: result[name] for name in wanted} == wanted
     assert server.isolation == ISOLATION[role]
-    assert {name for name, value in found.items() if value != HOSTILE} == wanted.keys(), "and none that is of another role or server"
+    assert {name for name, value in result.items() if value != HOSTILE} == wanted.keys(), "and none that is of another role or server"
 
 
 @pytest.mark.parametrize(("role", "flavour"), CASES)
 def test_a_variable_that_this_version_lacks_keeps_no_other_from_being_set(role: Role, flavour: Flavour) -> None:
     wanted = dict(settings(role, flavour, statement_s=2.5))
     for name in wanted:
-        found = opened(Variables(unknown=frozenset({name})), role, flavour)
-        assert {one for one in wanted if found[one] != wanted[one]} == {name}
+        result = opened(Variables(unknown=frozenset({name})), role, flavour)
+        assert {one for one in wanted if result[one] != wanted[one]} == {name}
 
 
 @pytest.mark.parametrize(("role", "flavour"), CASES)
@@ -108,8 +108,8 @@ def test_a_value_that_a_version_does_not_take_stops_nothing_if_its_effect_shows_
             with pytest.raises(SettingRefused, match=name):
                 opened(server, role, flavour)
             server.effective[name] = value.strip("'")
-        found = opened(server, role, flavour)
-        assert {one for one in wanted if found[one].strip("'") != wanted[one].strip("'")} <= {name}
+        result = opened(server, role, flavour)
+        assert {one for one in wanted if result[one].strip("'") != wanted[one].strip("'")} <= {name}
 
 
 def test_a_variable_that_cannot_be_read_either_is_refused_by_its_name() -> None:
@@ -127,17 +127,17 @@ def test_a_variable_that_cannot_be_read_either_is_refused_by_its_name() -> None:
 @pytest.mark.parametrize("flavour", Flavour)
 def test_what_cuts_or_moves_a_read_is_set_for_every_role(role: Role, flavour: Flavour) -> None:
     """The list that the table may grow beyond, and never lose."""
-    found = dict(settings(role, flavour, statement_s=2.5))
-    assert found["sql_select_limit"] == str(ROWS_MAX)
-    assert {"time_zone", "sql_mode", "collation_connection", "group_concat_max_len", "autocommit"} <= found.keys()
+    result = dict(settings(role, flavour, statement_s=2.5))
+    assert result["sql_select_limit"] == str(ROWS_MAX)
+    assert {"time_zone", "sql_mode", "collation_connection", "group_concat_max_len", "autocommit"} <= result.keys()
     if flavour is Flavour.MARIADB:
-        assert found["max_statement_time"] == "2.5"
-        assert found["system_versioning_asof"] == "DEFAULT"
+        assert result["max_statement_time"] == "2.5"
+        assert result["system_versioning_asof"] == "DEFAULT"
     else:
-        assert found["max_execution_time"] == "2500"
+        assert result["max_execution_time"] == "2500"
     if flavour is Flavour.TIDB:
         stale = ("tidb_snapshot", "tidb_read_staleness", "tidb_enable_external_ts_read", "tidb_low_resolution_tso", "tidb_read_consistency")
-        assert {*stale, "tidb_replica_read", "tidb_translate_softdelete_sql"} <= found.keys()
+        assert {*stale, "tidb_replica_read", "tidb_translate_softdelete_sql"} <= result.keys()
 
 
 def test_each_variable_is_in_the_table_once_and_says_why() -> None:

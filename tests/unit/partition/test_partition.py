@@ -41,9 +41,9 @@ def schema(clause: str, count: int, *names: str) -> TableSchema:
 
 
 def places(of: TableSchema, *columns: Sequence[str | None]) -> list[int]:
-    found = partition_ids(of, [pa.array(column, pa.string()) for column in columns])
-    assert found is not None
-    return [int(one) - 100 for one in found]
+    result = partition_ids(of, [pa.array(column, pa.string()) for column in columns])
+    assert result is not None
+    return [int(one) - 100 for one in result]
 
 
 # ---- as TiCDC told --------------------------------------------------------------------------------------------------
@@ -54,15 +54,15 @@ def places(of: TableSchema, *columns: Sequence[str | None]) -> list[int]:
 def test_every_recorded_row_is_in_the_partition_that_ticdc_says(name: str) -> None:
     """Of deletes too. An update that moves a row to another partition comes as a delete and an insert."""
     folder = recording(name)
-    schemas = {name: found for name, found in recorded_schemas(folder).items() if is_partitioned(found)}
+    schemas = {name: result for name, result in recorded_schemas(folder).items() if is_partitioned(result)}
     changes = [one for one in recorded_changes(folder, "open-protocol", codec="open-protocol") if (one.schema, one.table) in schemas]
     told = {number: json.loads(one.key)["ptn"] for number, one in enumerate(changes) if one.key is not None}
     rows = decode(logged(changes, codec="open-protocol"), codec="open-protocol", schemas=schemas, server_tz="UTC")
     seen: Counter[str] = Counter()
     for row in rows.to_pylist():
-        found = schemas[TableName(row["schema"], row["table"])]
+        result = schemas[TableName(row["schema"], row["table"])]
         image = row["after"] or row["before"]
-        (located,) = partition_ids(found, [pa.array([text], pa.string()) for text in image])  # type: ignore[misc]  # it is partitioned
+        (located,) = partition_ids(result, [pa.array([text], pa.string()) for text in image])  # type: ignore[misc]  # it is partitioned
         assert located == told[row["ordinal"]], row
         seen[row["table"]] += 1
     assert seen["event_log"] > 500
@@ -184,18 +184,18 @@ def test_list_columns() -> None:
 
 def test_key_is_the_checksum_of_the_texts() -> None:
     assert places(schema("KEY (`i`) PARTITIONS 7", 7, "i"), ["-12", None]) == [crc32(b"-12") % 7, crc32(b"\0") % 7]
-    found = places(schema("KEY (`s`,`y`) PARTITIONS 7", 7, "s", "y"), ["ü  "], ["2024"])
-    assert found == [crc32("ü2024".encode()) % 7]
+    results = places(schema("KEY (`s`,`y`) PARTITIONS 7", 7, "s", "y"), ["ü  "], ["2024"])
+    assert results == [crc32("ü2024".encode()) % 7]
     assert places(schema("KEY (`b`) PARTITIONS 7", 7, "b"), ["00FF"]) == [crc32(b"\x00\xff") % 7]
     assert places(schema("KEY (`n`,`e`) PARTITIONS 7", 7, "n", "e"), ["-1.50"], ["y"]) == [crc32(b"-1.50y") % 7]
 
 
 def test_a_clause_is_read_whole() -> None:
-    found = read_clause(
+    clause = read_clause(
         "PARTITION BY LIST COLUMNS (`a``b`,c) (PARTITION `p(0` VALUES IN ((1,'it''s, )'),(NULL,0xFF)), PARTITION p1 VALUES IN (DEFAULT))"
     )
-    assert (found.kind, found.columns, found.expression, found.count) == ("LIST", ("a`b", "c"), None, 2)
-    assert found.values == (
+    assert (clause.kind, clause.columns, clause.expression, clause.count) == ("LIST", ("a`b", "c"), None, 2)
+    assert clause.values == (
         ((Literal("number", "1"), Literal("text", "it's, )")), (Literal("NULL", ""), Literal("hex", "FF"))),
         ((Literal("DEFAULT", ""),),),
     )
@@ -211,12 +211,12 @@ def test_a_clause_is_read_whole() -> None:
 def test_keys_of_tikv_name_the_partition() -> None:
     """Put and deleted alike; each value that the change feed brings is in the partition of its table that the key says."""
     folder = recording("shop")
-    schemas = [found for found in recorded_schemas(folder).values() if is_partitioned(found)]
+    schemas = [item for item in recorded_schemas(folder).values() if is_partitioned(item)]
     entries = pq.read_table(folder / "kv" / "entries.parquet", columns=["op", "key"]).to_pylist()
     keys = pa.array([row["key"] for row in entries if row["op"] != "resolved"], pa.binary())
-    found = key_ids(keys)
-    assert [int(one) for one in found[:50]] == [int.from_bytes(key[1:9], "big") - (1 << 63) for key in keys[:50].to_pylist()]
-    assert {one for schema in schemas for one in schema.physical_ids} <= set(found.tolist())
+    result = key_ids(keys)
+    assert [int(one) for one in result[:50]] == [int.from_bytes(key[1:9], "big") - (1 << 63) for key in keys[:50].to_pylist()]
+    assert {one for schema in schemas for one in schema.physical_ids} <= set(result.tolist())
 
 
 # ---- what cannot be told --------------------------------------------------------------------------------------------

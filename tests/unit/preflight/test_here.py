@@ -33,13 +33,13 @@ def bad(told: Told[None]) -> dict[str, CheckFinding]:
 
 
 def settings_of_files(section: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    found: list[str] = []
+    results: list[str] = []
     for field in msgspec.structs.fields(section):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            found += settings_of_files(field.type, f"{prefix}{field.name}.")
+            results += settings_of_files(field.type, f"{prefix}{field.name}.")
         elif field.name.endswith("_file"):
-            found.append(prefix + field.name)
-    return found
+            results.append(prefix + field.name)
+    return results
 
 
 @pytest.mark.parametrize("setting", settings_of_files(Config))
@@ -51,22 +51,22 @@ def test_every_file_that_a_setting_names_is_looked_at(tmp_path: Path, setting: s
     assert isinstance(value, dict)
     for section, given in value.items():
         least[section] |= given
-    found = bad(here.secrets(msgspec.convert(least, Config)))
-    assert found.keys() == {setting}
-    assert "cannot be read" in found[setting].what
+    findings = bad(here.secrets(msgspec.convert(least, Config)))
+    assert findings.keys() == {setting}
+    assert "cannot be read" in findings[setting].what
 
 
 def test_files_of_the_push_and_tikv_feeds_are_among_them(tmp_path: Path) -> None:
     push = PushSection(token_file=f"{tmp_path}/a", tls=Tls(cert_file=f"{tmp_path}/b"))
-    found = bad(here.secrets(settings(tmp_path, push=push, tikv=TikvSection(tls=Tls(ca_file=f"{tmp_path}/c")))))
-    assert found.keys() == {"push.token_file", "push.tls.cert_file", "tikv.tls.ca_file"}
+    findings = bad(here.secrets(settings(tmp_path, push=push, tikv=TikvSection(tls=Tls(ca_file=f"{tmp_path}/c")))))
+    assert findings.keys() == {"push.token_file", "push.tls.cert_file", "tikv.tls.ca_file"}
 
 
 def test_a_spill_folder_that_is_not_there_has_failed_and_a_log_that_is_not_there_is_made(tmp_path: Path) -> None:
     log = LogSection(uri=f"{tmp_path}/new/log", spill_folder="/nonexist", held_bytes_max=1)
-    found = bad(here.space(settings(tmp_path, log=log)))
-    assert found.keys() == {"log.spill_folder"}
-    assert "it is no folder" in found["log.spill_folder"].what
+    findings = bad(here.space(settings(tmp_path, log=log)))
+    assert findings.keys() == {"log.spill_folder"}
+    assert "it is no folder" in findings["log.spill_folder"].what
 
 
 def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def a_check(name: str, body: Body, setting: str, needs: tuple[str, ...] = (), **
     return Check(Key(name), body, setting, tuple(map(Key, needs)), **more)
 
 
-def results(*found: Check[Any]) -> dict[str, Result]:
-    return {result.name: result for result in carried_out(found, nothing())}
+def results(*value: Check[Any]) -> dict[str, Result]:
+    return {result.name: result for result in carried_out(value, nothing())}
 
 
 def well(_: CheckResult) -> Told[None]:
@@ -102,16 +102,16 @@ def ill(_: CheckResult) -> Told[None]:
 
 
 def test_what_needs_a_failed_check_is_skipped_and_all_others_are_carried_out() -> None:
-    found = results(
+    outcome = results(
         a_check("first", ill, "x"),
         a_check("second", well, "x", ("first",)),
         a_check("third", well, "x", ("second",)),
         a_check("other", well, "x"),
     )
-    assert {name: result.status for name, result in found.items()} == {
+    assert {name: result.status for name, result in outcome.items()} == {
         "first": CheckStatus.FAILED, "second": CheckStatus.SKIPPED, "third": CheckStatus.SKIPPED, "other": CheckStatus.OK,
     }  # fmt: skip
-    assert found["second"].findings[0].what == "needs 'first'"
+    assert outcome["second"].findings[0].what == "needs 'first'"
 
 
 def test_a_warning_skips_nothing() -> None:
@@ -119,8 +119,8 @@ def test_a_warning_skips_nothing() -> None:
         yield ok("fine")
         yield warning("hm", setting="a", hint="b")
 
-    found = results(a_check("first", careful, "x"), a_check("second", well, "x", ("first",)))
-    assert (found["first"].status, found["second"].status) == (CheckStatus.WARNING, CheckStatus.OK)
+    result = results(a_check("first", careful, "x"), a_check("second", well, "x", ("first",)))
+    assert (result["first"].status, result["second"].status) == (CheckStatus.WARNING, CheckStatus.OK)
 
 
 def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found_before() -> None:
@@ -149,12 +149,12 @@ def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on(
         yield ok("begun")
         ending.wait(PATIENCE_S)
 
-    found = results(a_check("one", hangs, "the.setting", bound_s=3.0), a_check("two", well, "x"))
+    result = results(a_check("one", hangs, "the.setting", bound_s=3.0), a_check("two", well, "x"))
     ending.set()
-    assert found["one"].findings[0] == ok("begun")
-    assert found["one"].findings[1].what == "no answer within 3 s"
-    assert found["one"].findings[1].setting == "the.setting"
-    assert found["two"].status is CheckStatus.OK
+    assert result["one"].findings[0] == ok("begun")
+    assert result["one"].findings[1].what == "no answer within 3 s"
+    assert result["one"].findings[1].setting == "the.setting"
+    assert result["two"].status is CheckStatus.OK
 
 
 def test_a_defect_is_told_and_decides_the_exit_code() -> None:
@@ -162,10 +162,10 @@ def test_a_defect_is_told_and_decides_the_exit_code() -> None:
         raise KeyError("nothing")
         yield ok("never")
 
-    found = carried_out([a_check("one", defective, "x"), a_check("two", well, "x")], nothing())
-    report = PreflightReport(Path("sidecar.toml"), tuple(found))
-    assert found[0].defect
-    assert found[1].status is CheckStatus.OK
+    result = carried_out([a_check("one", defective, "x"), a_check("two", well, "x")], nothing())
+    report = PreflightReport(Path("sidecar.toml"), tuple(result))
+    assert result[0].defect
+    assert result[1].status is CheckStatus.OK
     assert exit_code(report) == EXIT_DEFECT
 
 
@@ -175,8 +175,8 @@ def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
     def last(_: CheckResult) -> Told[None]:
         yield ok(",".join(seen))
 
-    found = carried_out([a_check("one", well, "x"), a_check("two", last, "x")], nothing(), lambda result: seen.append(result.name))
-    assert found[1].findings[0].what == "one"
+    outcome = carried_out([a_check("one", well, "x"), a_check("two", last, "x")], nothing(), lambda result: seen.append(result.name))
+    assert outcome[1].findings[0].what == "one"
 
 
 def test_what_a_check_found_is_asked_for_by_its_key() -> None:
@@ -186,11 +186,11 @@ def test_what_a_check_found_is_asked_for_by_its_key() -> None:
         yield warning("seven, perhaps", setting="a", hint="b")
         return 7
 
-    def tells(found: CheckResult) -> Told[None]:
-        yield ok(f"{found[number] + 1}, {found.get(Key('absent'), None)}")
+    def tells(check_result: CheckResult) -> Told[None]:
+        yield ok(f"{check_result[number] + 1}, {check_result.get(Key('absent'), None)}")
 
-    found = results(Check(number, finds, "x"), Check(Key("told"), tells, "x", (number,)))
-    assert found["told"].findings == (ok("8, None"),)
+    result = results(Check(number, finds, "x"), Check(Key("told"), tells, "x", (number,)))
+    assert result["told"].findings == (ok("8, None"),)
 
 
 def test_what_a_failed_check_found_is_known_to_those_that_do_not_need_it() -> None:
@@ -200,11 +200,11 @@ def test_what_a_failed_check_found_is_known_to_those_that_do_not_need_it() -> No
         yield failed("ill", setting="a", hint="b")
         return 7
 
-    def tells(found: CheckResult) -> Told[None]:
-        yield ok(f"{found.get(number, None)}")
+    def tells(check_result: CheckResult) -> Told[None]:
+        yield ok(f"{check_result.get(number, None)}")
 
-    found = results(Check(number, finds, "x"), a_check("told", tells, "x"))
-    assert found["told"].findings == (ok("7"),)
+    result = results(Check(number, finds, "x"), a_check("told", tells, "x"))
+    assert result["told"].findings == (ok("7"),)
 
 
 def test_the_checks_of_a_feed_stand_in_their_places() -> None:
@@ -451,10 +451,10 @@ def test_hidden_ddls_need_the_right_to_read_tidbs_history(tmp_path: Path) -> Non
 def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "CDC000001.csv").write_text("I,t,shop,1\n")
-    found = {"sinks": [f"file://{tmp_path}/out"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    result = {"sinks": [f"file://{tmp_path}/out"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     for begin, worst in (("", CheckStatus.FAILED), ("now", CheckStatus.OK)):
-        config = msgspec.convert(found | {"kafka": {"begin": begin}}, Config)
+        config = msgspec.convert(result | {"kafka": {"begin": begin}}, Config)
         findings = list(here.sinks(config, "cf/1"))
         assert max(finding.status is CheckStatus.FAILED for finding in findings) is (worst is CheckStatus.FAILED)
     assert findings[-1].status is CheckStatus.OK
@@ -464,10 +464,10 @@ def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = "s3://me:hush@bucket/out?format=jsonl&secret-access-key=hush"
-    found = {"sinks": ["kafka://h:1/t?config=/nowhere", bucket], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    result = {"sinks": ["kafka://h:1/t?config=/nowhere", bucket], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     monkeypatch.setattr(FileSink, "look", lambda _: None)
-    findings = list(here.sinks(msgspec.convert(found, Config), "cf/1"))
+    findings = list(here.sinks(msgspec.convert(result, Config), "cf/1"))
     assert [finding.status for finding in findings] == [CheckStatus.FAILED, CheckStatus.OK]
     assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
 
@@ -476,8 +476,8 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     log = open_folder(f"{tmp_path}/log")
     write_log(log, random_history(Random(1)))
     uri = f"file://{tmp_path}/out?format=jsonl&name=lake"
-    found = {"sinks": [uri], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-    config = msgspec.convert(found | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
+    result = {"sinks": [uri], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    config = msgspec.convert(result | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
     name = name_of("cf/1", own_id(log))
     delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here(), sink_id=SinkId("lake", output_of(uri)))
     while delivery.deliver():
@@ -498,8 +498,8 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
 
 def test_two_sinks_of_one_name_fail(tmp_path: Path) -> None:
     sinks = [f"file://{tmp_path}/{folder}?format=jsonl&name=lake" for folder in "ab"]
-    found = {"sinks": sinks, "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-    config = msgspec.convert(found | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
+    result = {"sinks": sinks, "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    config = msgspec.convert(result | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
     (finding,) = here.sinks(config, "cf/1")
     assert finding.status is CheckStatus.FAILED
     assert "two sinks have one name" in finding.what
@@ -509,9 +509,9 @@ def test_a_sink_that_is_new_to_a_log_without_its_beginning_is_warned_of(tmp_path
     log = FolderLog(open_folder(f"{tmp_path}/log"))
     write_log(log.folder, random_history(Random(1)))
     log.recover(epoch=1)
-    found = {"sinks": [f"file://{tmp_path}/out?format=jsonl"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
-    found |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
-    config = msgspec.convert(found, Config)
+    result = {"sinks": [f"file://{tmp_path}/out?format=jsonl"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+    result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
+    config = msgspec.convert(result, Config)
     (whole,) = here.sinks(config, "cf/1")
     assert whole.status is CheckStatus.OK
     log.retain(delivered=Seq(SEGMENTS - 1), open_from=None)
@@ -556,8 +556,8 @@ ON_RECORD = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 5, 
     ],
 )
 def test_a_dump_that_is_not_in_this_log_is_told_before_the_start(stored: Progress | bytes | None, status: CheckStatus, says: str) -> None:
-    (found,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
-    assert (found.status, says in found.what) == (status, True), found.what
+    (finding,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
+    assert (finding.status, says in finding.what) == (status, True), finding.what
 
 
 def a_feed(id: str, uri: str, *rules: str, topic: str = "") -> Changefeed:
@@ -584,8 +584,8 @@ def test_topics_of_tables_are_compared_by_the_tables_that_both_have() -> None:
     ours = a_feed("ours", uri.format("x"), "shop.*", "changefeed_dump.*", topic="{schema}-{table}")
     same = a_feed("same", uri.format("y"), "shop.*", topic="{schema}-{table}")
     other = a_feed("other", uri.format("z"), "hr.*", topic="{schema}-{table}")
-    (found,) = others(ours, [same, other], tables)
-    assert "default/default/same (normal) writes the same topics: shop-t" in found.what
+    (finding,) = others(ours, [same, other], tables)
+    assert "default/default/same (normal) writes the same topics: shop-t" in finding.what
 
 
 def test_a_resolved_mark_ahead_of_the_clusters_clock_fails() -> None:
@@ -605,8 +605,8 @@ def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: 
     def info(_: object, name: ChangefeedName) -> bytes:
         if name == gone:
             raise ConfigError("removed meanwhile", hint="")
-        found = {"sink-uri": other.sink_uri, "create-time": "1", "start-ts": 1, "config": {"filter": {"rules": ["shop.*"]}}}
-        return json.dumps(found).encode()
+        result = {"sink-uri": other.sink_uri, "create-time": "1", "start-ts": 1, "config": {"filter": {"rules": ["shop.*"]}}}
+        return json.dumps(result).encode()
 
     monkeypatch.setattr(kafka_checks, "list_changefeeds", lambda _: [ours.name, other.name, gone])
     monkeypatch.setattr(kafka_checks, "read_changefeed_info", info)
@@ -622,8 +622,8 @@ def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(TidbSchemas, "estimates", estimates)
     carried = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in rows}
-    (found,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
-    assert found.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 table of which TiDB has no statistics yet")
+    (finding,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
+    assert finding.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 table of which TiDB has no statistics yet")
     del carried[TableName("shop", "loaded")]
     assert [told.what for told in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
         "2 tables can be read in pieces, about 7 rows"

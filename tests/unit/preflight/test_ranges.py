@@ -39,18 +39,18 @@ def told(tidb: FakeTidb, *filters: EventFilter) -> list[CheckFinding]:
 
 
 def test_tables_that_are_scanned_are_warnings_by_name_and_the_rest_in_one(tidb: FakeTidb) -> None:
-    found = told(tidb)
-    assert {finding.status for finding in found} == {CheckStatus.WARNING}
-    assert len(found) == TOLD_MAX + 1
-    assert found[0].what == "shop.t0: each chunk reads the table from its first row (TableFullScan)"
-    assert found[-1].what == "so are shop.t7, shop.t8, shop.t9"
-    assert "--chunk-rows" in found[0].hint
+    findings = told(tidb)
+    assert {finding.status for finding in findings} == {CheckStatus.WARNING}
+    assert len(findings) == TOLD_MAX + 1
+    assert findings[0].what == "shop.t0: each chunk reads the table from its first row (TableFullScan)"
+    assert findings[-1].what == "so are shop.t7, shop.t8, shop.t9"
+    assert "--chunk-rows" in findings[0].hint
 
 
 def test_where_all_are_ranges_it_says_of_how_many(tidb: FakeTidb) -> None:
     tidb.plan = RANGED
-    (found,) = told(tidb)
-    assert (found.status, found.what) == (
+    (finding,) = told(tidb)
+    assert (finding.status, finding.what) == (
         CheckStatus.OK,
         f"nothing is against reading {len(NAMES)} tables in pieces, by the source's plans",
     )
@@ -62,9 +62,9 @@ def test_a_filters_predicate_that_the_server_refuses_is_found_before_a_dump(tidb
             raise Refused(1054, "Unknown column 'nope'")
 
     tidb.plan, tidb.before = RANGED, before
-    (found,) = told(tidb, EventFilter(("shop.t1",), ignore_insert_value_expr="nope > 1"), EventFilter(("shop.t2",), ("insert",)))
-    assert found.what.startswith("shop.t1: ")
-    assert "1054" in found.what
+    (finding,) = told(tidb, EventFilter(("shop.t1",), ignore_insert_value_expr="nope > 1"), EventFilter(("shop.t2",), ("insert",)))
+    assert finding.what.startswith("shop.t1: ")
+    assert "1054" in finding.what
     assert not any("`t2`" in sql for sql in tidb.statements), "its inserts are left out, so it is not read"
 
 

@@ -20,8 +20,8 @@ PAGE = Path(__file__).parents[3] / "deploy" / "PUMP.md"
 
 
 def example() -> str:
-    (found,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(found)
+    (result,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return str(result)
 
 
 def test_the_page_shows_every_setting_with_its_default(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_an_empty_payload_is_a_probe_and_no_fake() -> None:
 )
 def test_a_drainer_gets_the_commit_with_the_prewrites_value(of: binlog_pb2.Binlog) -> None:
     end = binlog_pb2.Binlog(tp=binlog_pb2.Commit, start_ts=5, commit_ts=7, prewrite_key=b"sent by TiDB")
-    found = binlog_pb2.Binlog.FromString(streamed(end.SerializeToString(), of.SerializeToString()))
-    assert (found.tp, found.start_ts, found.commit_ts, found.prewrite_key) == (binlog_pb2.Commit, 5, 7, b"sent by TiDB")
-    assert (found.prewrite_value, found.ddl_query) == (of.prewrite_value, of.ddl_query)
-    assert (found.ddl_job_id, found.ddl_schema_state) == (of.ddl_job_id, of.ddl_schema_state)
-    assert found.HasField("ddl_query") == of.HasField("ddl_query")
+    result = binlog_pb2.Binlog.FromString(streamed(end.SerializeToString(), of.SerializeToString()))
+    assert (result.tp, result.start_ts, result.commit_ts, result.prewrite_key) == (binlog_pb2.Commit, 5, 7, b"sent by TiDB")
+    assert (result.prewrite_value, result.ddl_query) == (of.prewrite_value, of.ddl_query)
+    assert (result.ddl_job_id, result.ddl_schema_state) == (of.ddl_job_id, of.ddl_schema_state)
+    assert result.HasField("ddl_query") == of.HasField("ddl_query")

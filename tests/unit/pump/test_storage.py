@@ -74,13 +74,13 @@ def reaches(storage: Storage, ts: int) -> None:
 
 def streamed(storage: Storage, after_ts: int = 0) -> list[tuple[int, int]]:
     """start_ts and commit_ts of all up to the mark."""
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     with closing(storage.reader()) as reader:
         while True:
             some, upto_ts = reader.read(after_ts)
-            found += [(start_ts, commit_ts) for start_ts, commit_ts, _ in some]
+            results += [(start_ts, commit_ts) for start_ts, commit_ts, _ in some]
             if upto_ts <= after_ts:
-                return found
+                return results
             after_ts = upto_ts
 
 
@@ -92,8 +92,8 @@ def test_it_streams_by_commit_ts_what_came_in_any_order(tmp_path: Path) -> None:
         assert streamed(storage, 3) == [(1, 5), (6, 6)]
         assert streamed(storage, 9) == []
         with closing(storage.reader()) as reader:
-            found = binlog_pb2.Binlog.FromString(reader.read(0)[0][1].payload)
-            assert (found.start_ts, found.commit_ts, found.prewrite_value) == (1, 5, b"value")
+            result = binlog_pb2.Binlog.FromString(reader.read(0)[0][1].payload)
+            assert (result.start_ts, result.commit_ts, result.prewrite_value) == (1, 5, b"value")
             assert reader.found(4) == prewrite(4)
             assert reader.found(5) == commit(1, 5)
             assert reader.found(7) is None
@@ -219,9 +219,9 @@ def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path, answers: int) ->
     process.stdout.close()
     with opened(tmp_path) as storage, closing(storage.reader()) as reader:
         for ts in told:
-            found = reader.found(ts if ts > 0 else -ts + 1)
-            assert found is not None
-            assert found == (prewrite(ts, b"x" * (ts % 3000)) if ts > 0 else commit(-ts, -ts + 1))
+            binlog = reader.found(ts if ts > 0 else -ts + 1)
+            assert binlog is not None
+            assert binlog == (prewrite(ts, b"x" * (ts % 3000)) if ts > 0 else commit(-ts, -ts + 1))
         assert storage.max_commit_ts == 0, "the first prewrite has no end"
 
 
@@ -374,8 +374,8 @@ def test_a_value_that_comes_again_does_not_replace_the_first(tmp_path: Path) -> 
         write(storage, prewrite(1, b"first"), prewrite(1, b"again"), commit(1, 2), prewrite(1, b"late"), fake(3))
         reaches(storage, 3)
         with closing(storage.reader()) as reader:
-            (found, _), _ = reader.read(0)
-            assert binlog_pb2.Binlog.FromString(found.payload).prewrite_value == b"first"
+            (result, _), _ = reader.read(0)
+            assert binlog_pb2.Binlog.FromString(result.payload).prewrite_value == b"first"
 
 
 def test_kinds_are_those_of_the_wire() -> None:

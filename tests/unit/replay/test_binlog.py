@@ -25,9 +25,9 @@ def made() -> BinlogRecording:
 
 
 def pumps(made: BinlogRecording, seed: int) -> RecordedPumps:
-    found = RecordedPumps(made, Play(seed=seed, resends=2, batch_messages_max=200))
-    found.seek({PUMPS_LANE: made.recording.start_ts})
-    return found
+    recorded_pumps = RecordedPumps(made, Play(seed=seed, resends=2, batch_messages_max=200))
+    recorded_pumps.seek({PUMPS_LANE: made.recording.start_ts})
+    return recorded_pumps
 
 
 def test_a_mark_is_read_as_it_was_written(made: BinlogRecording) -> None:
@@ -73,19 +73,19 @@ def test_a_mark_comes_above_all_that_was_streamed(made: BinlogRecording) -> None
 
 
 def test_rows_come_to_the_truth_and_no_deletion_of_this_recording_is_false(made: BinlogRecording) -> None:
-    found = net_rows(made.schemas(), made.jobs(), made.changes, made.recording.end_ts)
-    assert [change.commit_ts for change in found] == sorted(change.commit_ts for change in found)
-    assert all(change.before or change.after for change in found)
-    assert without_false_deletes(made.recording, found) == (found, [])
+    changes = net_rows(made.schemas(), made.jobs(), made.changes, made.recording.end_ts)
+    assert [change.commit_ts for change in changes] == sorted(change.commit_ts for change in changes)
+    assert all(change.before or change.after for change in changes)
+    assert without_false_deletes(made.recording, changes) == (changes, [])
 
 
 def test_a_row_that_is_deleted_and_still_in_the_truth_was_not_deleted(made: BinlogRecording) -> None:
     """What UPDATE IGNORE leaves: nothing writes the row again."""
-    found = net_rows(made.schemas(), made.jobs(), made.changes, made.recording.end_ts)
-    kept = [change for change in found if change.after and change.table.table == "customer"][-1]
+    results = net_rows(made.schemas(), made.jobs(), made.changes, made.recording.end_ts)
+    kept = [change for change in results if change.after and change.table.table == "customer"][-1]
     false = RowChange(made.recording.end_ts, kept.table, kept.physical_id, kept.after, None)
-    changes, told = without_false_deletes(made.recording, [*found, false])
-    assert changes == found
+    changes, told = without_false_deletes(made.recording, [*results, false])
+    assert changes == results
     assert [(one.table, one.commit_ts) for one in told] == [(kept.table, made.recording.end_ts)]
 
 

@@ -33,9 +33,9 @@ def test_a_dropped_row_was_replaced_between_the_marks_and_is_in_no_output(played
     for row in output_of(played):
         if row["origin"] == "dump":
             from_chunks[row["table"], repr(row["key"])].append((row["dump_id"], int(row["commit_ts"])))
-    found = list(_Changes(played.replay.log).dropped_rows())
-    assert 0 < len(found) <= sum(played.report.dropped.values())
-    for one in found:
+    dropped_rows = list(_Changes(played.replay.log).dropped_rows())
+    assert 0 < len(dropped_rows) <= sum(played.report.dropped.values())
+    for one in dropped_rows:
         assert one.window.low_ts < one.change.commit_ts <= one.window.high_ts
         assert one.change.after != one.row
         key = dict(zip(one.schema.key, one.key, strict=True))
@@ -71,8 +71,8 @@ def test_the_life_says_change_chunk_row_output_and_truth_of_one_key(played: Play
     assert f"{name} {new}" in consumer
     assert f"from the live changes, commit-ts {one.change.commit_ts}" in consumer
     key = dict(zip(one.schema.key, one.key, strict=True))
-    rows = [found for found in output_of(played) if found["table"] == one.schema.name.table and found["key"] == key]
-    assert received.endswith(f" {len(rows)}, {sum(found['origin'] == 'dump' for found in rows) or 'none'} of them from a chunk")
+    rows = [item for item in output_of(played) if item["table"] == one.schema.name.table and item["key"] == key]
+    assert received.endswith(f" {len(rows)}, {sum(item['origin'] == 'dump' for item in rows) or 'none'} of them from a chunk")
     assert f"{name} {new}" in truth
     assert truth.endswith("the same")
     assert played.report.summary().endswith(played.report.key_life)
@@ -108,8 +108,8 @@ def test_a_change_outside_the_window_has_replaced_nothing() -> None:
     """The segments of a window have changes before and after it."""
     fixed = {"seq": 0, "rank": 1, "ordinal": 0, "schema": "shop", "table": "uid", "op": "update", "key": '["1"]', "before": ["1", "-"]}
     rows = [fixed | {"commit_ts": ts, "after": ["1", str(ts)]} for ts in (10, 15, 20, 21)]
-    found = _last_change([pa.Table.from_pylist(rows, schema=CHANGES)], '["1"]', WINDOW)
-    assert found == LiveChange(CommitTs(20), "update", ("1", "-"), ("1", "20"))
+    change = _last_change([pa.Table.from_pylist(rows, schema=CHANGES)], '["1"]', WINDOW)
+    assert change == LiveChange(CommitTs(20), "update", ("1", "-"), ("1", "20"))
 
 
 def test_without_json_lines_there_is_no_life(tmp_path: Path) -> None:

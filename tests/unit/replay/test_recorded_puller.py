@@ -50,7 +50,7 @@ def test_all_is_delivered_before_the_marks_that_cover_it(seed: int) -> None:
     puller = RecordedPuller(demo(), Play(seed=seed, resends=5, batch_messages_max=20))
     puller.want(dict.fromkeys(ranges(), START))
     frontiers = {one: Frontier(one, START) for one in ranges()}
-    found: dict[tuple[bytes, int], KvEntry] = {}
+    entries: dict[tuple[bytes, int], KvEntry] = {}
     repeats = moved = 0
     for event in pulled(puller):
         if isinstance(event, Pulled):
@@ -60,14 +60,14 @@ def test_all_is_delivered_before_the_marks_that_cover_it(seed: int) -> None:
             missing = [
                 entry
                 for entry in demo().entries
-                if entry.key in event.range and entry.commit_ts <= event.upto_ts and (entry.key, entry.commit_ts) not in found
+                if entry.key in event.range and entry.commit_ts <= event.upto_ts and (entry.key, entry.commit_ts) not in entries
             ]
             assert not missing
             moved += frontiers[wanted].ts() > before
         else:
-            repeats += (event.key, event.commit_ts) in found
-            found[event.key, event.commit_ts] = event
-    assert sorted(found.values()) == sorted(demo().entries)
+            repeats += (event.key, event.commit_ts) in entries
+            entries[event.key, event.commit_ts] = event
+    assert sorted(entries.values()) == sorted(demo().entries)
     assert repeats > 0
     assert moved > len(ranges())
     assert puller.played_part() == 1.0
@@ -90,8 +90,8 @@ def test_a_range_that_is_wanted_later_has_its_history_from_its_ts_on() -> None:
     assert not any(isinstance(event, KvEntry) and event.key in late for event in pulled(puller))
     from_ts = sorted(entry.commit_ts for entry in demo().entries if entry.key in late)[50]
     puller.want(dict.fromkeys(others, START) | {late: from_ts})
-    found = {event.commit_ts for event in pulled(puller) if isinstance(event, KvEntry)}
-    assert found == {entry.commit_ts for entry in demo().entries if entry.key in late and entry.commit_ts > from_ts}
+    commit_ts = {event.commit_ts for event in pulled(puller) if isinstance(event, KvEntry)}
+    assert commit_ts == {entry.commit_ts for entry in demo().entries if entry.key in late and entry.commit_ts > from_ts}
 
 
 def test_a_range_that_is_wanted_anew_goes_on_and_one_that_ended_begins_again() -> None:
@@ -205,7 +205,7 @@ def test_what_is_acknowledged_never_goes_back_and_ends_with_its_range() -> None:
 
 
 def test_a_recording_without_key_values_is_refused(tmp_path: object) -> None:
-    found = Recording(recording("demo"))
-    found.folder = tmp_path  # type: ignore[assignment]  # an empty one
+    result = Recording(recording("demo"))
+    result.folder = tmp_path  # type: ignore[assignment]  # an empty one
     with pytest.raises(FeedUnsuitable, match="no key-values"):
-        KvRecording(found)
+        KvRecording(result)

@@ -105,10 +105,10 @@ def test_rows_equal_the_truth_at_every_snapshot_and_after_the_end(demo: Recordin
     for at_ts, tso in moments.items():
         for name, truth in demo.truth(tso).items():
             if name != MARK_TABLE:
-                schema, found = demo.schemas[name], tables.rows(name, at_ts)
+                schema, result = demo.schemas[name], tables.rows(name, at_ts)
                 expected = rows_by_key(schema, truth)
-                assert found.keys() == expected.keys()
-                assert all(equal_rows(schema, row, found[key]) for key, row in expected.items())
+                assert result.keys() == expected.keys()
+                assert all(equal_rows(schema, row, result[key]) for key, row in expected.items())
 
 
 @pytest.mark.parametrize("rows_max", [1, 7, 100, 10_000])

@@ -171,7 +171,7 @@ def test_a_restart_sends_tails_again_at_new_positions(demo: Recording, seed: int
 def test_a_late_lane_is_there_before_the_others_resolve_its_first_row(demo: Recording, seed: int) -> None:
     feed = opened(demo, seed=seed, late_lanes=True)
     rows = {lane: envelopes(feed.config, in_lane(play(opened(demo)), lane)) for lane in opened(demo).lanes()}
-    first_row = {lane: min((e.commit_ts for e in found if isinstance(e, Change)), default=None) for lane, found in rows.items()}
+    first_row = {lane: min((e.commit_ts for e in results if isinstance(e, Change)), default=None) for lane, results in rows.items()}
     assert feed.lanes() < opened(demo).lanes()
     while not feed.exhausted:
         messages = feed.poll(timeout_s=0)
@@ -280,7 +280,7 @@ def test_messages_are_there_when_their_recorded_time_has_come(demo: Recording) -
     clock = MemoryClock(100.0)
     feed = RecordingFeed(demo, demo.feed_config(), Play(speed=10, batch_messages_max=16), clock=clock, wait=clock.wait)
     times = {lane: [record.time_ms for record in records] for lane, records in demo.messages(feed.config).items()}
-    began_ms = min(found[0] for found in times.values())
+    began_ms = min(results[0] for results in times.values())
     for _ in range(POLLS_MAX):
         for message in feed.poll(timeout_s=0.5):
             if message.position < len(times[message.lane]):

@@ -207,16 +207,16 @@ def test_a_crash_may_leave_a_mark_and_a_file_of_which_nobody_was_told(build: Bui
 
 
 def test_recorded_windows_bracket_their_chunks(demo: Recording) -> None:
-    found = recorded_windows(demo)
-    assert (found.changefeed_id, len(found.windows)) == ("demo-dump", 37)
-    for window in found.windows:
+    windows = recorded_windows(demo)
+    assert (windows.changefeed_id, len(windows.windows)) == ("demo-dump", 37)
+    for window in windows.windows:
         assert window.low_ts < window.high_ts
         for chunk in window.chunks:
             keys = list(rows_by_key(demo.schemas[chunk.table], chunk.rows))
             assert window.low_ts < chunk.read_tso < window.high_ts
             assert tuple(chunk.rows.column_names) == demo.schemas[chunk.table].column_names()
             assert not keys or keys[-1] == chunk.last
-    read_rows = sum(chunk.rows.num_rows for window in found.windows for chunk in window.chunks)
+    read_rows = sum(chunk.rows.num_rows for window in windows.windows for chunk in window.chunks)
     assert read_rows == 2228
 
 

@@ -46,13 +46,13 @@ def test_the_report_has_the_rows_of_the_summary(played: Played) -> None:
 
 
 def test_crashes_pauses_and_restarts_are_events_of_the_report(played: Played) -> None:
-    found = {row[1] for row in cells(html_of(played)) if len(row) == 2}
+    results = {row[1] for row in cells(html_of(played)) if len(row) == 2}
     assert len(played.report.deaths) == 2
     for where in played.report.deaths:
-        assert any(text.startswith(f"the sidecar died {where}") for text in found), where
+        assert any(text.startswith(f"the sidecar died {where}") for text in results), where
     stopped = [entry.id for entry in played.replay.stored.history.entries() if entry.state is DumpState.STOPPED]
-    assert [f"restart of dump {one}, which this one replaces" in found for one in stopped] == [True]
-    assert {"pause, by the replay", "resume, by the replay"} <= found
+    assert [f"restart of dump {one}, which this one replaces" in results for one in stopped] == [True]
+    assert {"pause, by the replay", "resume, by the replay"} <= results
 
 
 def test_the_summary_says_where_the_report_is(played: Played) -> None:

@@ -35,11 +35,11 @@ def texts(root: ElementTree.Element, path: str) -> list[str]:
 
 def numbers(root: ElementTree.Element, kind: str, *names: str) -> list[tuple[float, ...]]:
     """These attributes of all elements of a class."""
-    found = (one for one in root.iter() if kind in one.get("class", "").split())
-    return [tuple(float(one.get(name, "nan")) for name in names) for one in found]
+    result = (one for one in root.iter() if kind in one.get("class", "").split())
+    return [tuple(float(one.get(name, "nan")) for name in names) for one in result]
 
 
 def points(root: ElementTree.Element, kind: str) -> list[list[tuple[float, float]]]:
     """Of each line of a class."""
-    found = (one.get("points", "").split() for one in root.iter() if kind in one.get("class", "").split() and one.get("points"))
-    return [[(float(x), float(y)) for x, y in (pair.split(",") for pair in line)] for line in found]
+    result = (one.get("points", "").split() for one in root.iter() if kind in one.get("class", "").split() and one.get("points"))
+    return [[(float(x), float(y)) for x, y in (pair.split(",") for pair in line)] for line in result]

@@ -51,12 +51,12 @@ def words(root: Element) -> str:
 
 def pictures(root: Element) -> dict[str, str]:
     """Titles of interleavings: in words, what each shows."""
-    found = {}
+    result = {}
     for one in root.iter("figure"):
         svg = one.find(".//svg")
         if "interleaving" in one.get("class", "") and svg is not None:
-            found["".join(texts(one, ".//strong"))] = svg.get("aria-label", "").partition(": ")[2]
-    return found
+            result["".join(texts(one, ".//strong"))] = svg.get("aria-label", "").partition(": ")[2]
+    return result
 
 
 # ---- alone ----------------------------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ def test_the_report_has_the_sinks_figures() -> None:
 
 def test_few_chunks_are_in_one_picture() -> None:
     count = 2 * CHUNKS_AT_ONCE
-    found = pictures(made([*map(chunk_line, range(count)), *samples(200)]))
-    assert found == {"All chunks": f"{count} chunks with {10 * count:,} rows, of which live changes have replaced 0"}
+    result = pictures(made([*map(chunk_line, range(count)), *samples(200)]))
+    assert result == {"All chunks": f"{count} chunks with {10 * count:,} rows, of which live changes have replaced 0"}
 
 
 def test_of_many_the_first_the_last_and_those_with_most_replaced_rows_are_shown() -> None:
     lines: list[Line] = [*map(chunk_line, range(500)), batch_line(100, 100, {ORDERS: 2}), batch_line(300, 300, {ORDERS: 9})]
-    found = pictures(made(lines))
-    assert found == {
+    result = pictures(made(lines))
+    assert result == {
         "The first 60 of 500 chunks": "60 chunks with 600 rows, of which live changes have replaced 0",
         "Where live changes have replaced most rows": "60 chunks with 600 rows, of which live changes have replaced 9",
         "The last 60 chunks": "60 chunks with 600 rows, of which live changes have replaced 0",

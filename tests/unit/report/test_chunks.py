@@ -101,9 +101,9 @@ def test_one_thread_adds_while_others_read() -> None:
         def read() -> int:
             reads = 0
             while not adding.done() or not reads:
-                found = chunks.found()
-                assert all(chunk.dropped in (None, chunk.seq) for chunk in found)
-                assert len(found) <= 100
+                results = chunks.found()
+                assert all(chunk.dropped in (None, chunk.seq) for chunk in results)
+                assert len(results) <= 100
                 reads += 1
             return reads
 

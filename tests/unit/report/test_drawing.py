@@ -49,8 +49,8 @@ def line(*values: float, every_s: float = 10.0) -> Series:
 
 def boxes(drawing: Markup) -> list[tuple[float, float, float]]:
     """Left, right and lane of each."""
-    found = numbers(figure(drawing), "chunk", "x", "width", "y")
-    return [(x, x + width, (y - TOP) / (BOX_HEIGHT + BOX_GAP)) for x, width, y in found if x == x]
+    results = numbers(figure(drawing), "chunk", "x", "width", "y")
+    return [(x, x + width, (y - TOP) / (BOX_HEIGHT + BOX_GAP)) for x, width, y in results if x == x]
 
 
 def labels(root: Element) -> list[str]:
@@ -190,7 +190,7 @@ def test_chunks_at_the_same_time_are_in_lanes_of_their_own_and_later_ones_take_t
 
 def extents(drawing: Markup) -> list[tuple[float, float, float]]:
     """Begin, end and lane of each box with its text, whose characters are 6 wide at least."""
-    found = []
+    result = []
     for group in figure(drawing).iter("g"):
         rect, text = group.find("rect"), group.find("text")
         if rect is None or "chunk" not in rect.get("class", ""):
@@ -199,8 +199,8 @@ def extents(drawing: Markup) -> list[tuple[float, float, float]]:
         if text is not None:
             begins = float(text.get("x", ""))
             left = min(left[0], begins), max(left[1], begins + 6 * len(text.text or ""))
-        found.append((*left, float(rect.get("y", ""))))
-    return found
+        result.append((*left, float(rect.get("y", ""))))
+    return result
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -15,9 +15,9 @@ def sample(number: int, live_s: float = 0.1) -> SampleLine:
 
 
 def thinned(samples: list[SampleLine], kept_max: int = 8) -> list[SampleLine]:
-    found = ThinnedSamples(kept_max)
-    assert list(found.passed(samples)) == samples
-    return found.found()
+    thinned_samples = ThinnedSamples(kept_max)
+    assert list(thinned_samples.passed(samples)) == samples
+    return thinned_samples.found()
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])
@@ -28,16 +28,16 @@ def test_few_are_all_kept(count: int) -> None:
 
 @pytest.mark.parametrize("count", [8, 9, 63, 64, 1000])
 def test_many_are_bounded_and_regular(count: int) -> None:
-    found = thinned([sample(number) for number in range(count)])
-    assert 4 <= len(found) <= 9
-    distances = {after.at_ms - one.at_ms for one, after in pairwise(found)}
+    sample_lines = thinned([sample(number) for number in range(count)])
+    assert 4 <= len(sample_lines) <= 9
+    distances = {after.at_ms - one.at_ms for one, after in pairwise(sample_lines)}
     assert len(distances) == 1
 
 
 @pytest.mark.parametrize("slowest", [0, 17, 511, 998, 999])
 def test_the_slowest_delivery_is_kept(slowest: int) -> None:
-    found = thinned([sample(number, 9.0 if number == slowest else 0.1) for number in range(1000)])
-    assert max(one.sinks[0].live_s for one in found) == 9.0
+    sample_lines = thinned([sample(number, 9.0 if number == slowest else 0.1) for number in range(1000)])
+    assert max(one.sinks[0].live_s for one in sample_lines) == 9.0
 
 
 def test_samples_of_an_owner_that_took_over_are_in_the_order_of_their_time() -> None:

@@ -97,8 +97,8 @@ def test_rows_up_to_a_bound_are_whole_rows_and_one_at_least(bytes_max: int | Non
     monkeypatch.setattr(packets, "BLOCK_BYTES", 64)
     rows = [(str(number), "x" * (number % 7) ** 4) for number in range(60)]
     session = Sent(sent(rows), [4096])
-    found, whole = read_up_to(session, "SELECT", 2, bytes_max=bytes_max)
-    texts = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    result, whole = read_up_to(session, "SELECT", 2, bytes_max=bytes_max)
+    texts = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
     assert texts == rows[: len(texts)]
     assert whole == (len(texts) == len(rows)) == (bytes_max in (None, 1 << 20))
     assert session.closed == (not whole), "the server is still sending"
@@ -107,8 +107,8 @@ def test_rows_up_to_a_bound_are_whole_rows_and_one_at_least(bytes_max: int | Non
 
 
 def test_no_row_at_all_is_a_table_of_the_columns() -> None:
-    found = read_packets(Sent(sent([])), "SELECT", 2)
-    assert (found.num_rows, found.column_names) == (0, ["c0", "c1"])
+    result = read_packets(Sent(sent([])), "SELECT", 2)
+    assert (result.num_rows, result.column_names) == (0, ["c0", "c1"])
 
 
 @pytest.mark.parametrize("size", [PACKET_MAX - 9, PACKET_MAX - 5, PACKET_MAX - 4, PACKET_MAX - 3, PACKET_MAX, 2 * PACKET_MAX + 7])

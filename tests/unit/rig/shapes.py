@@ -20,7 +20,7 @@ def column(name: str, column_type: str, *, nullable: bool = True, **more: Any) -
     data_type, _, sizes = column_type.partition(" ")[0].partition("(")
     first, _, second = sizes.rstrip(")").partition(",")
     is_text = data_type in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json")
-    found = {
+    result = {
         "column_name": name,
         "data_type": data_type,
         "column_type": column_type,
@@ -31,7 +31,7 @@ def column(name: str, column_type: str, *, nullable: bool = True, **more: Any) -
         "datetime_precision": int(first or 0) if data_type in ("time", "datetime", "timestamp") else None,
         "character_set_name": "utf8mb4" if is_text else None,
     }
-    return found | more
+    return result | more
 
 
 ID = column("id", "int", nullable=False)

@@ -11,7 +11,7 @@ NO_KEY = table(column("a", "int"), primary=())
 
 
 def ops(*rows: tuple[Image | None, Image | None]) -> list[tuple[Image | None, Image | None]]:
-    return [(found.before, found.after) for found in net_changes(Change(T, *row) for row in rows)]
+    return [(net_change.before, net_change.after) for net_change in net_changes(Change(T, *row) for row in rows)]
 
 
 def test_several_versions_of_a_row_become_one_change() -> None:

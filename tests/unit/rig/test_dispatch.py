@@ -33,8 +33,8 @@ def test_the_first_dispatcher_that_matches_decides_and_else_it_is_by_table() -> 
 
 def test_by_table_all_rows_of_a_table_share_a_partition() -> None:
     t = table(ID, column("v", "int"))
-    found = {partition_of(Dispatcher(("*.*",)), t, (number, 0), 5) for number in range(50)}
-    assert found == {crc32(b"shopt") % 5}
+    results = {partition_of(Dispatcher(("*.*",)), t, (number, 0), 5) for number in range(50)}
+    assert results == {crc32(b"shopt") % 5}
 
 
 @pytest.mark.parametrize("key", [1, -7, 2**63])
@@ -55,12 +55,12 @@ def test_a_real_changefeed_sent_its_rows_to_the_same_partitions(feed: str, parti
     records = pq.read_table(recording("shop") / "kafka" / f"{feed}.parquet").to_pylist()
     partitions = 1 + max(record["partition"] for record in records)
     rule = Dispatcher(("*.*",), partition)  # type: ignore[arg-type]  # one of the two
-    found: set[int] = set()
+    results: set[int] = set()
     for record in records:
         for change in OpenProtocol().envelopes(Message(Lane("l"), 0, record["key"], record["value"])):
             if isinstance(change, Change) and change.table == "uid":
                 row = json.loads(change.value)
                 image = (row.get("u") or row["d"])["id"]["v"], None
                 assert partition_of(rule, t, image, partitions) == record["partition"]
-                found.add(record["partition"])
-    assert len(found) == (1 if partition == "table" else partitions)
+                results.add(record["partition"])
+    assert len(results) == (1 if partition == "table" else partitions)

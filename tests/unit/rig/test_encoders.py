@@ -50,14 +50,14 @@ CASES: list[tuple[str, list[tuple[Value, str | None]]]] = [
 
 def written(protocol: str, changes: Iterable[Change]) -> list[Message]:
     if protocol == "canal-json":
-        return [Message(Lane("l"), at, *canal_json.row(found, TS, now_ms=7)) for at, found in enumerate(changes)]
-    return [Message(Lane("l"), 0, *open_protocol.message([open_protocol.row(found, TS) for found in changes]))]
+        return [Message(Lane("l"), at, *canal_json.row(change, TS, now_ms=7)) for at, change in enumerate(changes)]
+    return [Message(Lane("l"), 0, *open_protocol.message([open_protocol.row(change, TS) for change in changes]))]
 
 
 def read(protocol: str, changes: list[Change]) -> list[dict[str, Any]]:
-    found = [change for change in envelopes(written(protocol, changes), protocol) if isinstance(change, Read)]
+    results = [change for change in envelopes(written(protocol, changes), protocol) if isinstance(change, Read)]
     schema = changes[0].table.schema()
-    return sorted(decoded(found, {schema.name: schema}, protocol), key=lambda row: (row["ordinal"], row["rank"]))
+    return sorted(decoded(results, {schema.name: schema}, protocol), key=lambda row: (row["ordinal"], row["rank"]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -116,7 +116,7 @@ def test_flags_are_ticdcs() -> None:
         primary=("customer_id", "seq"),
         unique=(("email",),),
     )
-    assert {found.name: found.flags for found in t.columns} == {
+    assert {item.name: item.flags for item in t.columns} == {
         "customer_id": 43, "seq": 171, "flags": 193, "y": 193, "e": 64, "email": 16,
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ def test_keys_of_a_table_differ() -> None:
 
 
 def test_values_repeat_with_the_seed_and_reach_the_ends() -> None:
-    (found,) = table(column("v", "bigint unsigned"), primary=()).columns
-    first, second = ([random_value(found, numbers) for _ in range(200)] for numbers in (Random(3), Random(3)))
+    (result,) = table(column("v", "bigint unsigned"), primary=()).columns
+    first, second = ([random_value(result, numbers) for _ in range(200)] for numbers in (Random(3), Random(3)))
     assert first == second
     assert {None, 0, 2**64 - 1} <= set(first)

@@ -37,7 +37,7 @@ def test_an_output_equal_to_the_tables_is_ok(tmp_path: Path) -> None:
 def test_a_row_that_is_not_in_the_output_is_found(tmp_path: Path) -> None:
     verdict = await_delivered(delivered(tmp_path), truth("1", "2", "3", ts=150), complete_at=COMPLETE, timeout_s=PATIENCE_S)
     assert not verdict.ok
-    assert [found.key for found in verdict.tables[0].missing.samples] == [("3",)]
+    assert [sample.key for sample in verdict.tables[0].missing.samples] == [("3",)]
 
 
 def test_a_table_that_no_dump_completed_is_not_ok(tmp_path: Path) -> None:

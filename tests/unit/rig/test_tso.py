@@ -14,7 +14,7 @@ BINLOGS = st.lists(st.none() | st.integers(0, 2**41), max_size=60)
 
 
 def along(start: Tso, binlog: list[int | None]) -> list[int]:
-    return [found.last for found in accumulate(binlog, Tso.after, initial=start)]
+    return [tso.last for tso in accumulate(binlog, Tso.after, initial=start)]
 
 
 @given(st.integers(0, 2**59), BINLOGS)

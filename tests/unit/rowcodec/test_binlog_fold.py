@@ -62,18 +62,18 @@ def changes(*events: Event, commit_ts: int = 9, table_id: int = 7) -> list[Chang
     return sorted((one for one in envelopes if isinstance(one, Change)), key=lambda change: change.rank)
 
 
-def told(table: KvTable, found: Sequence[Change]) -> list[Told]:
-    for change in found:
+def told(table: KvTable, value: Sequence[Change]) -> list[Told]:
+    for change in value:
         before, after = decode_event(BinlogTable(table), change.value)
         assert (change.rank is Rank.DELETE) == (after is None)
         assert before is not None or after is not None
-    return [tuple(decode_event(BinlogTable(table), change.value)) for change in found]  # type: ignore[misc]  # of two
+    return [tuple(decode_event(BinlogTable(table), change.value)) for change in value]  # type: ignore[misc]  # of two
 
 
 def fold(kind: Kind, *events: Event) -> list[Told]:
-    found = list(folded(changes(*events), lambda _: kind.table))
-    assert [change.rank for change in found] == sorted(change.rank for change in found)
-    return told(kind.table, found)
+    results = list(folded(changes(*events), lambda _: kind.table))
+    assert [change.rank for change in results] == sorted(change.rank for change in results)
+    return told(kind.table, results)
 
 
 def test_the_transaction_of_the_design() -> None:
@@ -93,9 +93,9 @@ def test_the_transaction_of_the_design() -> None:
         "3800 3800 3801 3801 3804 3800"  # Insert Insert Update Update DeleteRow Insert
     )  # fmt: skip
     envelopes = BinlogCodec(unmarked).envelopes(Message(LANE, 9, None, payload))
-    found = sorted((one for one in envelopes if isinstance(one, Change)), key=lambda change: change.rank)
-    assert [(change.value[3], chr(change.value[4])) for change in found] == [(4, "d"), (0, "i"), (1, "i"), (2, "u"), (3, "u"), (5, "i")]
-    net = list(folded(found, lambda _: table))
+    results = sorted((one for one in envelopes if isinstance(one, Change)), key=lambda change: change.rank)
+    assert [(change.value[3], chr(change.value[4])) for change in results] == [(4, "d"), (0, "i"), (1, "i"), (2, "u"), (3, "u"), (5, "i")]
+    net = list(folded(results, lambda _: table))
     assert told(table, net) == [(None, ["1", "c"]), (["3", "x"], ["3", "y"]), (None, ["2", "d"])]
 
 
@@ -136,10 +136,10 @@ def test_only_what_is_repeated_is_touched_and_no_transaction_mixes_with_another(
     mixed = changes(INT.insert(3, b"a"), INT.update(4, b"a", 4, b"b"), commit_ts=9)
     chain = changes(INT.update(4, b"b", 4, b"c"), INT.update(4, b"c", 4, b"d"), commit_ts=10)
     again = changes(INT.update(4, b"d", 4, b"e"), INT.update(5, b"c", 5, b"d"), commit_ts=11)
-    found = list(folded([*inserts, *mixed, *chain, *again], lambda _: INT.table))
-    assert found[:4] == [*inserts, *mixed]
-    assert [(one.commit_ts, told(INT.table, [one])[0]) for one in found[4:5]] == [(10, (["4", "b"], ["4", "d"]))]
-    assert found[5:] == again
+    results = list(folded([*inserts, *mixed, *chain, *again], lambda _: INT.table))
+    assert results[:4] == [*inserts, *mixed]
+    assert [(one.commit_ts, told(INT.table, [one])[0]) for one in results[4:5]] == [(10, (["4", "b"], ["4", "d"]))]
+    assert results[5:] == again
 
 
 def test_tables_of_one_transaction_are_folded_each_by_itself_and_those_not_replicated_pass() -> None:
@@ -149,9 +149,9 @@ def test_tables_of_one_transaction_are_folded_each_by_itself_and_those_not_repli
         (one for one in BinlogCodec(unmarked).envelopes(Message(LANE, 9, None, payload)) if isinstance(one, Change)),
         key=lambda change: change.rank,
     )
-    found = list(folded(both, {"7": INT.table}.get))
-    assert [(one.table, one.rank) for one in found] == [("8", Rank.DELETE), ("7", Rank.PUT), ("8", Rank.PUT)]
-    assert found[0].value == both[1].value
+    results = list(folded(both, {"7": INT.table}.get))
+    assert [(one.table, one.rank) for one in results] == [("8", Rank.DELETE), ("7", Rank.PUT), ("8", Rank.PUT)]
+    assert results[0].value == both[1].value
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_a_recorded_insert() -> None:
         3: column(3, "unique_identifier", "varchar", collation="utf8mb4_bin"),
         4: column(4, "event_type", "tinyint"),
     }
-    found = read(columns, ("I", MARK_INSERT), int_handle=True)
-    assert found == (None, ["4899916394579099649", "binlog-dump", "0ff3c124cf18426ca508a17ca05d755a", "2"])
+    decoded_binlog_rows = read(columns, ("I", MARK_INSERT), int_handle=True)
+    assert decoded_binlog_rows == (None, ["4899916394579099649", "binlog-dump", "0ff3c124cf18426ca508a17ca05d755a", "2"])
 
 
 @pytest.mark.parametrize("number", [0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])

@@ -26,15 +26,15 @@ def schema(before: Columns, now: Columns) -> TableSchema:
     return TableSchema(TableName("s", "t"), (), ("id",), layout=layout, former=Former(10, former))
 
 
-def read(found: TableSchema, schema_version: int, columns: Columns, values: Values) -> list[str | None] | None:
+def read(value: TableSchema, schema_version: int, columns: Columns, values: Values) -> list[str | None] | None:
     row = inserted(int_handle(1), {one["id"]: one for one in columns}, values)[1]
-    after = decode_logged(found, event_value(0, ord("I"), schema_version, row)).after
+    after = decode_logged(value, event_value(0, ord("I"), schema_version, row)).after
     return None if after is None else after[1:]
 
 
 def test_a_row_is_of_the_table_now_from_the_version_of_its_last_ddl_on() -> None:
-    found = schema([N], [column(3, "n", "bigint")])
-    assert [is_older(found, version) for version in (-1, 0, 9, 10, 99)] == [True, True, True, False, False]
+    result = schema([N], [column(3, "n", "bigint")])
+    assert [is_older(result, version) for version in (-1, 0, 9, 10, 99)] == [True, True, True, False, False]
     assert not is_older(TableSchema(TableName("s", "t"), (), ("id",)), 0)
 
 
@@ -64,11 +64,11 @@ def test_columns_are_matched_by_id(before: Columns, now: Columns, row: Values, e
 
 
 def test_a_column_that_came_where_another_went_is_not_guessed() -> None:
-    found = schema([N], [column(3, "m", "bigint")])
-    assert binlog_table_of(found, 9).unclear == {1}
+    result = schema([N], [column(3, "m", "bigint")])
+    assert binlog_table_of(result, 9).unclear == {1}
     with pytest.raises(MessageUnreadable, match="expected column m; found neither it nor what it may have been"):
-        read(found, 9, [N], {2: 7})
-    assert read(found, 10, [N], {}) == [None]
+        read(result, 9, [N], {2: 7})
+    assert read(result, 10, [N], {}) == [None]
 
 
 def test_a_value_that_the_new_type_cannot_say_is_refused() -> None:

@@ -31,15 +31,15 @@ def meta(action: int = Action.ADD_COLUMN, *, state: int = DONE, version: int = 1
 
 
 def done(*arguments: Any, **more: Any) -> DdlJob:
-    found = ddl_job(meta(*arguments, **more), commit_ts=T, at="entry 1")
-    assert isinstance(found, DdlJob)
-    return found
+    result = ddl_job(meta(*arguments, **more), commit_ts=T, at="entry 1")
+    assert isinstance(result, DdlJob)
+    return result
 
 
 def test_a_done_job_has_the_entrys_commit_ts_and_its_table_info() -> None:
     info = {"id": 10, "name": name("t")}
-    found = done(TableInfo=info, FinishedTS=9)
-    assert found == DdlJob(77, Action.ADD_COLUMN, T, 400, "alter table t …", 1, "shop", 10, (JobTable(info, 1),), 1, 9)
+    result = done(TableInfo=info, FinishedTS=9)
+    assert result == DdlJob(77, Action.ADD_COLUMN, T, 400, "alter table t …", 1, "shop", 10, (JobTable(info, 1),), 1, 9)
 
 
 @pytest.mark.parametrize("state", [0, 1, 2, 3, 5, 6, 7, 8, 9, 10])
@@ -54,14 +54,14 @@ def test_a_job_that_changed_no_schema_does_not_count() -> None:
 
 @pytest.mark.parametrize(("state", "counts"), [(SYNCED, True), (DONE, False), (3, False), (5, False)])
 def test_in_the_history_only_synced_jobs_count(state: int, counts: bool) -> None:
-    found = history_job(meta(state=state, FinishedTS=900, TableInfo={"id": 10}), at="job 77")
-    assert (found.commit_ts if found is not None else None) == (900 if counts else None)
+    result = history_job(meta(state=state, FinishedTS=900, TableInfo={"id": 10}), at="job 77")
+    assert (result.commit_ts if result is not None else None) == (900 if counts else None)
 
 
 @pytest.mark.parametrize("action", [Action.CREATE_SCHEMA, Action.DROP_SCHEMA, Action.MODIFY_SCHEMA_CHARSET, Action.RECOVER_SCHEMA])
 def test_a_schemas_job_has_the_schemas_own_spelling(action: Action) -> None:
-    found = done(action, schema_id=0, DBInfo={"id": 5, "db_name": name("Shop"), "charset": "utf8mb4"})
-    assert (found.schema_id, found.schema_name, found.tables) == (5, "Shop", ())
+    result = done(action, schema_id=0, DBInfo={"id": 5, "db_name": name("Shop"), "charset": "utf8mb4"})
+    assert (result.schema_id, result.schema_name, result.tables) == (5, "Shop", ())
 
 
 def test_a_batch_holds_all_its_tables() -> None:
@@ -78,14 +78,14 @@ def test_a_batch_holds_all_its_tables() -> None:
     ids=["version 2", "version 1"],
 )
 def test_renamed_tables_go_to_the_schemas_that_the_arguments_name(more: dict[str, Any]) -> None:
-    found = done(Action.RENAME_TABLES, MultipleTableInfos=[{"id": 10}, {"id": 11}], **more)
-    assert [one.schema for one in found.tables] == [2, 3]
+    result = done(Action.RENAME_TABLES, MultipleTableInfos=[{"id": 10}, {"id": 11}], **more)
+    assert [one.schema for one in result.tables] == [2, 3]
 
 
 def test_renamed_tables_of_a_job_without_arguments_go_by_what_it_locked() -> None:
     locked = [{"database": "shop", "table": "a"}, {"database": "other", "table": "b"}]
-    found = done(Action.RENAME_TABLES, MultipleTableInfos=[{"id": 10}], involving_schema_info=locked)
-    assert [one.schema for one in found.tables] == ["other"]
+    result = done(Action.RENAME_TABLES, MultipleTableInfos=[{"id": 10}], involving_schema_info=locked)
+    assert [one.schema for one in result.tables] == ["other"]
 
 
 def test_renamed_tables_without_a_word_on_their_schemas_are_refused() -> None:
@@ -107,8 +107,8 @@ RECOVERED = {"RecoverTableInfos": [{"TableInfo": {"id": 10}}]}
     ],
 )
 def test_a_recovered_schema_brings_the_tables_that_the_job_holds(raw_args: Any, ids: list[int]) -> None:
-    found = done(Action.RECOVER_SCHEMA, DBInfo={"id": 5, "db_name": name("shop")}, raw_args=raw_args)
-    assert [one.info["id"] for one in found.tables] == ids
+    result = done(Action.RECOVER_SCHEMA, DBInfo={"id": 5, "db_name": name("shop")}, raw_args=raw_args)
+    assert [one.info["id"] for one in result.tables] == ids
 
 
 PART_INFO = {"definitions": [{"id": 40, "name": name("p9")}, {"id": 41, "name": name("p10")}]}
@@ -125,25 +125,25 @@ PART_INFO = {"definitions": [{"id": 40, "name": name("p9")}, {"id": 41, "name": 
     ],
 )
 def test_the_step_from_which_rows_are_elsewhere_counts(action: Action, schema_state: int, raw_args: Any, gone: Any, came: Any) -> None:
-    found = ddl_job(meta(action, state=RUNNING, version=0, schema_state=schema_state, raw_args=raw_args), commit_ts=T, at="entry 1")
+    result = ddl_job(meta(action, state=RUNNING, version=0, schema_state=schema_state, raw_args=raw_args), commit_ts=T, at="entry 1")
     expected = frozenset(gone) if gone is not None else None
-    assert found == PartitionSwitch(77, action, T, 400, "alter table t …", "shop", 10, expected, came)
+    assert result == PartitionSwitch(77, action, T, 400, "alter table t …", "shop", 10, expected, came)
     for other in {0, 1, 2, 3, 4, 5} - {schema_state}:
         assert ddl_job(meta(action, state=RUNNING, schema_state=other, raw_args=raw_args), commit_ts=T, at="entry 1") is None
 
 
 def test_a_reorganisation_tells_what_the_new_partitions_are() -> None:
-    def part(id_: int, found: Any) -> dict[str, Any]:
-        return {"id": id_, "name": found, "less_than": ["7"], "in_values": None, "policy_ref_info": None}
+    def part(id_: int, value: Any) -> dict[str, Any]:
+        return {"id": id_, "name": value, "less_than": ["7"], "in_values": None, "policy_ref_info": None}
 
     for named, told in ((name("p9"), True), (7, False), ({"O": "", "L": ""}, False)):
         raw_args = {"part_names": ["p0"], "part_info": {"definitions": [part(40, named)]}}
-        found = ddl_job(
+        result = ddl_job(
             meta(Action.REORGANIZE_PARTITION, state=RUNNING, version=0, schema_state=5, raw_args=raw_args), commit_ts=T, at="entry 1"
         )
-        assert isinstance(found, PartitionSwitch)
-        assert found.came == (40,)
-        assert found.definitions == (({"id": 40, "name": named, "less_than": ["7"], "in_values": None},) if told else ())
+        assert isinstance(result, PartitionSwitch)
+        assert result.came == (40,)
+        assert result.definitions == (({"id": 40, "name": named, "less_than": ["7"], "in_values": None},) if told else ())
 
 
 NEW = {"id": 13, "name": name("_Col$_c_0"), "state": 1}
@@ -181,9 +181,9 @@ def test_the_modified_columns_of_a_multi_schema_change_are_told_together() -> No
         {"type": 6, "state": RUNNING, "schema_state": 5, "raw_args": None},
         {"type": 12, "state": DONE, "schema_state": 5, "raw_args": [[], []]},
     ]
-    found = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": parts}, TableInfo=info)
-    assert isinstance(found, ColumnSwitch)
-    assert (found.successors, found.amid, found.drops) == ((Successor(8, NEW),), info, 1)
+    result = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": parts}, TableInfo=info)
+    assert isinstance(result, ColumnSwitch)
+    assert (result.successors, result.amid, result.drops) == ((Successor(8, NEW),), info, 1)
     assert amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": parts[1:3]}, TableInfo=info) is None
     assert amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": None}) is None
 
@@ -197,9 +197,9 @@ def test_the_first_step_of_a_dropped_column_counts(raw_args: Any) -> None:
     )  # fmt: skip
     assert [amid(Action.DROP_COLUMN, state, raw_args=raw_args) for state in range(6)] == [None, None, expected, None, None, None]
     part = {"type": 6, "state": RUNNING, "schema_state": 2, "raw_args": raw_args}
-    found = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": [part]})
-    assert isinstance(found, ColumnSwitch)
-    assert found.dropped == {"note"}
+    result = amid(Action.MULTI_SCHEMA_CHANGE, 0, multi_schema_info={"sub_jobs": [part]})
+    assert isinstance(result, ColumnSwitch)
+    assert result.dropped == {"note"}
 
 
 def test_a_dropped_column_without_a_name_is_refused() -> None:
@@ -233,9 +233,9 @@ def test_a_step_that_does_not_name_its_partitions_is_refused() -> None:
     ],
 )
 def test_what_is_no_job_is_refused_with_its_place(job_meta: bytes, problem: str) -> None:
-    with pytest.raises(MessageUnreadable, match=problem) as found:
+    with pytest.raises(MessageUnreadable, match=problem) as result:
         ddl_job(job_meta, commit_ts=T, at="lane 1@2")
-    assert "lane 1@2" in str(found.value)
+    assert "lane 1@2" in str(result.value)
 
 
 KEYS = ["rename_table_infos", "new_schema_id", "recover_info", "RecoverTabsInfo", "TableInfo"]
@@ -267,16 +267,16 @@ def test_a_step_without_partitions_is_refused(raw_args: Any) -> None:
 def test_no_arguments_do_anything_but_parse_or_stop(action: Action, state: int, schema_state: int, raw_args: Any) -> None:
     more: dict[str, Any] = {"DBInfo": {"id": 5, "db_name": name("shop")}, "MultipleTableInfos": [{"id": 10}], "TableInfo": {"id": 10}}
     try:
-        found = ddl_job(meta(action, state=state, schema_state=schema_state, raw_args=raw_args, **more), commit_ts=T, at="entry 1")
+        result = ddl_job(meta(action, state=state, schema_state=schema_state, raw_args=raw_args, **more), commit_ts=T, at="entry 1")
     except TicdcDumpError:
         return
-    if isinstance(found, PartitionSwitch):
-        assert all(isinstance(one, int) for one in found.came)
-        assert found.gone is None or all(isinstance(one, int | str) for one in found.gone)
-    elif isinstance(found, ColumnSwitch):
-        assert all(isinstance(one.column_id, int) and isinstance(one.column["id"], int) for one in found.successors)
-    elif found is not None:
-        assert all(isinstance(one.schema, int | str) and isinstance(one.info, dict) for one in found.tables)
+    if isinstance(result, PartitionSwitch):
+        assert all(isinstance(one, int) for one in result.came)
+        assert result.gone is None or all(isinstance(one, int | str) for one in result.gone)
+    elif isinstance(result, ColumnSwitch):
+        assert all(isinstance(one.column_id, int) and isinstance(one.column["id"], int) for one in result.successors)
+    elif result is not None:
+        assert all(isinstance(one.schema, int | str) and isinstance(one.info, dict) for one in result.tables)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_older_tidb_renames_is_told_by_the_statement(query: str, schemas: l
         with pytest.raises(MessageUnreadable, match="renames 2 tables and names 0 schemas"):
             ended_job(told, commit_ts=T, query=query, at="here")
     else:
-        is_over, found = ended_job(told, commit_ts=T, query=query, at="here")
+        is_over, result = ended_job(told, commit_ts=T, query=query, at="here")
         assert is_over
-        assert found is not None
-        assert [one.schema for one in found.tables] == schemas
+        assert result is not None
+        assert [one.schema for one in result.tables] == schemas

@@ -21,32 +21,32 @@ def of_type(tp: int, flen: int = -1, decimal: int = -1, *, flag: int = 0, charse
     return {"Tp": tp, "Flag": flag, "Flen": flen, "Decimal": decimal, "Charset": charset, "Collate": charset, "Elems": elems}
 
 
-def col(name: str, field_type: Any, **found: Any) -> dict[str, Any]:
+def col(name: str, field_type: Any, **value: Any) -> dict[str, Any]:
     made = {"generated_expr_string": "", "generated_stored": False, "default": None, "default_bit": None, "default_is_expr": False}
-    return {"id": 1, "name": {"O": name}, "offset": 0, "state": 5, "hidden": False, "type": field_type} | made | found
+    return {"id": 1, "name": {"O": name}, "offset": 0, "state": 5, "hidden": False, "type": field_type} | made | value
 
 
-def index(name: str, id_: int, *parts: tuple[str, int], unique: bool = True, primary: bool = False, **found: Any) -> dict[str, Any]:
+def index(name: str, id_: int, *parts: tuple[str, int], unique: bool = True, primary: bool = False, **value: Any) -> dict[str, Any]:
     columns = [{"name": {"O": column}, "offset": 0, "length": length} for column, length in parts]
-    return {"id": id_, "idx_name": {"O": name}, "idx_cols": columns, "state": 5, "is_unique": unique, "is_primary": primary} | found
+    return {"id": id_, "idx_name": {"O": name}, "idx_cols": columns, "state": 5, "is_unique": unique, "is_primary": primary} | value
 
 
-def table(*cols: dict[str, Any], indexes: list[dict[str, Any]] | None = None, **found: Any) -> dict[str, Any]:
+def table(*cols: dict[str, Any], indexes: list[dict[str, Any]] | None = None, **value: Any) -> dict[str, Any]:
     numbered = [one | {"offset": number} for number, one in enumerate(cols)]
     about = {"charset": "utf8mb4", "collate": "utf8mb4_bin", "pk_is_handle": False, "is_common_handle": False, "partition": None}
-    return {"id": 9, "name": {"O": "t"}, "cols": numbered, "index_info": indexes} | about | found
+    return {"id": 9, "name": {"O": "t"}, "cols": numbered, "index_info": indexes} | about | value
 
 
-def default_of(field_type: Any, **found: Any) -> str | None:
-    return definition_of(table(col("c", field_type, **found))).columns[0].default
+def default_of(field_type: Any, **value: Any) -> str | None:
+    return definition_of(table(col("c", field_type, **value))).columns[0].default
 
 
 def recorded(name: str, table_name: str) -> TableDefinition:
     folder = recording(name)
     start = json.loads((folder / "recording.json").read_bytes())["start_ts"]
-    found = table_schema(json.loads((folder / "schema" / start / f"shop.{table_name}.json").read_bytes()), schema="shop").definition
-    assert found is not None
-    return found
+    definition = table_schema(json.loads((folder / "schema" / start / f"shop.{table_name}.json").read_bytes()), schema="shop").definition
+    assert definition is not None
+    return definition
 
 
 # ---- of a real cluster ----------------------------------------------------------------------------------------------
@@ -65,17 +65,17 @@ def test_types_of_a_real_table_are_those_that_it_was_made_with() -> None:
 
 
 def test_a_real_table_is_told_as_it_was_made() -> None:
-    found = recorded("demo", "customer")
-    columns = {column.name: column for column in found.columns}
+    definition = recorded("demo", "customer")
+    columns = {column.name: column for column in definition.columns}
     assert columns["email"] == ColumnDefinition("email", "varchar(100)", False, "utf8mb4", "utf8mb4_general_ci")
     assert columns["level"].default == "'bronze'"
     assert columns["created"].default == "CURRENT_TIMESTAMP(6)"
     assert columns["balance"].default == "'0'"
-    assert found.indexes == (
+    assert definition.indexes == (
         IndexDefinition("PRIMARY", (IndexPart("id"),), unique=True, primary=True),
         IndexDefinition("uk_email", (IndexPart("email"),), unique=True, id=1),
     )
-    assert (found.clustered, found.charset, found.collation, found.partitioning) == (True, "utf8mb4", "utf8mb4_bin", "")
+    assert (definition.clustered, definition.charset, definition.collation, definition.partitioning) == (True, "utf8mb4", "utf8mb4_bin", "")
 
 
 def test_generated_columns_are_told_virtual_ones_too() -> None:
@@ -137,9 +137,11 @@ def test_what_an_update_writes_is_told() -> None:
 
 def test_an_index_over_an_expression_has_no_column_of_its_own() -> None:
     hidden = col("_V$_i_0", of_type(3), hidden=True, generated_expr_string="lower(`a`)")
-    found = definition_of(table(col("a", of_type(15, 9, charset="utf8mb4")), hidden, indexes=[index("i", 2, ("_V$_i_0", -1), ("a", 4))]))
-    assert [column.name for column in found.columns] == ["a"]
-    assert found.indexes == (IndexDefinition("i", (IndexPart(expression="lower(`a`)"), IndexPart("a", 4)), unique=True, id=2),)
+    definition = definition_of(
+        table(col("a", of_type(15, 9, charset="utf8mb4")), hidden, indexes=[index("i", 2, ("_V$_i_0", -1), ("a", 4))])
+    )
+    assert [column.name for column in definition.columns] == ["a"]
+    assert definition.indexes == (IndexDefinition("i", (IndexPart(expression="lower(`a`)"), IndexPart("a", 4)), unique=True, id=2),)
 
 
 def test_the_primary_key_comes_first_and_what_is_no_index_of_all_rows_not_at_all() -> None:
@@ -163,7 +165,7 @@ def part(id_: int, name: str, *, less: list[str] | None = None, among: list[list
 
 
 @pytest.mark.parametrize(
-    ("found", "clause"),
+    ("value", "clause"),
     [
         (
             partition(1, part(1, "p`x", less=["'2020-01-01'", "10"]), part(2, "p1", less=["MAXVALUE", "MAXVALUE"]), columns=("d", "a`b")),
@@ -187,8 +189,8 @@ def part(id_: int, name: str, *, less: list[str] | None = None, among: list[list
         (partition(1, part(1, "p0", less=["5"]), {"id": 2, "name": {"O": ""}}, expr="`c`"), ""),
     ],
 )
-def test_partitions(found: dict[str, Any], clause: str) -> None:
-    assert definition_of(table(col("c", of_type(3)), partition=found)).partitioning == clause
+def test_partitions(value: dict[str, Any], clause: str) -> None:
+    assert definition_of(table(col("c", of_type(3)), partition=value)).partitioning == clause
 
 
 @pytest.mark.parametrize("broken", [{"partition": partition(9, part(1, "p0"))}, {"partition": [1]}, {"index_info": [{}]}])

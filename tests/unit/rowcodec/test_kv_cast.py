@@ -120,12 +120,12 @@ NUMBERS = [TINY, INT, BIG, UBIG, DEC, LONG_DEC, UDEC, of("varchar", flen=40)]
 @given(st.sampled_from(NUMBERS), st.sampled_from(NUMBERS), st.decimals(-(2**64), 2**64, places=4) | st.integers(-(2**64), 2**64))
 def test_what_is_cast_comes_back_the_same(one: KvColumn, other: KvColumn, number: object) -> None:
     text = cast_text(str(number), NUMBERS[-1], one) if one is not NUMBERS[-1] else str(number)
-    found = cast_text(text, one, other) if text is not None else None
-    if text is not None and found is not None:
-        assert cast_text(found, other, one) == text
+    result = cast_text(text, one, other) if text is not None else None
+    if text is not None and result is not None:
+        assert cast_text(result, other, one) == text
 
 
 @given(st.text(max_size=20), st.sampled_from([*NUMBERS, ENUM, SET, CHAR]))
 def test_any_text_has_an_outcome(text: str, target: KvColumn) -> None:
-    found = cast_text(text, NUMBERS[-1], target)
-    assert found is None or found == text
+    result = cast_text(text, NUMBERS[-1], target)
+    assert result is None or result == text

@@ -19,8 +19,8 @@ def of_type(type_: str, **more: Any) -> KvColumn:
     return kv_table(info([column(1, "a", type_, **more)]), schema="s").columns[0]
 
 
-def text(found: KvColumn, cell: str) -> str:
-    return canonical(found, plain_of_cell(found, bytes.fromhex(cell)))
+def text(value: KvColumn, cell: str) -> str:
+    return canonical(value, plain_of_cell(value, bytes.fromhex(cell)))
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_the_longest_duration(scale: int, expected: str) -> None:
 
 
 def test_a_decimal_of_more_digits_is_rounded_half_up_as_tidb_does() -> None:
-    found = of_type("decimal", flen=5, decimal=1)
-    assert [canonical(found, (unscaled, 2)) for unscaled in (124, 125, -125, -4, 9)] == ["1.2", "1.3", "-1.3", "0.0", "0.1"]
+    result = of_type("decimal", flen=5, decimal=1)
+    assert [canonical(result, (unscaled, 2)) for unscaled in (124, 125, -125, -4, 9)] == ["1.2", "1.3", "-1.3", "0.0", "0.1"]
 
 
 @pytest.mark.parametrize(

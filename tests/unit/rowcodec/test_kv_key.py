@@ -16,7 +16,7 @@ WRAPPED = bytes.fromhex("7480000000000000FF3B5F728000000000FF1DE3F10000000000FA"
 
 def clustered(*columns: tuple[str, dict[str, object]], new_collation: bool = True) -> KvTable:
     made = [column(number, f"c{number}", type_, flag=NOT_NULL, **more) for number, (type_, more) in enumerate(columns, 1)]  # type: ignore[arg-type]
-    table_info = info(made, primary=[(found["name"]["O"], -1) for found in made])
+    table_info = info(made, primary=[(item["name"]["O"], -1) for item in made])
     return kv_table(table_info, schema="s", new_collation=new_collation)
 
 

@@ -46,13 +46,13 @@ def entry(start_ts: int, commit_ts: int, value: bytes = b"", old: bytes = b"") -
 
 
 def test_a_commit_has_the_values_of_its_prewrite() -> None:
-    found = matcher(INIT).entries([R(PREWRITE, 110, 0, b"new", b"old"), R(COMMIT, 110, 120, b"short value of the write record")])
-    assert found == [entry(110, 120, b"new", b"old")]
+    entries = matcher(INIT).entries([R(PREWRITE, 110, 0, b"new", b"old"), R(COMMIT, 110, 120, b"short value of the write record")])
+    assert entries == [entry(110, 120, b"new", b"old")]
 
 
 def test_a_delete_has_the_old_value_alone() -> None:
-    found = matcher(INIT).entries([R(PREWRITE, 110, old_value=b"old", op_type=DELETE), R(COMMIT, 110, 120, op_type=DELETE)])
-    assert found == [entry(110, 120, b"", b"old")]
+    entries = matcher(INIT).entries([R(PREWRITE, 110, old_value=b"old", op_type=DELETE), R(COMMIT, 110, 120, op_type=DELETE)])
+    assert entries == [entry(110, 120, b"", b"old")]
 
 
 def test_one_round_trip_commits_by_itself() -> None:

@@ -128,11 +128,11 @@ def test_a_clustered_string_key_comes_from_the_value() -> None:
 
 
 def test_a_clustered_number_comes_from_the_key() -> None:
-    found = column(1, "d", "datetime", decimal=3, flag=NOT_NULL)
+    result = column(1, "d", "datetime", decimal=3, flag=NOT_NULL)
     packed = ((2024 * 13 + 2) << 5 | 29) << 41 | 5_000
-    of = table(found, COLUMNS[3], primary=[("d", -1)])
-    assert decode_row(of, row_key(common_handle([(found, packed)])), row_2({}, {})) == ["2024-02-29 00:00:00.005", None]
-    assert "key byte 11" in refusal(of, row_2({}, {}), key=row_key(common_handle([(found, packed + 1)])))
+    of = table(result, COLUMNS[3], primary=[("d", -1)])
+    assert decode_row(of, row_key(common_handle([(result, packed)])), row_2({}, {})) == ["2024-02-29 00:00:00.005", None]
+    assert "key byte 11" in refusal(of, row_2({}, {}), key=row_key(common_handle([(result, packed + 1)])))
 
 
 def test_rows_of_any_partition_are_the_tables() -> None:

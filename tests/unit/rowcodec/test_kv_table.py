@@ -13,8 +13,8 @@ from sidecar.rowcodec.kv_table import KvKeyPart, kv_table
 from tests.support.kv_encoder import BINARY, NOT_NULL, column, info
 
 
-def absent(found: dict[str, Any]) -> str | None:
-    return kv_table(info([found]), schema="s").columns[0].absent
+def absent(value: dict[str, Any]) -> str | None:
+    return kv_table(info([value]), schema="s").columns[0].absent
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_without_a_default_an_absent_not_null_column_is_ticdcs_zero(type_: str, 
 
 
 def test_a_timestamp_default_of_an_unknown_time_zone_is_refused() -> None:
-    found = column(1, "a", "timestamp", origin_default="2016-01-01 00:00:00", version=0)
+    result = column(1, "a", "timestamp", origin_default="2016-01-01 00:00:00", version=0)
     with pytest.raises(FeedUnsuitable, match="time zone of a TiDB before"):
-        absent(found)
-    assert absent(found | {"origin_default": "0000-00-00 00:00:00"}) == "0000-00-00 00:00:00"
+        absent(result)
+    assert absent(result | {"origin_default": "0000-00-00 00:00:00"}) == "0000-00-00 00:00:00"
 
 
 def test_columns_that_are_not_public_or_virtual_are_left_out() -> None:
@@ -94,7 +94,7 @@ def test_columns_that_are_not_public_or_virtual_are_left_out() -> None:
         ),
         schema="s",
     )
-    assert [found.id for found in table.columns] == [1, 6]
+    assert [item.id for item in table.columns] == [1, 6]
     assert table.schema.column_names() == ("a", "stored")
 
 

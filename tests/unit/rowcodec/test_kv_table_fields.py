@@ -16,17 +16,17 @@ from tests.support.kv_encoder import NOT_NULL, PRIMARY, Plain, column, info, mem
 ID, C = column(1, "id", "int", primary=True), column(2, "c", "int")
 
 
-def refused(found: dict[str, Any]) -> str:
+def refused(value: dict[str, Any]) -> str:
     with pytest.raises(FeedUnsuitable, match="lacks or breaks a field") as caught:
-        kv_table(found, schema="shop")
+        kv_table(value, schema="shop")
     return str(caught.value)
 
 
 @pytest.mark.parametrize("field", ["id", "name", "cols", "index_info", "pk_is_handle", "is_common_handle"])
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
-    found = info([ID, C], int_handle=True)
-    del found[field]
-    assert field in refused(found)
+    result = info([ID, C], int_handle=True)
+    del result[field]
+    assert field in refused(result)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_key_column_of_a_type_that_no_key_has_is_refused() -> None:
 
 NEW = column(3, "_Col$_c_0", "varchar", flen=9, collation="utf8mb4_bin", state=1)
 AMID = info([ID, C | {"successor": NEW}], int_handle=True)
-COLUMNS = {found["id"]: found for found in (ID, C, NEW)}
+COLUMNS = {item["id"]: item for item in (ID, C, NEW)}
 KEY = row_key(memcomparable_int(1))
 
 

@@ -44,13 +44,13 @@ def key(*cols: dict[str, Any], indexes: list[dict[str, Any]] | None = None, pk_i
 def test_keys_are_those_that_ticdc_used(name: str) -> None:
     folder = recording(name)
     about = json.loads((folder / "recording.json").read_bytes())
-    found = {
+    result = {
         table: table_schema(
             json.loads((folder / "schema" / about["end_ts"] / f"{about['database']}.{table}.json").read_bytes()), schema=about["database"]
         ).key
         for table in about["keys"]
     }
-    assert found == {table: tuple(key or ()) for table, key in about["keys"].items()}
+    assert result == {table: tuple(key or ()) for table, key in about["keys"].items()}
 
 
 def test_kinds_of_a_real_table_with_every_type() -> None:

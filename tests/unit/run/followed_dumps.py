@@ -133,8 +133,8 @@ class World:
         return self.certificate(dump)
 
     def certificate(self, dump: str = DUMP) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(storage.read_file(self.log, f"certificates/{dump}.json"))
-        return found
+        certificate: dict[str, Any] = json.loads(storage.read_file(self.log, f"certificates/{dump}.json"))
+        return certificate
 
     def sum_of(self, seq: int) -> str:
         return hashlib.sha256(storage.read_file(self.log, manifest_name(Seq(seq)))).hexdigest()

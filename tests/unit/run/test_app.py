@@ -105,11 +105,11 @@ class OneStep:
 def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     """It ends after its first term."""
     made = Sidecar(settings(), Path("sidecar.toml"))
-    found = Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://x")
+    changefeed = Changefeed(ChangefeedName("default", "default", "cf"), "1", "custom://x")
     for name in ("Term", "Gauge", "ChangefeedWatch"):
         monkeypatch.setattr(app, name, OneStep)
     monkeypatch.setattr(app, "MAKES", {"kafka": OneStep})
-    monkeypatch.setattr(app, "read_changefeed", lambda *_: found)
+    monkeypatch.setattr(app, "read_changefeed", lambda *_: changefeed)
     monkeypatch.setattr(app, "owner", lambda *_: None)
     monkeypatch.setattr(app, "sharing", lambda *_: ())
     monkeypatch.setattr(made, "_prepare", lambda: None)
@@ -117,7 +117,7 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
     monkeypatch.setattr(made.stopping, "wait", lambda _: made.stopping.set())
     for name in ("ownership", "server", "client", "deliveries", "estimates", "scope"):
         setattr(made, name, OneStep())
-    made.changefeed = found
+    made.changefeed = changefeed
     return made
 
 

@@ -57,7 +57,7 @@ def dump_for(state: DumpState, *sinks: str) -> Progress:
 )
 def test_a_dump_for_a_sink_that_has_another_name_now_is_reported(dump: Progress, accepted: int | None, said: str) -> None:
     reported = [SinkDelivery("old", None if accepted is None else Seq(accepted))]
-    found = list(undelivered_dumps([dump], {"lake": ""}, reported))
-    assert [said in line for line in found] == ([True] if said else [])
+    results = list(undelivered_dumps([dump], {"lake": ""}, reported))
+    assert [said in line for line in results] == ([True] if said else [])
     if dump.state is DumpState.FINISHED:
         assert list(undelivered_dumps([dump], {"lake": ""}, [])) == []

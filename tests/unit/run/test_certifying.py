@@ -26,9 +26,9 @@ from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    found = World(tmp_path / "log")
-    found.records(DumpState.RUNNING)
-    return found
+    result = World(tmp_path / "log")
+    result.records(DumpState.RUNNING)
+    return result
 
 
 def test_a_finished_dump_has_a_certificate_of_its_chunks_and_segments(world: World) -> None:
@@ -38,23 +38,23 @@ def test_a_finished_dump_has_a_certificate_of_its_chunks_and_segments(world: Wor
     world.segment(world.window(T, first=2))
     world.segment()
     world.step()
-    found = world.finish()
-    assert [line["seq"] for line in found["segments"]] == [1, 2, 3]
-    assert [line["sha256"] for line in found["segments"]] == [world.sum_of(seq) for seq in (1, 2, 3)]
-    assert [line["previous"] for line in found["segments"]] == [world.sum_of(seq) for seq in (0, 1, 2)]
-    assert [(line["seq"], line["table"], line["path"], line["sha256"]) for line in found["chunks"]] == [
+    result = world.finish()
+    assert [line["seq"] for line in result["segments"]] == [1, 2, 3]
+    assert [line["sha256"] for line in result["segments"]] == [world.sum_of(seq) for seq in (1, 2, 3)]
+    assert [line["previous"] for line in result["segments"]] == [world.sum_of(seq) for seq in (0, 1, 2)]
+    assert [(line["seq"], line["table"], line["path"], line["sha256"]) for line in result["chunks"]] == [
         (1, "orders", chunk_name(DUMP, epoch=1, number=1), "of it"),
         (1, "items", chunk_name(DUMP, epoch=1, number=2), "of it"),
         (3, "orders", chunk_name(DUMP, epoch=1, number=3), "of it"),
     ]
-    assert [(line["table"], line["columns"], line["key"]) for line in found["tables"]] == [
+    assert [(line["table"], line["columns"], line["key"]) for line in result["tables"]] == [
         ("orders", [["id", "int", False, -1, 0, []]], ["id"]),
         ("items", [["id", "int", False, -1, 0, []]], ["id"]),
     ]
-    assert (found["first_seq"], found["last_seq"], found["chunk_count"], found["rows_sum_count"]) == (1, 3, 3, 0)
-    assert (found["cluster_id"], found["asked_by"]["name"], found["started_ms"]) == ("7", "certificate alice", 5)
-    assert {one["table"]: (one["chunks"], one["rows"]) for one in found["rows"]} == {"orders": (2, 20), "items": (1, 10)}
-    assert [(one["table"], one["whole"]) for one in found["scope"]["tables"]] == [("orders", True), ("items", True)]
+    assert (result["first_seq"], result["last_seq"], result["chunk_count"], result["rows_sum_count"]) == (1, 3, 3, 0)
+    assert (result["cluster_id"], result["asked_by"]["name"], result["started_ms"]) == ("7", "certificate alice", 5)
+    assert {one["table"]: (one["chunks"], one["rows"]) for one in result["rows"]} == {"orders": (2, 20), "items": (1, 10)}
+    assert [(one["table"], one["whole"]) for one in result["scope"]["tables"]] == [("orders", True), ("items", True)]
     assert world.told("certificate written") == [""]
     assert not collected(world.log)
 
@@ -125,10 +125,10 @@ def test_the_next_follower_continues_where_the_parts_end_and_retention_may_have_
     world.follower()
     assert world.made.collected() == -1
     world.segment(world.window(U))
-    found = world.finish()
-    assert [line["sha256"] for line in found["segments"]] == [*sums, world.sum_of(3), world.sum_of(4)]
-    assert found["chunk_count"] == 5
-    assert [line["table"] for line in found["tables"]] == ["orders", "items"]
+    result = world.finish()
+    assert [line["sha256"] for line in result["segments"]] == [*sums, world.sum_of(3), world.sum_of(4)]
+    assert result["chunk_count"] == 5
+    assert [line["table"] for line in result["tables"]] == ["orders", "items"]
 
 
 def test_a_follower_that_dies_after_the_certificate_was_written_leaves_it_as_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +217,9 @@ def test_two_dumps_at_once_have_a_certificate_each(world: World, monkeypatch: py
     world.segment(world.window(U))
     world.segment(world.window(T, dump=OTHER))
     assert [(line["table"], line["seq"]) for line in world.finish()["chunks"]] == [("orders", 2), ("items", 3)]
-    found = world.finish(OTHER)
-    assert [(line["table"], line["seq"]) for line in found["chunks"]] == [("items", 2), ("orders", 4)]
-    assert [line["seq"] for line in found["segments"]] == [2, 3, 4]
+    result = world.finish(OTHER)
+    assert [(line["table"], line["seq"]) for line in result["chunks"]] == [("items", 2), ("orders", 4)]
+    assert [line["seq"] for line in result["segments"]] == [2, 3, 4]
 
 
 # ---- dropped rows ---------------------------------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ def collected() -> CollectedDump:
     return CollectedDump.begun("a", Seq(5), ())
 
 
-def states(*found: DumpState) -> Samples:
+def states(*value: DumpState) -> Samples:
     """Of dump `a`, a sample each."""
     made = Samples()
-    for number, state in enumerate(found):
+    for number, state in enumerate(value):
         made.see(replace(STATUS, dumps=(dump("a", state),)), NOW_MS + 2000 * number)
     return made
 
@@ -46,10 +46,10 @@ def test_samples_are_those_in_which_it_runs_each_once(collected: CollectedDump) 
 
 def test_after_its_parts_a_term_takes_later_samples_only() -> None:
     made = states(*[DumpState.RUNNING] * 4)
-    found = CollectedDump.resumed("a", [SegmentLine(5, "", ""), *made.after(0)[:2]])
-    assert found is not None
-    found.sample(made)
-    assert times(found.pending) == [2, 3]
+    result = CollectedDump.resumed("a", [SegmentLine(5, "", ""), *made.after(0)[:2]])
+    assert result is not None
+    result.sample(made)
+    assert times(result.pending) == [2, 3]
 
 
 def test_new_lines_are_each_passed_on_once_also_when_a_part_is_written_between(collected: CollectedDump) -> None:

@@ -35,18 +35,18 @@ def owner() -> Iterator[Owner]:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
-    found: list[NewsLine] = []
-    monkeypatch.setattr(run_console, "say", found.append)
-    return found
+    news_lines: list[NewsLine] = []
+    monkeypatch.setattr(run_console, "say", news_lines.append)
+    return news_lines
 
 
 def config(folder: Path, **section: Any) -> Config:
     return structs.replace(CONFIG, console=ConsoleSection(**{"listen": HERE} | section), log=LogSection(uri=f"file://{folder}/log"))
 
 
-def begun(owner: Owner, found: Config) -> ConsoleServer | None:
+def begun(owner: Owner, value: Config) -> ConsoleServer | None:
     return begin_console(
-        found,
+        value,
         Path("/etc/x.toml"),
         ControlService(owner.served()),
         MeasuredTerms(Samples(), Chunks(10), SeenDdls()),

@@ -37,9 +37,9 @@ class SlicedRows:
 
     def compare(self, part: Slice, at_ms: int) -> tuple[TableReport, list[Key]]:
         """The statistics are wrong."""
-        found = [key for key in sorted(self.keys) if key > part.after and (not part.upper or key <= part.upper)]
-        rows = found[: part.rows]
-        upper = rows[-1] if len(rows) < len(found) else part.upper
+        results = [key for key in sorted(self.keys) if key > part.after and (not part.upper or key <= part.upper)]
+        rows = results[: part.rows]
+        upper = rows[-1] if len(rows) < len(results) else part.upper
         self.compared_ms |= dict.fromkeys(rows, at_ms)
         self.seen = (self.seen - set(rows)) | (self.differing & set(rows))
         differences = len(self.differing & set(rows))
@@ -121,100 +121,100 @@ def test_a_sink_that_does_not_find_keys_is_compared_whole() -> None:
 # ---- tables, and the pace ---------------------------------------------------------------------------------------------------
 
 
-def compared(found: Cycle, at_ms: int, *, rows: int = 5, upper: Key = (), state: CheckState = CheckState.EQUAL) -> TableInSink:
-    turn = found.next([one.name for one in found.tables])
+def compared(value: Cycle, at_ms: int, *, rows: int = 5, upper: Key = (), state: CheckState = CheckState.EQUAL) -> TableInSink:
+    turn = value.next([one.name for one in value.tables])
     assert turn is not None
     part = turn.next_slice()
     report = TableReport(turn.sink, turn.schema, turn.table, state, rows=rows, rows_total=rows, lower=part.after, upper=upper)
-    found.ended(turn, part, report, at_ms)
+    value.ended(turn, part, report, at_ms)
     return turn.name
 
 
 def test_a_pass_is_ended_before_another_table_which_waits_longest() -> None:
-    found = Cycle()
-    found.follow([ORDERS, ITEM])
-    assert [compared(found, 1, upper=("k",)), compared(found, 2), compared(found, 3), compared(found, 4)] == [ITEM, ITEM, ORDERS, ITEM]
+    result = Cycle()
+    result.follow([ORDERS, ITEM])
+    assert [compared(result, 1, upper=("k",)), compared(result, 2), compared(result, 3), compared(result, 4)] == [ITEM, ITEM, ORDERS, ITEM]
 
 
 def test_a_sink_that_is_away_does_not_keep_the_others_waiting() -> None:
-    found = Cycle()
-    found.follow([ORDERS, ITEM])
-    compared(found, 1, upper=("k",))
-    assert compared(found, 2, state=CheckState.FAILED) == ITEM
-    assert compared(found, 3) == ORDERS
-    assert found.tables[0].next_slice().after == ("k",), "it goes on there"
+    result = Cycle()
+    result.follow([ORDERS, ITEM])
+    compared(result, 1, upper=("k",))
+    assert compared(result, 2, state=CheckState.FAILED) == ITEM
+    assert compared(result, 3) == ORDERS
+    assert result.tables[0].next_slice().after == ("k",), "it goes on there"
 
 
 def test_only_tables_that_are_ready_are_compared() -> None:
-    found = Cycle()
-    found.follow([ORDERS, ITEM])
-    turn = found.next([ORDERS])
+    result = Cycle()
+    result.follow([ORDERS, ITEM])
+    turn = result.next([ORDERS])
     assert turn is not None
     assert turn.name == ORDERS
-    assert found.next([]) is None
+    assert result.next([]) is None
 
 
 def test_tables_come_and_go() -> None:
-    found = Cycle()
-    assert [one.name for one in found.follow([ORDERS, ITEM])] == [ITEM, ORDERS]
-    compared(found, 1)
-    assert [one.name for one in found.follow([ZONE, ITEM])] == [ZONE]
-    assert [(one.name, one.oldest_ms) for one in found.tables] == [(ITEM, 1), (ZONE, None)]
+    result = Cycle()
+    assert [one.name for one in result.follow([ORDERS, ITEM])] == [ITEM, ORDERS]
+    compared(result, 1)
+    assert [one.name for one in result.follow([ZONE, ITEM])] == [ZONE]
+    assert [(one.name, one.oldest_ms) for one in result.tables] == [(ITEM, 1), (ZONE, None)]
 
 
 @pytest.mark.parametrize("share_per_day", [1.0, 0.05])
 def test_a_cycle_takes_its_time(share_per_day: float) -> None:
-    found, now_ms = Cycle(), 10**12
+    result, now_ms = Cycle(), 10**12
     began_ms = now_ms
-    found.follow([ORDERS, ITEM, ZONE])
-    found.estimated({ORDERS.table: 90_000, ITEM.table: 10_000, ZONE.table: 3})
-    assert found.due_ms(share_per_day) <= now_ms, "the first slice is due at once"
+    result.follow([ORDERS, ITEM, ZONE])
+    result.estimated({ORDERS.table: 90_000, ITEM.table: 10_000, ZONE.table: 3})
+    assert result.due_ms(share_per_day) <= now_ms, "the first slice is due at once"
     seen: list[TableInSink] = []
     while len(seen) < 12:
-        turn = found.next([ORDERS, ITEM, ZONE])
+        turn = result.next([ORDERS, ITEM, ZONE])
         assert turn is not None
         rows = min(turn.rows, 10_000)
         upper = (f"{len(turn.behind)}",) if (len(turn.behind) + 1) * 10_000 < turn.rows else ()
-        seen.append(compared_rows(found, turn, rows, upper, now_ms))
-        due_ms = found.due_ms(share_per_day)
+        seen.append(compared_rows(result, turn, rows, upper, now_ms))
+        due_ms = result.due_ms(share_per_day)
         assert due_ms > now_ms
         now_ms = int(due_ms)
         if len(seen) == 11:
-            assert {one.name for one in found.tables if one.oldest_ms is not None} == {ORDERS, ITEM, ZONE}
+            assert {one.name for one in result.tables if one.oldest_ms is not None} == {ORDERS, ITEM, ZONE}
             assert now_ms - began_ms == pytest.approx(DAY_MS / share_per_day, rel=0.01)
 
 
-def compared_rows(found: Cycle, turn: TableTurn, rows: int, upper: Key, at_ms: int) -> TableInSink:
+def compared_rows(value: Cycle, turn: TableTurn, rows: int, upper: Key, at_ms: int) -> TableInSink:
     part = turn.next_slice()
     report = TableReport(turn.sink, turn.schema, turn.table, CheckState.EQUAL, rows=rows, rows_total=turn.rows)
     report.lower, report.upper = part.after, upper
-    found.ended(turn, part, report, at_ms)
+    value.ended(turn, part, report, at_ms)
     return turn.name
 
 
 def test_what_an_outage_delays_is_not_made_up_for() -> None:
-    found = Cycle()
-    found.follow([ORDERS, ITEM])
-    compared(found, 5 * DAY_MS)
-    compared(found, 50 * DAY_MS)
-    assert found.due_ms(1.0) == 50.5 * DAY_MS
+    result = Cycle()
+    result.follow([ORDERS, ITEM])
+    compared(result, 5 * DAY_MS)
+    compared(result, 50 * DAY_MS)
+    assert result.due_ms(1.0) == 50.5 * DAY_MS
 
 
 def test_a_slice_that_failed_has_its_pause() -> None:
-    found = Cycle()
-    found.follow([ORDERS, ITEM])
-    found.estimated({ORDERS.table: 3 * ROWS_MIN, ITEM.table: ROWS_MIN})
-    compared(found, 1, rows=0, state=CheckState.FAILED)
-    assert found.due_ms(1.0) == 1 + 10 / (4 * ROWS_MIN) * DAY_MS, "of the rows that it would have had"
+    result = Cycle()
+    result.follow([ORDERS, ITEM])
+    result.estimated({ORDERS.table: 3 * ROWS_MIN, ITEM.table: ROWS_MIN})
+    compared(result, 1, rows=0, state=CheckState.FAILED)
+    assert result.due_ms(1.0) == 1 + 10 / (4 * ROWS_MIN) * DAY_MS, "of the rows that it would have had"
 
 
 def test_a_table_that_an_operator_verifies_is_compared() -> None:
-    found = Cycle()
-    found.follow([ORDERS])
-    compared(found, 1, upper=("k",))
+    result = Cycle()
+    result.follow([ORDERS])
+    compared(result, 1, upper=("k",))
     report = TableReport("copy", "shop", "orders", CheckState.DIFFERENT, rows=7, missing=2, seconds=3.0)
     part = TableReport("copy", "shop", "zone", CheckState.EQUAL, partial=True)
     away = TableReport("copy", "shop", "item", CheckState.FAILED)
-    assert found.compared([report, part, away], 5000)
-    assert [(one.name, one.oldest_ms, one.differences) for one in found.tables] == [(ORDERS, 2000, 2)]
-    assert not found.compared([part, away], 6000)
+    assert result.compared([report, part, away], 5000)
+    assert [(one.name, one.oldest_ms, one.differences) for one in result.tables] == [(ORDERS, 2000, 2)]
+    assert not result.compared([part, away], 6000)

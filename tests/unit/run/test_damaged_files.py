@@ -160,11 +160,11 @@ def test_a_repair_that_may_not_read_the_source_any_more_fails_with_the_reason(tm
     prepared(term)
     for one in (term, Term(tmp_path, term.history)):
         one.made.begin()
-        found = one.made.find(TO_REPAIR.id)
-        assert found is not None
-        assert found[2] is not None
-        assert found[2].state is RepairState.FAILED
-        assert "SELECT command denied" in found[2].error
+        result = one.made.find(TO_REPAIR.id)
+        assert result is not None
+        assert result[2] is not None
+        assert result[2].state is RepairState.FAILED
+        assert "SELECT command denied" in result[2].error
 
 
 def test_retention_waits_until_it_is_known_what_is_to_be_read_and_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

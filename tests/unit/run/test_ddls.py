@@ -17,23 +17,23 @@ def status(ddls: int, *, epoch: int = 1, text: str = "") -> SidecarStatus:
 
 
 def seen(*statuses: SidecarStatus) -> list[SeenDdl]:
-    found = SeenDdls()
+    ddls = SeenDdls()
     for one in statuses:
-        found.see(one)
-    return found.found()
+        ddls.see(one)
+    return ddls.found()
 
 
 def test_each_is_kept_once_and_what_passed_between_is_counted() -> None:
-    found = seen(status(0), status(1), status(1), status(4))
-    assert found == [SeenDdl(CommitTs(101), "ddl 1", 0), SeenDdl(CommitTs(104), "ddl 4", 2)]
+    seen_ddls = seen(status(0), status(1), status(1), status(4))
+    assert seen_ddls == [SeenDdl(CommitTs(101), "ddl 1", 0), SeenDdl(CommitTs(104), "ddl 4", 2)]
 
 
 def test_another_owner_counts_anew() -> None:
-    found = seen(status(3), status(0, epoch=2), status(2, epoch=2))
-    assert [(one.commit_ts, one.unseen) for one in found] == [(103, 2), (202, 1)]
+    seen_ddls = seen(status(3), status(0, epoch=2), status(2, epoch=2))
+    assert [(one.commit_ts, one.unseen) for one in seen_ddls] == [(103, 2), (202, 1)]
 
 
 def test_the_newest_are_kept_and_long_texts_are_cut() -> None:
-    found = seen(*(status(number, text="x" * 3000) for number in range(1, KEPT + 6)))
-    assert [one.commit_ts for one in found] == list(range(106, 101 + KEPT + 5))
-    assert {len(one.text) for one in found} == {CHARS_MAX}
+    seen_ddls = seen(*(status(number, text="x" * 3000) for number in range(1, KEPT + 6)))
+    assert [one.commit_ts for one in seen_ddls] == list(range(106, 101 + KEPT + 5))
+    assert {len(one.text) for one in seen_ddls} == {CHARS_MAX}

@@ -110,10 +110,10 @@ def test_lags_of_delivery_hold_across_restarts(tmp_path: Path) -> None:
         deliveries._known_seq = Seq(accepted)
         deliveries._read()
         pipeline.step(poll_s=0)
-        return found.read(stage.clock.now_s())
+        return result.read(stage.clock.now_s())
 
     pipeline = stage.attach()
-    found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100)))
+    result = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100)))
     stage.feed.say(put(now_ts() - 1, "x"), resolved(now_ts()))
     pipeline.step(poll_s=0)
     first_ts = stage.manifests()[0].upto_ts
@@ -152,9 +152,9 @@ def test_a_lane_that_rests_is_named_once_it_rests_for_long(tmp_path: Path) -> No
     pipeline = stage.attach()
     stage.feed.say(resolved(now_ts()))
     pipeline.step(poll_s=0)
-    found, _ = gauge(stage, pipeline, tmp_path)
-    assert found.read(stage.clock.now_s()).waiting_for == ""
-    assert found.read(stage.clock.now_s() + 30).waiting_for == "lane: a has not moved for 30 s"
+    result, _ = gauge(stage, pipeline, tmp_path)
+    assert result.read(stage.clock.now_s()).waiting_for == ""
+    assert result.read(stage.clock.now_s() + 30).waiting_for == "lane: a has not moved for 30 s"
 
 
 def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Pat
     stage.feed.say(resolved(stage.source.ts + 1_000))
     for _ in range(2):
         pipeline.step(poll_s=0)
-    found = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
+    status = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
     deliveries.close()
     assert pipeline.dump.demand().ready_rows > 0
     assert not any(manifest.windows for manifest in stage.manifests())
-    assert (found.waiting_for, found.last_error) == ("Spark: it has not started yet, and the dump waits for it", "Spark does not start")
+    assert (status.waiting_for, status.last_error) == ("Spark: it has not started yet, and the dump waits for it", "Spark does not start")
 
 
 def test_a_lane_that_has_not_joined_holds_the_stream_and_is_named(tmp_path: Path) -> None:
@@ -191,35 +191,35 @@ def test_a_lane_that_has_not_joined_holds_the_stream_and_is_named(tmp_path: Path
 def test_rates_are_over_the_last_seconds_and_the_rest_is_estimated_by_them(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
-    found, schemas = gauge(stage, pipeline, tmp_path)
+    result, schemas = gauge(stage, pipeline, tmp_path)
     stage.requests.waiting.append(start())
     pipeline.step(poll_s=0)
-    found.read(stage.clock.now_s())
+    result.read(stage.clock.now_s())
     assert schemas.asked.wait(PATIENCE_S)
     pipeline.counts.dump_rows, pipeline.counts.dump_bytes = 20, 2000
     stage.clock.time_s += RATE_OVER_S / 2
-    while not (status := found.read(stage.clock.now_s())).estimates:
+    while not (status := result.read(stage.clock.now_s())).estimates:
         pass
     assert status.rows_per_s == 20 / (RATE_OVER_S / 2)
     assert status.estimates == {TABLE: 100}
     assert status.eta_s is None, "a rate of the first seconds"
     stage.clock.time_s += RATE_OVER_S / 2
     pipeline.counts.dump_rows = 50
-    status = found.read(stage.clock.now_s())
+    status = result.read(stage.clock.now_s())
     assert status.eta_s == 100 / status.rows_per_s == 100 / (50 / RATE_OVER_S)
     stage.clock.time_s += RATE_OVER_S * 2
-    assert found.read(stage.clock.now_s()).rows_per_s == 0.0
+    assert result.read(stage.clock.now_s()).rows_per_s == 0.0
 
 
 def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
-    found, schemas = gauge(stage, pipeline, tmp_path, rows=None)
+    result, schemas = gauge(stage, pipeline, tmp_path, rows=None)
     stage.requests.waiting.append(start())
     pipeline.step(poll_s=0)
-    found.read(stage.clock.now_s())
+    result.read(stage.clock.now_s())
     assert schemas.asked.wait(PATIENCE_S)
-    assert found.read(stage.clock.now_s()).eta_s is None
+    assert result.read(stage.clock.now_s()).eta_s is None
 
 
 @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path,
 
 def test_a_status_is_made_a_few_times_a_second_however_often_the_pipeline_steps(tmp_path: Path) -> None:
     stage = Stage()
-    found, _ = gauge(stage, stage.attach(), tmp_path)
-    assert [found.due(at * STATUS_EVERY_S / 10) for at in range(11)].count(True) == 2
+    result, _ = gauge(stage, stage.attach(), tmp_path)
+    assert [result.due(at * STATUS_EVERY_S / 10) for at in range(11)].count(True) == 2
 
 
 def test_a_source_that_is_away_is_told_with_since_when_and_why(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
-    found, _ = gauge(stage, pipeline, tmp_path)
+    result, _ = gauge(stage, pipeline, tmp_path)
     stage.feed.say(resolved(now_ts()))
     stage.requests.waiting.append(start())
     pipeline.step(poll_s=0)
@@ -257,11 +257,11 @@ def test_a_source_that_is_away_is_told_with_since_when_and_why(tmp_path: Path) -
     pipeline.step(poll_s=0)
     stage.feed.say(resolved(now_ts()))
     pipeline.step(poll_s=0)
-    status = found.read(stage.clock.now_s() + 3)
+    status = result.read(stage.clock.now_s() + 3)
     assert (status.source_away_s, status.last_error) == (64, "no route to TiDB")
     stage.requests.waiting.append(PauseDump())
     pipeline.step(poll_s=0)
-    assert found.read(stage.clock.now_s()).source_away_s == 0
+    assert result.read(stage.clock.now_s()).source_away_s == 0
 
 
 def test_positions_are_told_as_they_are(tmp_path: Path) -> None:

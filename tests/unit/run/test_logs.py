@@ -208,8 +208,8 @@ def test_an_error_of_ours_has_its_own_way_out_and_comes_again_after_a_while(caps
     for at_s, text in ((0.0, "etcd is away"), (1.0, "etcd is away"), (2.0, "TiKV is away"), (RETRY_TOLD_EVERY_S, "etcd is away")):
         now_s[0] = at_s
         told(RetryDetails("<context block>", (), {}, 1, 0.1, at_s, FeedLost(text, hint="start it")))
-    found = lines(capsys.readouterr().err)
-    assert [(line["error"], line["hint"]) for line in found] == [
+    results = lines(capsys.readouterr().err)
+    assert [(line["error"], line["hint"]) for line in results] == [
         ("etcd is away", "start it"),
         ("TiKV is away", "start it"),
         ("etcd is away", "start it"),

@@ -240,8 +240,8 @@ def test_a_worker_that_is_killed_leaves_nothing_either(tmp_path: Path, monkeypat
 
 
 def test_spark_python_and_the_jvm_write_aside_in_the_workers_own_folders() -> None:
-    found = environment({"PATH": "/bin", "SPARK_SUBMIT_OPTS": "-Da=b"}, [Path("/x/one two"), Path("/y/2")])
-    assert found == {
+    result = environment({"PATH": "/bin", "SPARK_SUBMIT_OPTS": "-Da=b"}, [Path("/x/one two"), Path("/y/2")])
+    assert result == {
         "PATH": "/bin",
         "SPARK_LOCAL_DIRS": "/x/one two,/y/2",
         "TMPDIR": "/x/one two",

@@ -49,17 +49,17 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    found = Stage()
-    yield found
-    found.server.close()
+    result = Stage()
+    yield result
+    result.server.close()
 
 
 def test_what_was_compared_is_told_by_table_and_no_age_before_all_rows_were(stage: Stage) -> None:
     assert not any("verif" in name or "differences" in name for name, *_ in stage.samples())
     orders, item = (TableInSink("copy", TableName("shop", name)) for name in ("orders", "item"))
     stage.tally.verified = VerifiedSinks([VerifiedTable(orders, 60.0, 2), VerifiedTable(item, None, 0)], 86_400.0)
-    found = {name: value for name, value in stage.samples().items() if "verif" in name[0] or "differences" in name[0]}
-    assert found == {
+    result = {name: value for name, value in stage.samples().items() if "verif" in name[0] or "differences" in name[0]}
+    assert result == {
         ("ticdc_dump_verified_age_seconds", "shop", "copy", "orders"): 60.0,
         ("ticdc_dump_differences", "shop", "copy", "orders"): 2.0,
         ("ticdc_dump_differences", "shop", "copy", "item"): 0.0,
@@ -76,8 +76,8 @@ def test_of_many_tables_each_sinks_are_one_series(stage: Stage, whole: bool) -> 
     if not whole:
         tables[-1] = tables[-1]._replace(age_s=None)
     stage.tally.verified = VerifiedSinks(tables, 0.0)
-    found = {name[1:]: value for name, value in stage.samples().items() if name[0] == "ticdc_dump_verified_age_seconds"}
-    assert found == {("…", "copy", "…"): float(SINK_TABLES_MAX)} | ({("…", "lake", "…"): 2.0 * SINK_TABLES_MAX + 1} if whole else {})
+    result = {name[1:]: value for name, value in stage.samples().items() if name[0] == "ticdc_dump_verified_age_seconds"}
+    assert result == {("…", "copy", "…"): float(SINK_TABLES_MAX)} | ({("…", "lake", "…"): 2.0 * SINK_TABLES_MAX + 1} if whole else {})
     differing = {name[1:]: value for name, value in stage.samples().items() if name[0] == "ticdc_dump_differences"}
     assert differing == {("…", sink, "…"): SINK_TABLES_MAX + 1.0 for sink in ("copy", "lake")}
 
@@ -85,31 +85,31 @@ def test_of_many_tables_each_sinks_are_one_series(stage: Stage, whole: bool) -> 
 def test_the_room_on_the_logs_volume_is_told_by_a_standby_too_and_not_where_there_is_no_volume(stage: Stage) -> None:
     assert not any("log_volume" in name for name, *_ in stage.samples())
     stage.tally.log_volume_bytes = (3 << 40, 5 << 40)
-    found = stage.samples()
-    assert (found[("ticdc_dump_log_volume_free_bytes",)], found[("ticdc_dump_log_volume_size_bytes",)]) == (3 << 40, 5 << 40)
+    samples = stage.samples()
+    assert (samples[("ticdc_dump_log_volume_free_bytes",)], samples[("ticdc_dump_log_volume_size_bytes",)]) == (3 << 40, 5 << 40)
 
 
 def test_each_sink_says_which_tables_it_has_whole_and_of_many_only_how_many_it_has_not(stage: Stage) -> None:
     a, b = TableName("shop", "a"), TableName("shop", "b")
     known = SinkTables("lake", "lake", Seq(0), CommitTs(1), Seq(5), CommitTs(9), {a: CommitTs(7)})
     stage.status = SidecarStatus(NAME, 3, "host:1", carried=(a, b), sink_tables={"lake": known})
-    found = stage.samples()
-    assert found[("ticdc_dump_sink_incomplete_tables", "lake")] == 1
-    each = {labels[-1]: value for (name, *labels), value in found.items() if name == "ticdc_dump_sink_complete"}
+    samples = stage.samples()
+    assert samples[("ticdc_dump_sink_incomplete_tables", "lake")] == 1
+    each = {labels[-1]: value for (name, *labels), value in samples.items() if name == "ticdc_dump_sink_complete"}
     assert each == {"a": 1, "b": 0}
     many = tuple(TableName("shop", str(number)) for number in range(SINK_TABLES_MAX + 1))
     stage.status = SidecarStatus(NAME, 3, "host:1", carried=many, sink_tables={"lake": known})
-    found = stage.samples()
-    assert found[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
-    assert not any(name == "ticdc_dump_sink_complete" for name, *_ in found)
+    samples = stage.samples()
+    assert samples[("ticdc_dump_sink_incomplete_tables", "lake")] == SINK_TABLES_MAX + 1
+    assert not any(name == "ticdc_dump_sink_complete" for name, *_ in samples)
 
 
 def test_work_beside_the_stream_is_up_until_it_fails_and_while_it_waits_it_is_not(stage: Stage) -> None:
     stage.status = SidecarStatus(
         NAME, 3, "host:1", services=(ServiceStatus("certificates"), ServiceStatus("verifications", "denied", failures=3, again_s=8.0))
     )
-    found = {name: value for name, value in stage.samples().items() if "service" in name[0]}
-    assert found == {
+    result = {name: value for name, value in stage.samples().items() if "service" in name[0]}
+    assert result == {
         ("ticdc_dump_service_up", "certificates"): 1,
         ("ticdc_dump_service_up", "verifications"): 0,
         ("ticdc_dump_service_failures_total", "certificates"): 0,
@@ -119,11 +119,11 @@ def test_work_beside_the_stream_is_up_until_it_fails_and_while_it_waits_it_is_no
 
 def test_a_standby_is_healthy_and_says_that_it_is_one(stage: Stage) -> None:
     assert stage.get("/healthz") == "standby\n"
-    found = stage.samples()
-    assert found[("ticdc_dump_owner",)] == 0
-    assert found[("ticdc_dump_terms_total",)] == 2
-    assert found[("ticdc_dump_terms_ended_total", "FeedLost")] == 1
-    assert ("ticdc_dump_resolved_lag_seconds",) not in found
+    samples = stage.samples()
+    assert samples[("ticdc_dump_owner",)] == 0
+    assert samples[("ticdc_dump_terms_total",)] == 2
+    assert samples[("ticdc_dump_terms_ended_total", "FeedLost")] == 1
+    assert ("ticdc_dump_resolved_lag_seconds",) not in samples
 
 
 def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
@@ -146,22 +146,22 @@ def test_an_owner_shows_its_stream_and_its_dump(stage: Stage) -> None:
         source_away_s=84.0,
     )
     assert stage.get("/healthz") == "owner\n"
-    found = stage.samples()
-    assert found[("ticdc_dump_owner",)] == 1
-    assert found[("ticdc_dump_resolved_lag_seconds",)] == 1.5
-    assert found[("ticdc_dump_source_away_seconds",)] == 84
-    assert found[("ticdc_dump_lane_lag_seconds", "kafka/t/1")] == 2.5
-    assert found[("ticdc_dump_lane_joined", "kafka/t/0")] == 0
-    assert found[("ticdc_dump_state", "running")] == 1
-    assert found[("ticdc_dump_state", "failed")] == 0
-    assert found[("ticdc_dump_table_rows", "shop", "ü")] == 10
-    assert found[("ticdc_dump_table_complete", "shop", "b")] == 0
-    assert found[("ticdc_dump_waiting", "TiCDC")] == 1
-    assert found[("ticdc_dump_repeats_total",)] == 4
-    assert found[("ticdc_dump_dropped_rows_total",)] == 9
-    assert (found[("ticdc_dump_skipped_rows",)], found[("ticdc_dump_ambiguous_timestamps_total",)]) == (2, 3)
-    assert (found[("ticdc_dump_merged_rows_total", "worker")], found[("ticdc_dump_merged_rows_total", "spark")]) == (7, 11)
-    assert found[("process_resident_memory_bytes",)] > 1 << 20
+    samples = stage.samples()
+    assert samples[("ticdc_dump_owner",)] == 1
+    assert samples[("ticdc_dump_resolved_lag_seconds",)] == 1.5
+    assert samples[("ticdc_dump_source_away_seconds",)] == 84
+    assert samples[("ticdc_dump_lane_lag_seconds", "kafka/t/1")] == 2.5
+    assert samples[("ticdc_dump_lane_joined", "kafka/t/0")] == 0
+    assert samples[("ticdc_dump_state", "running")] == 1
+    assert samples[("ticdc_dump_state", "failed")] == 0
+    assert samples[("ticdc_dump_table_rows", "shop", "ü")] == 10
+    assert samples[("ticdc_dump_table_complete", "shop", "b")] == 0
+    assert samples[("ticdc_dump_waiting", "TiCDC")] == 1
+    assert samples[("ticdc_dump_repeats_total",)] == 4
+    assert samples[("ticdc_dump_dropped_rows_total",)] == 9
+    assert (samples[("ticdc_dump_skipped_rows",)], samples[("ticdc_dump_ambiguous_timestamps_total",)]) == (2, 3)
+    assert (samples[("ticdc_dump_merged_rows_total", "worker")], samples[("ticdc_dump_merged_rows_total", "spark")]) == (7, 11)
+    assert samples[("process_resident_memory_bytes",)] > 1 << 20
 
 
 def test_what_was_retried_is_counted(stage: Stage) -> None:
@@ -178,9 +178,9 @@ def test_ten_thousand_tables_do_not_make_ten_thousand_series(stage: Stage) -> No
     stage.status = SidecarStatus(
         NAME, 1, "host:1", dumps=(Progress("d" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(0), tables),)
     )
-    found = stage.samples()
-    assert len([name for name in found if name[0] == "ticdc_dump_table_rows"]) == TABLES_MAX + 1
-    assert found[("ticdc_dump_table_rows", "…", "…")] == 10_000 - TABLES_MAX
+    samples = stage.samples()
+    assert len([name for name in samples if name[0] == "ticdc_dump_table_rows"]) == TABLES_MAX + 1
+    assert samples[("ticdc_dump_table_rows", "…", "…")] == 10_000 - TABLES_MAX
 
 
 def test_an_address_that_cannot_be_listened_on_is_named() -> None:
@@ -192,10 +192,10 @@ def test_ddls_are_counted_and_the_newest_is_placed(stage: Stage) -> None:
     stage.status = SidecarStatus(
         NAME, 1, "here:1", ddls=3, rewrites=2, last_ddl_ts=CommitTs(470609343168643082), last_ddl="ALTER TABLE t …"
     )
-    found = stage.samples()
-    assert found[("ticdc_dump_ddls_total",)] == 3
-    assert found[("ticdc_dump_rewriting_ddls_total",)] == 2
-    assert found[("ticdc_dump_last_ddl_tso",)] == float(470609343168643082)
+    samples = stage.samples()
+    assert samples[("ticdc_dump_ddls_total",)] == 3
+    assert samples[("ticdc_dump_rewriting_ddls_total",)] == 2
+    assert samples[("ticdc_dump_last_ddl_tso",)] == float(470609343168643082)
 
 
 # ---- who says nothing ------------------------------------------------------------------------------------------------------

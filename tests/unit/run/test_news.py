@@ -414,8 +414,8 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
     told = Told(with_dump(dump({ITEM: 10})))
     running = replace(with_dump(dump({ITEM: 70_000}, done=(ITEM,))), rows_per_s=1234.4, eta_s=61.0)
     line = told(running, after_s=MINUTE_S)[-1]
-    found = {"dump": "running", "dump_tables": "1/2", "dump_rows": 70_000, "dump_rows_per_s": 1234, "eta_s": 61}
-    assert line.values.items() >= found.items()
+    result = {"dump": "running", "dump_tables": "1/2", "dump_rows": 70_000, "dump_rows_per_s": 1234, "eta_s": 61}
+    assert line.values.items() >= result.items()
     over = with_dump(dump({ITEM: 70_000}, done=(ITEM,), state=DumpState.STOPPED))
     assert "dump" not in told(over, after_s=MINUTE_S)[-1].values
 
@@ -428,7 +428,7 @@ def test_the_guide_lists_every_line() -> None:
         for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))
     ]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
-    told = [str(found.value) for call in calls for found in call.args[:1] if isinstance(found, ast.Constant)]
+    told = [str(item.value) for call in calls for item in call.args[:1] if isinstance(item, ast.Constant)]
     section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]
     assert len(told) >= 15
     for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):

@@ -21,22 +21,22 @@ from tests.unit.run.test_samples import STATUS
 
 def begun(at_s: float) -> Samples:
     """Of a process that begins so long after BEGIN_MS."""
-    found = Samples()
-    found.see(replace(STATUS, epoch=9), BEGIN_MS + int(at_s * 1000))
-    return found
+    samples = Samples()
+    samples.see(replace(STATUS, epoch=9), BEGIN_MS + int(at_s * 1000))
+    return samples
 
 
-def times(found: list[SampleLine]) -> list[float]:
-    return [(one.at_ms - BEGIN_MS) / 1000 for one in found]
+def times(sample_lines: list[SampleLine]) -> list[float]:
+    return [(one.at_ms - BEGIN_MS) / 1000 for one in sample_lines]
 
 
 def past(folder: Folder, samples: Samples, lines: list[NewsLine] | None = None) -> list[SampleLine]:
     """When they have been read."""
     said = [] if lines is None else lines
-    found = PastSamples(folder, samples, said.append)
-    found.found()
-    eventually(lambda: found._reading is not None and not found._reading.alive)
-    return found.found()
+    past_samples = PastSamples(folder, samples, said.append)
+    past_samples.found()
+    eventually(lambda: past_samples._reading is not None and not past_samples._reading.alive)
+    return past_samples.found()
 
 
 def test_a_chart_begins_before_this_process_where_a_dump_has_been_sampled(tmp_path: Path) -> None:

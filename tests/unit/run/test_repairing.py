@@ -240,10 +240,10 @@ def test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repai
     following = Term(tmp_path, term.history)
     following.made.begin()
     following.made.follow()
-    found = following.made.find(failing.id)
-    assert found is not None
+    result = following.made.find(failing.id)
+    assert result is not None
     assert [dump.dump_id for dump in (*term.dumps, *following.dumps)] == []
-    assert not verification(*found).HasField("repair"), "a command does not wait for one"
+    assert not verification(*result).HasField("repair"), "a command does not wait for one"
 
 
 @pytest.mark.parametrize("state", [CheckState.FAILED, CheckState.STOPPED])
@@ -255,5 +255,5 @@ def test_one_that_has_no_difference_or_was_stopped_repairs_nothing(term: Term, t
     following.made.begin()
     for each in (term, following):
         each.made.follow()
-        found = each.made.find(TO_REPAIR.id)
-        assert (each.dumps, found and found[2]) == ([], None)
+        result = each.made.find(TO_REPAIR.id)
+        assert (each.dumps, result and result[2]) == ([], None)

@@ -48,9 +48,9 @@ class Reported(World):
 
 @pytest.fixture
 def world(tmp_path: Path) -> Reported:
-    found = Reported(tmp_path / "log")
-    found.records(DumpState.RUNNING)
-    return found
+    reported = Reported(tmp_path / "log")
+    reported.records(DumpState.RUNNING)
+    return reported
 
 
 def breaks(*_: object) -> str:

@@ -36,8 +36,8 @@ class History:
         if revision and revision < self.kept_from:
             raise Compacted("mvcc: required revision has been compacted", hint="")
         upto = revision or len(self.writes) - 1
-        found = [at for at in range(upto + 1) if key in self.writes[at]]
-        return Entry(key, self.writes[found[-1]][key], found[0], found[-1], 0) if found else None
+        results = [at for at in range(upto + 1) if key in self.writes[at]]
+        return Entry(key, self.writes[results[-1]][key], results[0], results[-1], 0) if results else None
 
     def transact(self, _: object, writes: Sequence[Put]) -> None:
         self.writes.append({put.key: put.value for put in writes})
@@ -45,9 +45,9 @@ class History:
 
 @pytest.fixture
 def etcd() -> History:
-    found = History()
-    found.ticdc(state="normal", checkpoint_ts=1 * MINUTE)
-    return found
+    history = History()
+    history.ticdc(state="normal", checkpoint_ts=1 * MINUTE)
+    return history
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def notes() -> list[str]:
 
 
 def resumes(etcd: History, notes: list[str], *, new_log: bool = False) -> Resumes:
-    found = Resumes(etcd, NAME, ROOT, notes.append)  # type: ignore[arg-type]  # a twin of the two calls that are used
-    found.begin(new_log=new_log)
-    return found
+    result = Resumes(etcd, NAME, ROOT, notes.append)  # type: ignore[arg-type]  # a twin of the two calls that are used
+    result.begin(new_log=new_log)
+    return result
 
 
 def pause(etcd: History, checkpoint_ts: int) -> None:
@@ -116,10 +116,10 @@ def test_a_log_of_before_is_taken_on(etcd: History, notes: list[str]) -> None:
 
 
 def test_the_watch_on_the_changefeed_looks_at_its_resumes(etcd: History, notes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Changefeed(NAME, "1", "kafka://h/t")
+    changefeed = Changefeed(NAME, "1", "kafka://h/t")
     monkeypatch.setattr(changefeed_watch, "LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(changefeed_watch, "read_changefeed", lambda *_: found)
-    watch = changefeed_watch.ChangefeedWatch(None, None, found, resumes(etcd, notes))  # type: ignore[arg-type]  # read by the above
+    monkeypatch.setattr(changefeed_watch, "read_changefeed", lambda *_: changefeed)
+    watch = changefeed_watch.ChangefeedWatch(None, None, changefeed, resumes(etcd, notes))  # type: ignore[arg-type]  # read by the above
     pause(etcd, 2 * MINUTE)
     etcd.ticdc(state="normal", checkpoint_ts=5 * MINUTE)
     try:

@@ -64,7 +64,7 @@ def test_there_is_one_each_two_seconds() -> None:
 
 def test_those_of_the_last_hour_are_kept_also_where_there_was_no_owner_for_long() -> None:
     made = seen(*((at_ms, 0) for at_ms in range(0, 3_700_000, 2000)))
-    assert [found.at_ms - NOW_MS for found in made.after(0)] == list(range(3_698_000 - 3_598_000, 3_700_000, 2000))
+    assert [sample_line.at_ms - NOW_MS for sample_line in made.after(0)] == list(range(3_698_000 - 3_598_000, 3_700_000, 2000))
     made.see(STATUS, NOW_MS + 3_698_000 + 3_599_000)
     assert len(made.after(0)) == 2, "the last one of before is of this hour still"
 
@@ -96,12 +96,12 @@ def test_every_field_of_the_timeline_is_filled() -> None:
 def test_on_the_wire_are_the_values_of_samples_and_chunks() -> None:
     one, chunk = sample(1.0, waiting_for="sink: slow"), dumped(7, TableName("shop", "items"), begins_ms=NOW_MS)
     made = timeline([one, sample(3.0)], [chunk, replace(chunk, dropped=0)], [])
-    assert [found.at_ms for found in made.samples] == [one.at_ms, one.at_ms + 2000]
-    found = made.samples[0]
-    assert (found.epoch, found.rows_per_second, found.changes_per_second) == (one.epoch, one.rows_per_s, one.changes_per_s)
-    assert (found.resolved_lag_s, found.delivery_lag_s, found.open_windows) == (one.resolved_lag_s, one.delivery_lag_s, one.open_windows)
-    assert found.waiting_for == one.waiting_for
-    (sink,) = found.sinks
+    assert [item.at_ms for item in made.samples] == [one.at_ms, one.at_ms + 2000]
+    result = made.samples[0]
+    assert (result.epoch, result.rows_per_second, result.changes_per_second) == (one.epoch, one.rows_per_s, one.changes_per_s)
+    assert (result.resolved_lag_s, result.delivery_lag_s, result.open_windows) == (one.resolved_lag_s, one.delivery_lag_s, one.open_windows)
+    assert result.waiting_for == one.waiting_for
+    (sink,) = result.sinks
     assert SinkSample(sink.sink, sink.median_s, sink.live_s, sink.bound_s, sink.limit_s) == one.sinks[0]
     wire = made.chunks[0]
     table = TableName(wire.schema, wire.table)
@@ -115,11 +115,11 @@ def test_after_an_hour_the_slowest_sample_of_each_minute_is_kept_for_a_day() -> 
     for number in range(3 * 60 * 26):
         slow = 9.0 if number % 3 == 1 else 0.5
         made.see(replace(STATUS, sinks=(SinkState("copy", slow, 0.5, 0.1, 7, False),)), begin_ms + 20_000 * number)
-    found = made.day()
-    assert [one.at_ms for one in found[-180:]] == [one.at_ms for one in made.after(0)], "the last hour is whole"
-    older = found[:-180]
+    sample_lines = made.day()
+    assert [one.at_ms for one in sample_lines[-180:]] == [one.at_ms for one in made.after(0)], "the last hour is whole"
+    older = sample_lines[:-180]
     assert {one.at_ms % minute_ms for one in older[:-1]} == {20_000}
     assert len(older) in (24 * 60 - 1, 24 * 60, 24 * 60 + 1)
-    assert [one.at_ms for one in found] == sorted(one.at_ms for one in found)
+    assert [one.at_ms for one in sample_lines] == sorted(one.at_ms for one in sample_lines)
     made.see(STATUS, begin_ms)
     assert len(made.day()) == 1, "of a clock that was set back, none of the times that come again"

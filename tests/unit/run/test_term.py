@@ -69,11 +69,11 @@ class Reports(FakeDeliveries):
         self.last = ReportTimes(self.last.written_ms + 1 if self.last else 1, 0.0, epoch=epoch, accepted=self.seq)
 
     def report_times(self) -> ReportTimes | None:  # type: ignore[override]  # of a file that a worker writes
-        found = self.last
+        report_times = self.last
         if self.coming:
             seq, epoch = self.coming.pop(0)
             self.report(seq, epoch=epoch)
-        return found
+        return report_times
 
     def sinks(self) -> tuple[SinkDelivery, ...]:
         return (SinkDelivery("file:///out", self.seq, error="it is away"),) if self.last else ()
@@ -239,9 +239,9 @@ def test_a_new_log_does_not_go_on_with_the_dump_of_the_old_one_and_the_old_one_d
         life = Life(tmp_path / log, election)
         life.stage.stored = first.stage.stored
         life.begin()
-        (found,) = first.stage.stored.load()
-        assert found.log == known_id(life.folder)
-        return found
+        (progress,) = first.stage.stored.load()
+        assert progress.log == known_id(life.folder)
+        return progress
 
     assert next_life("two").state is DumpState.FAILED
     assert next_life("one").state is DumpState.RUNNING
@@ -259,9 +259,9 @@ def test_a_dump_whose_sink_has_another_name_since_the_last_start_fails_and_is_in
     second = Life(tmp_path / "log", election, sinks=("new", "lake"))
     second.stage.stored = first.stage.stored
     second.begin()
-    (found,) = first.stage.stored.load()
-    assert found.state is DumpState.FAILED
-    assert "is for old, and no sink has that name now: the sinks are lake, new" in str(found.reason)
+    (progress,) = first.stage.stored.load()
+    assert progress.state is DumpState.FAILED
+    assert "is for old, and no sink has that name now: the sinks are lake, new" in str(progress.reason)
     (entry,) = first.stage.stored.history.entries()
     assert entry.state is DumpState.FAILED
     assert "no sink has that name now" in entry.result

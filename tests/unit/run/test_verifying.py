@@ -72,16 +72,16 @@ class Term:
         self.history.record(entry)
 
     def report(self, operation_id: str, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
-        found = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
-        storage.write_atomically(self.log, report_name(operation_id), found.to_json())
+        report = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
+        storage.write_atomically(self.log, report_name(operation_id), report.to_json())
         self.made.follow()
 
 
 @pytest.fixture
 def term(tmp_path: Path) -> Term:
-    found = Term(tmp_path, MemoryHistory())
-    found.made.begin()
-    return found
+    result = Term(tmp_path, MemoryHistory())
+    result.made.begin()
+    return result
 
 
 def test_a_start_is_in_the_history_and_asked_of_the_worker(term: Term) -> None:
@@ -131,13 +131,13 @@ def test_a_stop_ends_one_at_once_whether_a_worker_is_there_or_not(term: Term, be
     if begun:
         term.report(REQUEST.id, CheckState.RUNNING, orders, TableReport("copy", "shop", "item", CheckState.RUNNING), needs_from=3)
     term.made.stop(REQUEST.id, ALICE)
-    entry, found = term.history.find(REQUEST.id), term.made.find(REQUEST.id)
+    entry, result = term.history.find(REQUEST.id), term.made.find(REQUEST.id)
     assert entry is not None
     assert (entry.state, entry.rows) == (DumpState.STOPPED, 5 if begun else 0)
-    assert found is not None
-    assert found[1] is not None
-    assert (found[1].state, found[1].needs_from) == (CheckState.STOPPED, None)
-    assert [one.state for one in found[1].tables] == ([CheckState.EQUAL, CheckState.STOPPED] if begun else [])
+    assert result is not None
+    assert result[1] is not None
+    assert (result[1].state, result[1].needs_from) == (CheckState.STOPPED, None)
+    assert [one.state for one in result[1].tables] == ([CheckState.EQUAL, CheckState.STOPPED] if begun else [])
     assert term.made.needs_from() is None, "retention waits for nothing"
     term.made.stop(REQUEST.id, ALICE)
     assert term.history.find(REQUEST.id) == entry, "again it changes nothing"
@@ -232,8 +232,8 @@ def test_differences_are_read_table_by_table(term: Term) -> None:
     storage.write_atomically(term.log, differences_name(REQUEST.id, 1), b'{"kind":"extra","key":["7"]}\n{"kind":"missing","key":["8"]}\n')
     item = TableReport("copy", "shop", "item", CheckState.DIFFERENT, extra=1, missing=1)
     term.report(REQUEST.id, CheckState.DIFFERENT, TableReport("copy", "shop", "orders", CheckState.EQUAL), item)
-    found = [(table.table, row) for table, row in term.made.differences(REQUEST.id)]
-    assert found == [("item", RowDifference("extra", ("7",))), ("item", RowDifference("missing", ("8",)))]
+    results = [(table.table, row) for table, row in term.made.differences(REQUEST.id)]
+    assert results == [("item", RowDifference("extra", ("7",))), ("item", RowDifference("missing", ("8",)))]
 
 
 def replace_id(operation_id: str) -> VerifyRequest:
@@ -257,10 +257,10 @@ def differing(term: Term) -> None:
 
 
 def repair_of(term: Term) -> RepairReport:
-    found = term.made.find(TO_REPAIR.id)
-    assert found is not None
-    assert found[2] is not None
-    return found[2]
+    result = term.made.find(TO_REPAIR.id)
+    assert result is not None
+    assert result[2] is not None
+    return result[2]
 
 
 def finish_repair(term: Term) -> None:

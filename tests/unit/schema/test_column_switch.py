@@ -44,49 +44,49 @@ def done(*columns: dict[str, Any]) -> DdlJob:
     return DdlJob(7, Action.MODIFY_COLUMN, DONE, 90, "alter table t …", 1, "shop", 10, (JobTable(table(*columns), 1),))
 
 
-def at(found: SchemaHistory[dict[int, int]], ts: int) -> dict[int, int]:
-    version = found.table_at(10, ts)
+def at(value: SchemaHistory[dict[int, int]], ts: int) -> dict[int, int]:
+    version = value.table_at(10, ts)
     assert version is not None
     return version.description
 
 
 def test_a_column_has_its_successor_from_the_step_to_the_end_of_the_job() -> None:
-    found = history(column(1, "id"), column(2, "c"))
-    event = found.apply(step(STEP))
+    result = history(column(1, "id"), column(2, "c"))
+    event = result.apply(step(STEP))
     assert event is not None
     assert (event.effect, event.commit_ts, [(one.appeared, one.vanished) for one in event.tables]) == (
         Effect.SWITCH, STEP, [(frozenset(), frozenset())],
     )  # fmt: skip
-    assert found.apply(done(column(1, "id"), column(3, "c"))) is not None
-    assert [at(found, ts) for ts in (STEP - 1, STEP, DONE - 1, DONE)] == [{}, {2: 3}, {2: 3}, {}]
+    assert result.apply(done(column(1, "id"), column(3, "c"))) is not None
+    assert [at(result, ts) for ts in (STEP - 1, STEP, DONE - 1, DONE)] == [{}, {2: 3}, {2: 3}, {}]
 
 
 def test_the_step_again_changes_nothing() -> None:
-    found = history(column(1, "id"), column(2, "c"))
-    assert found.apply(step(STEP)) is not None
-    assert [found.apply(step(ts)) for ts in (STEP, STEP + 5)] == [None, None]
-    found.apply(done(column(1, "id"), column(3, "c")))
-    assert found.apply(step(STEP)) is None
+    result = history(column(1, "id"), column(2, "c"))
+    assert result.apply(step(STEP)) is not None
+    assert [result.apply(step(ts)) for ts in (STEP, STEP + 5)] == [None, None]
+    result.apply(done(column(1, "id"), column(3, "c")))
+    assert result.apply(step(STEP)) is None
 
 
 def test_a_snapshot_amid_the_ddl_has_the_new_column_already() -> None:
-    found = history(column(1, "id"), column(3, "c"), column(2, "_Tombstone$_c", state=1))
-    assert found.apply(step(STEP)) is None
-    assert at(found, STEP) == {}
+    result = history(column(1, "id"), column(3, "c"), column(2, "_Tombstone$_c", state=1))
+    assert result.apply(step(STEP)) is None
+    assert at(result, STEP) == {}
 
 
 def test_a_snapshot_before_the_step_has_the_new_column_under_another_state() -> None:
-    found = history(column(1, "id"), column(2, "c"), column(3, "_Col$_c_0", state=3))
-    assert found.apply(step(STEP)) is not None
-    assert at(found, STEP) == {2: 3}
+    result = history(column(1, "id"), column(2, "c"), column(3, "_Col$_c_0", state=3))
+    assert result.apply(step(STEP)) is not None
+    assert at(result, STEP) == {2: 3}
 
 
 def test_a_step_for_a_column_that_is_not_there_is_refused_and_changes_nothing() -> None:
-    found = history(column(1, "id"))
+    result = history(column(1, "id"))
     with pytest.raises(FeedError, match=r"replaces columns \[2\] of table id 10"):
-        found.apply(step(STEP))
-    found.advance(STEP)
-    assert at(found, STEP) == {}
+        result.apply(step(STEP))
+    result.advance(STEP)
+    assert at(result, STEP) == {}
 
 
 def test_a_step_in_a_system_schema_counts_for_nothing() -> None:
@@ -101,20 +101,20 @@ def described(info: TableInfo, schema: str) -> set[str]:
 def test_a_dropped_column_is_told_if_the_handle_key_may_have_it(is_unique: bool, expected: set[str]) -> None:
     index = {"is_unique": is_unique, "idx_cols": [{"name": {"O": "C", "L": "c"}}]}
     info = table(column(1, "id"), column(2, "C"), column(3, "d")) | {"index_info": [index]}
-    found = SchemaHistory(START, [SchemaSnapshot(1, "shop", [info])], describe=described)
-    event = found.apply(step(STEP, (), dropped=frozenset({"c", "d"})))
+    schema_history = SchemaHistory(START, [SchemaSnapshot(1, "shop", [info])], describe=described)
+    event = schema_history.apply(step(STEP, (), dropped=frozenset({"c", "d"})))
     assert (event is not None) is is_unique
-    found.advance(STEP)
-    version = found.table_at(10, STEP)
+    schema_history.advance(STEP)
+    version = schema_history.table_at(10, STEP)
     assert version is not None
     assert version.description == expected
 
 
 def test_a_step_that_replaces_nothing_leaves_the_next_one_its_effect() -> None:
-    found = history(column(1, "id"), column(2, "c"))
-    assert found.apply(step(STEP, (), dropped=frozenset({"c"}))) is None
-    assert found.apply(step(STEP + 5)) is not None
-    assert at(found, STEP + 5) == {2: 3}
+    result = history(column(1, "id"), column(2, "c"))
+    assert result.apply(step(STEP, (), dropped=frozenset({"c"}))) is None
+    assert result.apply(step(STEP + 5)) is not None
+    assert at(result, STEP + 5) == {2: 3}
 
 
 BEFORE = (column(1, "id"), column(2, "c"), column(5, "d"))
@@ -133,10 +133,10 @@ BEFORE = (column(1, "id"), column(2, "c"), column(5, "d"))
 def test_amid_a_multi_schema_change_a_column_is_followed_by_the_one_of_its_name(
     columns: tuple[dict[str, Any], ...], drops: int, expected: dict[int, int]
 ) -> None:
-    found = history(*BEFORE)
-    found.apply(step(STEP, (), amid=table(*columns), drops=drops))
-    found.advance(STEP)
-    assert at(found, STEP) == expected
+    result = history(*BEFORE)
+    result.apply(step(STEP, (), amid=table(*columns), drops=drops))
+    result.advance(STEP)
+    assert at(result, STEP) == expected
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ class Database:
     def job(self, action: Action, schema_id: int, table_id: int, *tables: Info | JobTable, **more: Any) -> DdlJob:
         self.ts += 10
         self.jobs += 1
-        found = tuple(one if isinstance(one, JobTable) else JobTable(one, schema_id) for one in tables)
+        results = tuple(one if isinstance(one, JobTable) else JobTable(one, schema_id) for one in tables)
         name = more.pop("schema_name", self.schemas.get(schema_id, ""))
-        return DdlJob(self.jobs, action, CommitTs(self.ts), self.ts - 5, f"ddl {self.jobs}", schema_id, name, table_id, found, **more)
+        return DdlJob(self.jobs, action, CommitTs(self.ts), self.ts - 5, f"ddl {self.jobs}", schema_id, name, table_id, results, **more)
 
     def step(self, action: Action, table_id: int, gone: frozenset[int | str] | None, came: tuple[int, ...]) -> PartitionSwitch:
         self.ts += 10
@@ -165,15 +165,15 @@ class Database:
 
 
 def told(history: SchemaHistory[Description], ts: int, ids: set[int]) -> tuple[dict[int, Description], dict[TableName, tuple[int, bool]]]:
-    owners = {one: found.description for one in ids if (found := history.table_at(one, ts)) is not None}
-    names = {found.name: (found.table_id, isinstance(found, TableVersion)) for found in every_name(history, ts)}
+    owners = {one: version.description for one in ids if (version := history.table_at(one, ts)) is not None}
+    names = {item.name: (item.table_id, isinstance(item, TableVersion)) for item in every_name(history, ts)}
     return owners, names
 
 
 def every_name(history: SchemaHistory[Description], ts: int) -> list[TableVersion[Description] | Rowless]:
     """By all names that a random database can have."""
-    found = [history.by_name(TableName(schema, name), ts) for schema in SCHEMAS for name in NAMES]
-    rows = [one for one in found if one is not None]
+    results = [history.by_name(TableName(schema, name), ts) for schema in SCHEMAS for name in NAMES]
+    rows = [one for one in results if one is not None]
     assert {one.name for one in rows if isinstance(one, TableVersion)} == {one.name for one in history.tables_at(ts)}
     return rows
 
@@ -215,13 +215,13 @@ class RandomDdl:
         return self.random.choice(names) if names else None
 
     def _table(self, *, parted: bool | None = None, form: str | None = None) -> int | None:
-        found = [
+        results = [
             table_id
             for table_id, (_, info) in self.db.tables.items()
             if (info[form] is not None if form else info["view"] is None and info["sequence"] is None)
             and (parted is None or (info["partition"] is not None) == parted)
         ]
-        return self.random.choice(found) if found else None
+        return self.random.choice(results) if results else None
 
     def _new(self, name: str) -> Info:
         count = self.random.choice([0, 0, 1, 3])
@@ -240,10 +240,10 @@ class RandomDdl:
         return [self.db.drop_schema(schema_id)]
 
     def recover_schema(self) -> list[Any]:
-        found = [one for one, (name, _) in self.dropped_schemas.items() if name not in self.db.schemas.values()]
-        if not found:
+        results = [one for one, (name, _) in self.dropped_schemas.items() if name not in self.db.schemas.values()]
+        if not results:
             return []
-        schema_id = self.random.choice(found)
+        schema_id = self.random.choice(results)
         name, infos = self.dropped_schemas.pop(schema_id)
         self.db.schemas[schema_id] = name
         self.db.tables |= {info["id"]: (schema_id, info) for info in infos}
@@ -365,11 +365,11 @@ class RandomDdl:
     ) -> list[Any]:
         step = self.db.step(action, table_id, gone, came)
         self.db.switched[table_id] = kept + came
-        found = [(step, self.db.copied())]
+        results = [(step, self.db.copied())]
         if self.random.random() < 0.5:
             self.db.ts += 10
-            found.append((replace(step, commit_ts=CommitTs(self.db.ts)), self.db.copied()))
-        return found
+            results.append((replace(step, commit_ts=CommitTs(self.db.ts)), self.db.copied()))
+        return results
 
     def repartition(self) -> list[Any]:
         table_id = self._table()
@@ -523,8 +523,8 @@ def applied(history: SchemaHistory[Description], *steps: Step) -> list[DdlEvent]
 
 
 def name_of(history: SchemaHistory[Description], physical_id: int, ts: int) -> str | None:
-    found = history.table_at(physical_id, ts)
-    return str(found.name) if found is not None else None
+    version = history.table_at(physical_id, ts)
+    return str(version.name) if version is not None else None
 
 
 def test_a_row_at_the_commit_ts_of_a_ddl_has_the_columns_before_it() -> None:
@@ -574,9 +574,9 @@ def test_an_exchange_swaps_the_ids_and_keeps_both_tables_columns() -> None:
     ts = event.commit_ts
     assert [name_of(history, one, ts - 1) for one in (20, 21, 30)] == ["shop.parted", "shop.parted", "shop.single"]
     assert [name_of(history, one, ts) for one in (20, 21, 30)] == ["shop.parted", "shop.single", "shop.parted"]
-    found = history.table_at(21, ts)
-    assert found is not None
-    assert found.description == ("shop", "single", 21, ("id", "memo"))
+    version = history.table_at(21, ts)
+    assert version is not None
+    assert version.description == ("shop", "single", 21, ("id", "memo"))
     assert {(one.id_before, one.id_after, one.appeared, one.vanished) for one in event.tables} == {
         (10, 10, frozenset({30}), frozenset({21})),
         (30, 21, frozenset({21}), frozenset({30})),
@@ -643,8 +643,8 @@ def test_a_snapshot_amid_a_reorganisation_has_the_partitions_that_count(state: i
         "dropping_definitions": old,
         "ddl_state": state,
     }
-    (found,) = shop(info).history().tables_at(START)
-    assert found.physical_ids == ids
+    (version,) = shop(info).history().tables_at(START)
+    assert version.physical_ids == ids
 
 
 def test_a_dropped_table_is_found_for_rows_before_its_drop() -> None:
@@ -652,9 +652,9 @@ def test_a_dropped_table_is_found_for_rows_before_its_drop() -> None:
     history = db.history()
     drop, create = applied(history, db.drop(10), db.create(1, table(11, "t")))
     assert [name_of(history, 10, ts) for ts in (drop.commit_ts - 1, drop.commit_ts)] == ["shop.t", None]
-    found = history.by_name(TableName("SHOP", "T"), create.commit_ts)
-    assert found is not None
-    assert found.table_id == 11
+    name = history.by_name(TableName("SHOP", "T"), create.commit_ts)
+    assert name is not None
+    assert name.table_id == 11
 
 
 def test_a_dropped_schema_names_all_its_tables_and_comes_back_with_them() -> None:

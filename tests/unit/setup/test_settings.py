@@ -14,8 +14,8 @@ LETTERS = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2070), 0xFEFF, 0xFFF
 
 def test_every_letter_is_read_back_as_it_was_given() -> None:
     for value in (LETTERS, *LETTERS, '"""', "\\", "a\\u0000", "'''"):
-        found = tomllib.loads(f"x = {toml_value(ChosenSetting('log.uri', value, ''))}\ny = 1\n")
-        assert found == {"x": value, "y": 1}
+        result = tomllib.loads(f"x = {toml_value(ChosenSetting('log.uri', value, ''))}\ny = 1\n")
+        assert result == {"x": value, "y": 1}
 
 
 def test_a_comment_is_one_line_whatever_is_in_it() -> None:

@@ -118,8 +118,8 @@ def test_any_text_is_read_back(quote: str) -> None:
     ]
     text = lines(schema, CsvForm(quote=quote), *[(None, row) for row in rows])
     form = Form(quote=quote, commit_ts=False)
-    found = [
+    results = [
         [canonical(column, value, form) for column, (value, _) in zip(schema.columns, fields[3:], strict=True)]
         for fields in storage_reader.csv_rows(text, form)
     ]
-    assert found == rows
+    assert results == rows

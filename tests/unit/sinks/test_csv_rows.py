@@ -38,8 +38,8 @@ def test_texts_with_quotes_and_line_ends_are_whole_wherever_a_block_ends(
     monkeypatch: pytest.MonkeyPatch, form: CsvForm, block_bytes: int
 ) -> None:
     monkeypatch.setattr(reading, "BLOCK_BYTES", block_bytes)
-    found = pa.concat_tables([piece.rows for piece in csv_rows(io.BytesIO(written(form)), era(), SCHEMA.columns, form)])
-    assert found.to_pydict() == {"id": [str(at) for at in range(len(HARD))], "name": HARD}
+    result = pa.concat_tables([piece.rows for piece in csv_rows(io.BytesIO(written(form)), era(), SCHEMA.columns, form)])
+    assert result.to_pydict() == {"id": [str(at) for at in range(len(HARD))], "name": HARD}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_no_row_is_an_error(data: bytes, match: str) -> None:
 @pytest.mark.parametrize(("kind", "text"), [("binary", '"!"'), ("double", "x"), ("timestamp", '"x"')])
 def test_a_text_that_is_no_value_names_its_column(kind: str, text: str) -> None:
     columns = (SCHEMA.columns[0], Column("name", kind))  # type: ignore[arg-type]  # a Kind
-    found = eras(replace(SCHEMA, columns=columns), [])[0]
+    result = eras(replace(SCHEMA, columns=columns), [])[0]
     form = replace(FORM, zone=ZoneInfo("Europe/Paris"))
     with pytest.raises(SinkError, match=f"column name of shop.orders holds a text that is no {kind}"):
-        list(csv_rows(io.BytesIO(b'"I","orders","shop",50,1,' + text.encode() + b"\r\n"), found, columns, form))
+        list(csv_rows(io.BytesIO(b'"I","orders","shop",50,1,' + text.encode() + b"\r\n"), result, columns, form))

@@ -19,8 +19,8 @@ def of(*columns: Column) -> TableSchema:
 
 
 def after(there: list[DeltaColumn], schema: TableSchema, mode: Mode = "append") -> tuple[Layout, list[DeltaColumn]]:
-    found = layout_of(schema, there, mode)
-    return found, [*there, *found.missing]
+    layout = layout_of(schema, there, mode)
+    return layout, [*there, *layout.missing]
 
 
 def names(layout: Layout) -> list[str]:
@@ -28,9 +28,9 @@ def names(layout: Layout) -> list[str]:
 
 
 def test_a_new_table_has_the_envelope_and_the_columns() -> None:
-    found, there = after([], of(Column("id", "int"), TEXT))
+    layout, there = after([], of(Column("id", "int"), TEXT))
     assert [column.name for column in there] == ["_seq", "_ordinal", "_commit_ts", "_op", "_origin", "_dump_id", "_untyped", "id", "c"]
-    assert found.files().names == [column.name for column in there]
+    assert layout.files().names == [column.name for column in there]
     merged, there = after([], of(Column("id", "int"), TEXT), "merge")
     assert [column.name for column in there] == ["_commit_ts", "_untyped", "id", "c"]
     assert merged.missing == tuple(there)

@@ -24,9 +24,9 @@ def written(folder: Path, seqs: list[int], rows: list[Row]) -> tuple[TablePlace,
 
 def folded(folder: Path, seqs: list[int], rows: list[Row]) -> dict[int, tuple[str | None, bool]]:
     place, files = written(folder, seqs, rows)
-    found = Folded(place, files, open_folder(str(folder / "out"))).reader().read_all().to_pylist()
-    by_key = {row["id"]: (row["name"], row["gone"]) for row in found}
-    assert len(by_key) == len(found)
+    result = Folded(place, files, open_folder(str(folder / "out"))).reader().read_all().to_pylist()
+    by_key = {row["id"]: (row["name"], row["gone"]) for row in result}
+    assert len(by_key) == len(result)
     return by_key
 
 

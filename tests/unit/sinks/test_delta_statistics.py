@@ -92,11 +92,11 @@ def features(output: Output) -> set[str]:
 
 @pytest.mark.parametrize("overtaken", [False, True])
 def test_the_property_alone_is_set_and_only_on_the_version_that_was_looked_at(earlier: Output, overtaken: bool) -> None:
-    found, table = DeltaTable(earlier.table), Table(open_folder(str(earlier.table.parent)), earlier.table.name)
-    before = (found.schema().to_json(), found.metadata(), found.file_uris(), found.history()[0]["version"])
+    result, table = DeltaTable(earlier.table), Table(open_folder(str(earlier.table.parent)), earlier.table.name)
+    before = (result.schema().to_json(), result.metadata(), result.file_uris(), result.history()[0]["version"])
     if overtaken:
         DeltaTable(earlier.table).alter.set_table_description("of somebody else")
-    named = table.name_statistics(found, ["n"])
+    named = table.name_statistics(result, ["n"])
     assert (named is None) is overtaken
     now = DeltaTable(earlier.table)
     assert (statistics.named(now) == ["n"]) is not overtaken
@@ -206,5 +206,5 @@ def test_the_property_is_read_as_it_is_written(tmp_path: Path) -> None:
     rows = pa.table({**{name: [1] for name in names}, "d": pa.array([1], pa.decimal128(20, 0))})
     merging = table.merge(rows, "t.`1x` = s.`1x`", source_alias="s", target_alias="t", commit_properties=CommitProperties())
     merging.when_not_matched_insert_all().execute()
-    (found,) = statistics.files_of(DeltaTable(tmp_path))
-    assert {name.partition(".")[2] for name in found if name.startswith("min.")} == set(names)
+    (result,) = statistics.files_of(DeltaTable(tmp_path))
+    assert {name.partition(".")[2] for name in result if name.startswith("min.")} == set(names)

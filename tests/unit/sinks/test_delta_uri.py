@@ -23,16 +23,16 @@ def settings(text: str) -> DeltaSettings:
 
 
 def test_what_a_uri_says_is_meant() -> None:
-    found = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
-    assert (str(found.folder), found.mode) == ("file:///var/lake", "append")
-    assert found.ddl_done == frozenset({5, 7})
-    assert (found.commit_s, settings("delta:///var/lake?mode=append&commit-interval=2m").commit_s) == (10, 120)
-    assert found.routes.target(TableName("shop", "a")) == TableName("lake", "a")
+    result = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
+    assert (str(result.folder), result.mode) == ("file:///var/lake", "append")
+    assert result.ddl_done == frozenset({5, 7})
+    assert (result.commit_s, settings("delta:///var/lake?mode=append&commit-interval=2m").commit_s) == (10, 120)
+    assert result.routes.target(TableName("shop", "a")) == TableName("lake", "a")
 
 
 def test_delta_rs_is_given_what_s3_needs_and_nobody_else_the_secret() -> None:
-    found = settings(S3)
-    assert storage_options(found.folder) == {
+    result = settings(S3)
+    assert storage_options(result.folder) == {
         "aws_conditional_put": "etag",
         "retry_timeout": "30s",
         "aws_endpoint_url": "http://minio:9000",
@@ -41,7 +41,7 @@ def test_delta_rs_is_given_what_s3_needs_and_nobody_else_the_secret() -> None:
         "aws_access_key_id": "me",
         "aws_secret_access_key": "hidden",
     }
-    assert b"hidden" not in pickle.dumps(found)
+    assert b"hidden" not in pickle.dumps(result)
     assert "hidden" not in name_of(S3)
     assert storage_options(settings("delta:///var/lake?mode=append").folder) == {}
 

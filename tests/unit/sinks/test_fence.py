@@ -19,9 +19,9 @@ def test_an_output_is_of_one_log() -> None:
     mine, other = name_of("log-1", "a" * 32), name_of("log-1", "b" * 32)
     check_log("out", mine, mine, hint="elsewhere")
     check_log("out", "log-1", mine, hint="elsewhere")
-    for found in ("log-2", other):
-        with pytest.raises(SinkError, match=f"out holds the output of log {found}, this is log {mine}") as refused:
-            check_log("out", found, mine, hint="elsewhere")
+    for text in ("log-2", other):
+        with pytest.raises(SinkError, match=f"out holds the output of log {text}, this is log {mine}") as refused:
+            check_log("out", text, mine, hint="elsewhere")
         assert refused.value.hint == "elsewhere"
 
 
@@ -48,6 +48,6 @@ def test_a_storage_that_overwrites_is_no_fence(tmp_path: Path, monkeypatch: pyte
 
 
 def test_who_was_shut_out_is_told_by_whom() -> None:
-    found = taken("out")
-    assert isinstance(found, OwnershipLost)
-    assert "another merge worker has opened out" in found.message
+    lost = taken("out")
+    assert isinstance(lost, OwnershipLost)
+    assert "another merge worker has opened out" in lost.message

@@ -44,8 +44,8 @@ def log(tmp_path: Path) -> Folder:
 
 @pytest.fixture(params=FILE_FORMATS)
 def file_format(request: pytest.FixtureRequest) -> FileFormat:
-    found: FileFormat = request.param
-    return found
+    param: FileFormat = request.param
+    return param
 
 
 def sink_on(out: Folder, file_format: FileFormat = "jsonl") -> FileSink:
@@ -114,12 +114,12 @@ def test_a_disk_that_fills_up_while_a_batch_is_accepted_accepts_all_of_it_or_not
         broken.setattr(os, "fsync", failing(errno.ENOSPC, after=after))
         with suppress(StorageFull):
             deliver(sink, Segments([2, 3]), log=log)
-    found = accepted(FileSink(out, log_id="log-1", file_format="jsonl"))
-    assert found in (1, 3)
+    seq = accepted(FileSink(out, log_id="log-1", file_format="jsonl"))
+    assert seq in (1, 3)
     next_owner = sink_on(out)
-    assert accepted(next_owner) == found
-    assert [segment.seq for segment in read_segments(out)] == list(range(1, found + 1))
-    deliver(next_owner, Segments(range(found + 1, 5)), log=log)
+    assert accepted(next_owner) == seq
+    assert [segment.seq for segment in read_segments(out)] == list(range(1, seq + 1))
+    deliver(next_owner, Segments(range(seq + 1, 5)), log=log)
     assert [segment.seq for segment in read_segments(out)] == [1, 2, 3, 4]
 
 

@@ -29,8 +29,8 @@ class Place:
     def certify(self, dump_id: str, first: int, last: int, *sinks: str) -> str:
         head = {"dump_id": dump_id, "first_seq": first, "last_seq": last, "scope": {"sinks": sinks}}
         write_certificate(self.log, head, tables=(), chunks=(), segments=())
-        found = json.loads(storage.read_file(self.log, f"certificates/{dump_id}.json"))
-        return str(found["sha256"])
+        result = json.loads(storage.read_file(self.log, f"certificates/{dump_id}.json"))
+        return str(result["sha256"])
 
     def deliver(self, *seqs: int) -> None:
         deliver(self.sink, Segments(seqs, [change(seq, 10 * seq, after=["1", "x"]) for seq in seqs]), log=self.log)
@@ -53,10 +53,10 @@ def test_it_has_the_sums_of_the_segments_and_of_the_logs_certificate(place: Plac
     place.deliver(1, 2, 3)
     own = place.certify("d", 0, 2)
     place.sink.certify(place.log, "copy", Seq(3))
-    found = place.written("d")
-    assert found is not None
-    assert (found["dump_id"], found["certificate"], found["output"]) == ("d", own, LOG_ID)
-    assert found["segments"] == [[seq, sum_of(place.out, f"_segments/{seq:020d}.json")] for seq in (1, 2)], "it began with segment 1"
+    result = place.written("d")
+    assert result is not None
+    assert (result["dump_id"], result["certificate"], result["output"]) == ("d", own, LOG_ID)
+    assert result["segments"] == [[seq, sum_of(place.out, f"_segments/{seq:020d}.json")] for seq in (1, 2)], "it began with segment 1"
     data = storage.read_file(place.out, "_certificates/d.json")
     before, _, last = data.rpartition(b',\n"sha256": "')
     assert last == hashlib.sha256(before).hexdigest().encode() + b'"}\n'
@@ -67,11 +67,11 @@ def test_it_waits_for_the_last_segment_and_is_of_dumps_that_the_sink_receives(pl
     place.certify("late", 1, 3)
     place.certify("other", 1, 2, "another")
     place.certify("mine", 1, 2, "another", "copy")
-    found = OutputCertificates(place.out, place.log, name="copy", log_id=LOG_ID)
-    assert found.write(Seq(2)) == ["mine"]
+    certificates = OutputCertificates(place.out, place.log, name="copy", log_id=LOG_ID)
+    assert certificates.write(Seq(2)) == ["mine"]
     place.deliver(3)
-    assert found.write(Seq(3)) == ["late"]
-    assert found.write(Seq(3)) == []
+    assert certificates.write(Seq(3)) == ["late"]
+    assert certificates.write(Seq(3)) == []
     assert OutputCertificates(place.out, place.log, name="copy", log_id=LOG_ID).write(Seq(3)) == [], "a later worker finds it"
     assert place.written("other") is None
 

@@ -79,16 +79,16 @@ def test_every_value_is_read_back_as_it_was_written(name: str) -> None:
         change(1, 50 + at, before=image, after=[image[0], *drawn[40 + at][1:]], table=TABLE.name) for at, image in enumerate(drawn[:10])
     ]
     rows += [change(1, 70 + at, before=image, table=TABLE.name) for at, image in enumerate(drawn[10:20])]
-    found = list(read(io.BytesIO(write(batches(rows, rows_max=7)))))
+    results = list(read(io.BytesIO(write(batches(rows, rows_max=7)))))
     zone = PARIS.key if "zone" in name or "another" in name else "UTC"
     promised = form_of(TABLE.columns, zone)
     written = table_of(TABLE, [row["after"] or row["before"] for row in rows])
     expected = rows_of(written if promised is None else promised(written))
-    got = [row for piece in found for row in rows_of(piece.rows)]
+    got = [row for piece in results for row in rows_of(piece.rows)]
     old_lines = 10 if name == "csv of another form" else 0
     assert len(got) == len(rows) + old_lines, "there an update is two lines"
     assert set(got) >= set(expected)
-    ranks = [rank for piece in found if piece.versions is not None for rank in piece.versions.rank.to_pylist()]
+    ranks = [rank for piece in results if piece.versions is not None for rank in piece.versions.rank.to_pylist()]
     assert (ranks.count(RANK_DELETE), ranks.count(RANK_PUT)) == (10 + old_lines, 50)
 
 

@@ -46,8 +46,8 @@ def test_a_row_is_hidden_by_the_greatest_number_of_its_key(
             expected[(str(a), b)[: len(key)]] = number
     rng.shuffle(files)
     rows = pa.table({"a": [str(n) for n in range(50)] * 3, "b": [b for b in "xyz" for _ in range(50)], "v": [None] * 150})
-    found = DeletedKeys(SCHEMA, files[0].ids, key, files).numbers_of(rows)
-    assert found.tolist() == [expected.get((row["a"], row["b"])[: len(key)], -1) for row in rows.to_pylist()]
+    numbers = DeletedKeys(SCHEMA, files[0].ids, key, files).numbers_of(rows)
+    assert numbers.tolist() == [expected.get((row["a"], row["b"])[: len(key)], -1) for row in rows.to_pylist()]
 
 
 def test_without_deletes_no_row_is_hidden() -> None:

@@ -65,8 +65,8 @@ def test_values_of_every_kind_are_letter_by_letter() -> None:
     schema = TableSchema(ORDERS, columns, ("id",))
     images = [[str(at), *(values[at % len(values)] for values in HARD.values())] for at in range(6)]
     rows = [change(1, 10 + at, before=image if at % 2 else None, after=image) for at, image in enumerate(images)]
-    (found,) = lines(Seq(1), portions(rows, [schema]), {})
-    read = [json.loads(line) for line in found.data.decode().split("\n")[:-1]]
+    (result,) = lines(Seq(1), portions(rows, [schema]), {})
+    read = [json.loads(line) for line in result.data.decode().split("\n")[:-1]]
     assert [list(row["after"].values()) for row in read] == images
     assert [row["before"] and list(row["before"].values()) for row in read] == [
         image if at % 2 else None for at, image in enumerate(images)
@@ -88,8 +88,8 @@ def test_rows_of_many_tables_keep_their_order_whatever_a_block_is(monkeypatch: p
     for block_rows in (1, 7, 4096):
         monkeypatch.setattr(blocks, "BLOCK_ROWS", block_rows)
         counts: Counts = {}
-        found = list(lines(Seq(1), portions(rows, schemas), counts))
-        read = [json.loads(line) for one in found for line in one.data.decode().split("\n")[:-1]]
+        results = list(lines(Seq(1), portions(rows, schemas), counts))
+        read = [json.loads(line) for one in results for line in one.data.decode().split("\n")[:-1]]
         assert [(row["ordinal"], row["table"], row["after"]["name"]) for row in read] == [
             (row["ordinal"], row["table"], row["after"][1]) for row in rows
         ]
@@ -97,7 +97,7 @@ def test_rows_of_many_tables_keep_their_order_whatever_a_block_is(monkeypatch: p
         passed(portions(rows, schemas), again)
         assert counts == again
         assert sum(one.log for one in counts.values()) == 300
-        for one in found:
+        for one in results:
             told = [(schema.name.table, line) for schema, line in one.firsts()]
             names = [json.loads(line)["table"] for line in one.data.splitlines()]
             assert told == [(name, names.index(name)) for name in dict.fromkeys(names)]
@@ -111,20 +111,20 @@ def test_a_chunk_is_cut_into_blocks_and_its_dropped_rows_are_counted(tmp_path: P
     head = segments.heads({ORDERS: SCHEMA})[0]
     task = Task("1", (Unit(Seq(1), live=True, chunks=tuple(head.due_chunks())),), "segment")
     counts: Counts = {}
-    found = list(lines(Seq(1), segments.portions(task, {ORDERS: SCHEMA}, log), counts))
-    assert [one.rows for one in found][:2] == [50, 50]
-    read = [json.loads(line) for one in found for line in one.data.splitlines()]
+    results = list(lines(Seq(1), segments.portions(task, {ORDERS: SCHEMA}, log), counts))
+    assert [one.rows for one in results][:2] == [50, 50]
+    read = [json.loads(line) for one in results for line in one.data.splitlines()]
     assert [row["key"]["id"] for row in read] == [str(key) for key in range(120) if key != 7] + ["1"]
     assert counts == {(1, ORDERS): Rows(log=1, dump=119, dropped=1)}
 
 
 def test_lines_are_split_and_fit_with_what_stands_before_them() -> None:
-    found = Lines.of([SCHEMA], b"aaaa\nbb\ncccc\n")
-    assert [found.fitting(size, {}) for size in (0, 4, 5, 8, 12, 13, 99)] == [0, 0, 1, 2, 2, 3, 3]
-    assert [found.fitting(size, {1: 10}) for size in (5, 8, 17, 18)] == [1, 1, 1, 2]
-    first, rest = found.split(2)
+    result = Lines.of([SCHEMA], b"aaaa\nbb\ncccc\n")
+    assert [result.fitting(size, {}) for size in (0, 4, 5, 8, 12, 13, 99)] == [0, 0, 1, 2, 2, 3, 3]
+    assert [result.fitting(size, {1: 10}) for size in (5, 8, 17, 18)] == [1, 1, 1, 2]
+    first, rest = result.split(2)
     assert (first.data, rest.data, rest.ends.tolist()) == (b"aaaa\nbb\n", b"cccc\n", [5])
-    assert found.split(0)[1] is found
+    assert result.split(0)[1] is result
 
 
 # ---- what is no row --------------------------------------------------------------------------------------------------
@@ -155,13 +155,13 @@ def test_what_ends_a_segment_is_windows_ddls_the_tables_after_them_and_the_mark(
     head = Head(manifest, {ORDERS: SCHEMA, other.name: other, MARK_TABLE: marks}, {ORDERS: SCHEMA, made.name: made}, dump)
     ending = ending_of(head)
     assert ending.accepted == Accepted(Seq(4), CommitTs(400), "m4")
-    found = [json.loads(line) for line in ending.data.splitlines()]
-    assert [record["kind"] for record in found] == ["window", "ddl", "gone", "schema", "resolved"]
-    assert (found[0]["high_ts"], found[0]["chunks"]) == ("7", [{"schema": "shop", "table": "orders", "rows_read": 9}])
-    assert (found[1]["commit_ts"], found[1]["query"]) == ("400", "RENAME TABLE old TO new")
-    assert (found[2]["table"], found[3]["table"]) == ("old", "new")
+    results = [json.loads(line) for line in ending.data.splitlines()]
+    assert [record["kind"] for record in results] == ["window", "ddl", "gone", "schema", "resolved"]
+    assert (results[0]["high_ts"], results[0]["chunks"]) == ("7", [{"schema": "shop", "table": "orders", "rows_read": 9}])
+    assert (results[1]["commit_ts"], results[1]["query"]) == ("400", "RENAME TABLE old TO new")
+    assert (results[2]["table"], results[3]["table"]) == ("old", "new")
     told = {"dump_id": "d1", "state": "running", "complete": [{"schema": "shop", "table": "orders"}]}
-    assert found[4] == {"kind": "resolved", "seq": 4, "upto_ts": "400", "dump": told}
+    assert results[4] == {"kind": "resolved", "seq": 4, "upto_ts": "400", "dump": told}
 
 
 def test_a_state_is_one_line_of_ascii_and_reads_back() -> None:

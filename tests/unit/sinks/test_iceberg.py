@@ -76,11 +76,11 @@ def test_what_cannot_be_meant_is_refused(uri: str, told: str) -> None:
 
 def test_no_secret_is_shown_or_goes_to_tasks() -> None:
     uri = "iceberg://prod/lake?uri=postgresql://u:pa55%40word@h/c&token=t0ken&access-key=AK&secret-access-key=s3cret&warehouse=s3://b/w"
-    found = settings(uri)
-    writer = IcebergWriter({ORDERS: LakeTarget("v", "s3://b/w", found.folder("s3://b/w/data"), "{}")}, Owner(1, 1))
-    assert set(found.secrets()) >= {"t0ken", "s3cret", "pa55@word"}
-    for text in (repr(found), name_of(uri), repr(pickle.dumps(writer))):
-        assert not [secret for secret in found.secrets() if secret in text]
+    result = settings(uri)
+    writer = IcebergWriter({ORDERS: LakeTarget("v", "s3://b/w", result.folder("s3://b/w/data"), "{}")}, Owner(1, 1))
+    assert set(result.secrets()) >= {"t0ken", "s3cret", "pa55@word"}
+    for text in (repr(result), name_of(uri), repr(pickle.dumps(writer))):
+        assert not [secret for secret in result.secrets() if secret in text]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("&commit-interval=0s", 0.0), ("&commit-interval=2m", 120.0)])
@@ -112,19 +112,19 @@ def kinds(schema: Schema | None) -> list[tuple[int, str, str]]:
 
 
 def test_what_iceberg_lacks_has_an_exact_type() -> None:
-    found = [
+    results = [
         Column("u", "uint"), Column("b", "bit", length=64), Column("d", "decimal", length=38, scale=30),
         Column("w", "decimal", length=39, scale=30), Column("x", "decimal"), Column("t", "time"), Column("y", "year"),
     ]  # fmt: skip
     expected = ["decimal(20, 0)", "decimal(20, 0)", "decimal(38, 30)", "string", "string", "string", "int"]
-    assert [str(iceberg_type(column)) for column in found] == expected
+    assert [str(iceberg_type(column)) for column in results] == expected
 
 
 def test_columns_come_go_and_widen_and_those_that_stay_keep_their_ids() -> None:
     there = iceberg_schema(BEFORE)
     after = table(ID, Column("price", "decimal", length=12, scale=2), Column("added", "date"), Column("ratio", "double"))
-    found = evolved(there, 11, after, {}, anew=False)
-    assert kinds(found) == [(8, "id", "long"), (9, "price", "decimal(12, 2)"), (11, "ratio", "double"), (12, "added", "date")]
+    result = evolved(there, 11, after, {}, anew=False)
+    assert kinds(result) == [(8, "id", "long"), (9, "price", "decimal(12, 2)"), (11, "ratio", "double"), (12, "added", "date")]
     assert evolved(there, 11, BEFORE, {}, anew=False) is None
 
 
@@ -142,9 +142,14 @@ def test_a_type_that_iceberg_does_not_widen_to_is_refused_or_a_column_of_its_own
 
 
 def test_a_column_that_is_named_like_the_envelope_moves_the_envelope() -> None:
-    found = evolved(iceberg_schema(BEFORE), 11, table(*BEFORE.columns, Column("_op", "text")), {}, anew=False)
-    assert found is not None
-    assert [(field.field_id, field.name) for field in found.fields[:4]] == [(1, "__seq"), (2, "__ordinal"), (3, "__commit_ts"), (4, "__op")]
+    result = evolved(iceberg_schema(BEFORE), 11, table(*BEFORE.columns, Column("_op", "text")), {}, anew=False)
+    assert result is not None
+    assert [(field.field_id, field.name) for field in result.fields[:4]] == [
+        (1, "__seq"),
+        (2, "__ordinal"),
+        (3, "__commit_ts"),
+        (4, "__op"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,9 +165,9 @@ def test_a_column_that_is_named_like_the_envelope_moves_the_envelope() -> None:
 )
 def test_a_renamed_column_is_told_by_the_ddl(query: str, expected: dict[str, str]) -> None:
     after = table(ID, BEFORE.columns[1], Column("Remark", "text"), BEFORE.columns[3])
-    found = renamed(column_effects(BEFORE, after, [parsed(query, "shop")]))
-    assert found == expected
-    field = next(field for field in kinds(evolved(iceberg_schema(BEFORE), 11, after, found, anew=False)) if field[1] == "Remark")
+    result = renamed(column_effects(BEFORE, after, [parsed(query, "shop")]))
+    assert result == expected
+    field = next(field for field in kinds(evolved(iceberg_schema(BEFORE), 11, after, result, anew=False)) if field[1] == "Remark")
     assert field[0] == (10 if expected else 12)
 
 
@@ -172,15 +177,15 @@ def test_a_change_that_gives_the_column_another_id_is_told_by_its_text(monkeypat
     before = replace(BEFORE, layout="before")
     after = replace(table(ID, Column("cost", "decimal", length=12, scale=4), BEFORE.columns[2], Column("quota", "float")), layout="after")
     query = "ALTER TABLE orders CHANGE price cost DECIMAL(12, 4), RENAME COLUMN ratio TO quota"
-    found = renamed(column_effects(before, after, [parsed(query, "shop")]))
-    assert found == {"cost": "price", "quota": "ratio"}
+    result = renamed(column_effects(before, after, [parsed(query, "shop")]))
+    assert result == {"cost": "price", "quota": "ratio"}
     with pytest.raises(SinkError, match=r"shop\.orders\.cost is decimal\(10, 2\) in Iceberg"):
-        evolved(iceberg_schema(before), 11, after, found, anew=False)
+        evolved(iceberg_schema(before), 11, after, result, anew=False)
 
 
 def test_two_columns_that_swap_their_names_keep_their_values() -> None:
     query = "ALTER TABLE orders RENAME COLUMN a TO b, RENAME COLUMN b TO a"
     before = table(ID, Column("a", "text"), Column("b", "text"))
     after = table(ID, Column("b", "text"), Column("a", "text"))
-    found = renamed(column_effects(before, after, [parsed(query, "shop")]))
-    assert kinds(evolved(iceberg_schema(before), 10, after, found, anew=False))[1:] == [(9, "b", "string"), (10, "a", "string")]
+    result = renamed(column_effects(before, after, [parsed(query, "shop")]))
+    assert kinds(evolved(iceberg_schema(before), 10, after, result, anew=False))[1:] == [(9, "b", "string"), (10, "a", "string")]

@@ -64,14 +64,16 @@ def commit(table: Table, *files: DataFile, emptied: bool = False, **below: int) 
         act.append_data_file(one)
     act.commit()
     staged.commit_transaction()
-    found = table.refresh().current_snapshot()
-    assert found is not None
-    return found
+    current_snapshot = table.refresh().current_snapshot()
+    assert current_snapshot is not None
+    return current_snapshot
 
 
 def entries(table: Table, snapshot: Snapshot) -> dict[str, tuple[int | None, str]]:
-    found = [entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)]
-    return {entry.data_file.file_path: (entry.sequence_number, entry.status.name) for entry in found}
+    results = [
+        entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    ]
+    return {entry.data_file.file_path: (entry.sequence_number, entry.status.name) for entry in results}
 
 
 def test_files_come_at_the_numbers_that_they_are_to_have(table: Table) -> None:
@@ -110,8 +112,8 @@ def test_a_table_that_is_emptied_tells_which_files_went(table: Table) -> None:
 def test_equality_ids_are_ints_as_java_reads_them(table: Table) -> None:
     last = commit(table, file("d", DataFileContent.EQUALITY_DELETES, [1]))
     (manifest,) = last.manifests(table.io)
-    with AvroFile(table.io.new_input(manifest.manifest_path)) as found:  # type: ignore[var-annotated]
-        told = found.header.meta
+    with AvroFile(table.io.new_input(manifest.manifest_path)) as avro_file:  # type: ignore[var-annotated]
+        told = avro_file.header.meta
     assert told["content"] == "deletes"
     of_file = next(field["type"] for field in json.loads(told["avro.schema"])["fields"] if field["name"] == "data_file")
     ids = next(field["type"] for field in of_file["fields"] if field["name"] == "equality_ids")

@@ -22,9 +22,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 def encoded(block: Block) -> bytes:
     """Column by column; row by row it is the same."""
-    found = bytes(json_lines(block))
-    assert few_json_lines(block) == found
-    return found
+    data = bytes(json_lines(block))
+    assert few_json_lines(block) == data
+    return data
 
 
 def lines(rows: Sequence[Row], schema: TableSchema = SCHEMA) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def test_a_table_without_a_key_has_a_null_key() -> None:
 
 
 def test_the_key_is_of_the_new_image_and_of_a_deleted_row_the_old_one() -> None:
-    found = lines([change(7, 1, before=["1", "x"]), change(7, 2, after=["2", "x"]), change(7, 3, before=["3", "x"], after=["3", "y"])])
-    assert [line["key"]["id"] for line in found] == ["1", "2", "3"]
+    results = lines([change(7, 1, before=["1", "x"]), change(7, 2, after=["2", "x"]), change(7, 3, before=["3", "x"], after=["3", "y"])])
+    assert [line["key"]["id"] for line in results] == ["1", "2", "3"]
 
 
 def test_a_key_of_many_columns_is_in_key_order() -> None:
@@ -85,8 +85,8 @@ def test_a_key_of_many_columns_is_in_key_order() -> None:
 def test_chunk_rows_are_inserts_of_the_dump() -> None:
     survivors = Survivors(pa.table({"id": ["1", "4"], "name": ["a", None]}), pa.array([0, 3]), 2)
     data = encoded(of_chunk(SCHEMA, 7, ChunkPiece(DUE, survivors)))
-    found = [json.loads(line) for line in data.splitlines()]
-    assert [(r["ordinal"], r["commit_ts"], r["op"], r["origin"], r["dump_id"], r["before"], r["after"]) for r in found] == [
+    results = [json.loads(line) for line in data.splitlines()]
+    assert [(r["ordinal"], r["commit_ts"], r["op"], r["origin"], r["dump_id"], r["before"], r["after"]) for r in results] == [
         (0, "90", "insert", "dump", "d1", None, {"id": "1", "name": "a"}),
         (3, "90", "insert", "dump", "d1", None, {"id": "4", "name": None}),
     ]

@@ -39,8 +39,8 @@ def test_each_line_comes_with_its_era_in_order(times: Sequence[int]) -> None:
 
 def test_lines_of_no_era_are_left_out() -> None:
     begun = eras(SCHEMA, [DdlRecord(CommitTs(10), *T, "TRUNCATE TABLE t")])
-    found = list(split_by_era(b"".join(line(ts, "insert", id="1", name="x") for ts in (9, 10, 11)), begun))
-    assert [era.after_ts for _, era in found] == [10]
+    results = list(split_by_era(b"".join(line(ts, "insert", id="1", name="x") for ts in (9, 10, 11)), begun))
+    assert [era.after_ts for _, era in results] == [10]
     assert not list(split_by_era(line(11, "insert", table="u", id="1", name="x"), begun))
     assert not list(split_by_era(b"", begun))
 
@@ -73,10 +73,10 @@ def test_what_is_no_row_of_the_table_is_an_error(lines: bytes, match: str) -> No
 def test_blocks_are_whole_lines_however_long_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "BLOCK_BYTES", 10)
     data = b"".join(b"x" * size + b"\r\n" for size in (1, 40, 3, 0, 9, 25))
-    found = list(line_blocks(io.BytesIO(data), b"\r\n"))
-    assert b"".join(found) == data
-    assert all(block.endswith(b"\r\n") for block in found)
-    assert len(found) > 3
+    results = list(line_blocks(io.BytesIO(data), b"\r\n"))
+    assert b"".join(results) == data
+    assert all(block.endswith(b"\r\n") for block in results)
+    assert len(results) > 3
     with pytest.raises(SinkError, match="has no end"):
         list(line_blocks(io.BytesIO(data + b"y"), b"\r\n"))
 
@@ -102,8 +102,8 @@ def passes(columns: int, monkeypatch: pytest.MonkeyPatch) -> int:
     with monkeypatch.context() as patched:
         patched.setattr(pl.Series, "struct", Counting())
         patched.setattr(pl.Series, "to_arrow", whole)
-        found = json_columns(lines, names)
-    assert {tuple(one.to_pylist()) for one in found.images.values()} == {("a", "b")}
+        result = json_columns(lines, names)
+    assert {tuple(one.to_pylist()) for one in result.images.values()} == {("a", "b")}
     return len(counted)
 
 

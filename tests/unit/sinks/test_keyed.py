@@ -28,9 +28,9 @@ class Echo:
 
 
 def test_each_part_reads_its_own_statements_in_their_order() -> None:
-    found = keyed_reading(Accepted(Seq(3)), Echo(), [["x", "y"], ["z"], []])
-    assert (found.accepted, found.exact, len(found.parts)) == (Accepted(Seq(3)), False, 3)
-    assert newest(found, SCHEMA)["v"].to_pylist() == ["x", "y", "z"]
+    reading = keyed_reading(Accepted(Seq(3)), Echo(), [["x", "y"], ["z"], []])
+    assert (reading.accepted, reading.exact, len(reading.parts)) == (Accepted(Seq(3)), False, 3)
+    assert newest(reading, SCHEMA)["v"].to_pylist() == ["x", "y", "z"]
 
 
 def test_a_key_has_its_columns_in_the_keys_order() -> None:

@@ -28,8 +28,8 @@ def era(
         FormerColumn(column, name, None if name else existing, redefined) for column, name in zip(SCHEMA.columns, names, strict=True)
     ]
     where = tuple((name,) if name else () for name in names)
-    found = Era(SCHEMA, ORDERS, CommitTs(after), CommitTs(upto), tuple(columns), unreadable)
-    return found, Sources(where, where, "_untyped")
+    result = Era(SCHEMA, ORDERS, CommitTs(after), CommitTs(upto), tuple(columns), unreadable)
+    return result, Sources(where, where, "_untyped")
 
 
 def part(folder: Path, *eras: tuple[Era, Sources]) -> LogPart:
@@ -39,15 +39,17 @@ def part(folder: Path, *eras: tuple[Era, Sources]) -> LogPart:
         "b": [None, None, "z", "w"], "c": [None, None, None, 9],
     }  # fmt: skip
     types = {"_ts": pa.int64(), "id": pa.int64(), "c": pa.int64()}
-    pq.write_table(pa.table({name: pa.array(found, types.get(name, pa.string())) for name, found in columns.items()}), folder / "f.parquet")
+    pq.write_table(
+        pa.table({name: pa.array(result, types.get(name, pa.string())) for name, result in columns.items()}), folder / "f.parquet"
+    )
     return LogPart(SCHEMA, (LogFile(open_folder(str(folder)), "f.parquet", 1, ENVELOPE, eras),))
 
 
 def test_each_row_has_the_columns_of_its_era_and_its_version(tmp_path: Path) -> None:
-    found = list(part(tmp_path, era(30, 99, "id", "b", "c"), era(20, 30, "id", "b", None, existing="5"), era(0, 20, "id", "a", None))())
-    rows = [row for piece in found for row in zip(*piece.rows.to_pydict().values(), strict=True)]
+    results = list(part(tmp_path, era(30, 99, "id", "b", "c"), era(20, 30, "id", "b", None, existing="5"), era(0, 20, "id", "a", None))())
+    rows = [row for piece in results for row in zip(*piece.rows.to_pydict().values(), strict=True)]
     assert rows == [("4", "w", "9"), ("2", "z", "5"), ("1", "x", None), ("2", "y", None)]
-    versions = [one for piece in found for one in zip(*(column.to_pylist() for column in piece.versions or ()), strict=True)]
+    versions = [one for piece in results for one in zip(*(column.to_pylist() for column in piece.versions or ()), strict=True)]
     assert versions == [(40, RANK_PUT, False), (30, RANK_DELETE, True), (10, RANK_PUT, False), (20, RANK_CHUNK, False)]
 
 

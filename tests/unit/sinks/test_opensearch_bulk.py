@@ -33,9 +33,9 @@ class Server:
         """As `OwnedPosition.check`."""
 
 
-def rows(table: TableName, *found: tuple[str, int]) -> BulkRows:
-    lines = [json.dumps([table.table, name, number]) + "\n" for name, number in found]
-    return BulkRows(table, pa.array([name for name, _ in found]), pa.array(lines))
+def rows(table: TableName, *value: tuple[str, int]) -> BulkRows:
+    lines = [json.dumps([table.table, name, number]) + "\n" for name, number in value]
+    return BulkRows(table, pa.array([name for name, _ in value]), pa.array(lines))
 
 
 def sent(*parts: BulkRows, rows_max: int = 100) -> list[list[Any]]:

@@ -24,12 +24,12 @@ def after(query: str, before: list[TableSchema], now: list[TableSchema], *, tabl
     return changes(head, anew=anew)
 
 
-def told(found: Changes) -> dict[str, list[str]]:
+def told(value: Changes) -> dict[str, list[str]]:
     return {
-        "dropped": [one.name.table for one in found.dropped],
-        "made": [one.name.table for one in found.made],
-        "emptied": [one.name.table for _, one in found.emptied],
-        "kept": [f"{one.before.name.table} {one.after.name.table}" for one in found.kept],
+        "dropped": [one.name.table for one in value.dropped],
+        "made": [one.name.table for one in value.made],
+        "emptied": [one.name.table for _, one in value.emptied],
+        "kept": [f"{one.before.name.table} {one.after.name.table}" for one in value.kept],
     }
 
 

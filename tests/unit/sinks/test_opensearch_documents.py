@@ -37,7 +37,7 @@ def sent(columns: tuple[Column, ...], *rows: tuple[str, list[str | None]], key: 
         for at, (op, image) in enumerate(rows)
     ]  # fmt: skip
     block = of_changes(schema, 1, pa.RecordBatch.from_pylist(made, CHANGES))
-    text = "".join(line for _, found in lines(block, "shop.t", forms) for line in found.to_pylist())
+    text = "".join(line for _, result in lines(block, "shop.t", forms) for line in result.to_pylist())
     assert text.endswith("\n")
     return text[:-1].split("\n")
 
@@ -80,8 +80,8 @@ def test_a_value_has_all_that_its_canonical_text_has(column: Column, text: str |
 
 
 def test_a_json_is_an_object_by_option_and_what_is_none_is_refused() -> None:
-    found: list[str | None] = ["1", '{"b": [1.10, 18446744073709551615]}']
-    _, document = sent((ID, Column("j", "json")), ("insert", found), forms=Forms(json="object"))
+    results: list[str | None] = ["1", '{"b": [1.10, 18446744073709551615]}']
+    _, document = sent((ID, Column("j", "json")), ("insert", results), forms=Forms(json="object"))
     assert document == '{"id":1,"j":{"b":[1.10,18446744073709551615]}}'
     with pytest.raises(SinkError, match=r"shop\.t\.j in segment 1 holds a json that is none"):
         sent((ID, Column("j", "json")), ("insert", ["1", "{"]), forms=Forms(json="object"))

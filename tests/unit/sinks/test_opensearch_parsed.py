@@ -40,7 +40,7 @@ def documents(rows: list[tuple[str | None, ...]], forms: Forms) -> list[msgspec.
         for row in rows
     ]
     block = of_changes(SCHEMA, 1, pa.RecordBatch.from_pylist(made, CHANGES))
-    text = "".join(line for _, found in lines(block, "a", forms) for line in found.to_pylist())
+    text = "".join(line for _, result in lines(block, "a", forms) for line in result.to_pylist())
     return [msgspec.Raw(line.encode()) for line in text.split("\n")[1::2]]
 
 
@@ -49,13 +49,13 @@ def documents(rows: list[tuple[str | None, ...]], forms: Forms) -> list[msgspec.
 def test_rows_are_what_the_documents_were_made_of(json: str, rows: list[tuple[str | None, ...]]) -> None:
     keyed = [(row[0] or "0", *row[1:]) for row in rows]
     forms = Forms(json=json)
-    found = list(zip(*(column.to_pylist() for column in rows_of(documents(keyed, forms), SCHEMA, forms).columns), strict=True))
-    assert found == [(*row[:-1], None) if json == "object" and row[-1] == "null" else row for row in keyed]
+    results = list(zip(*(column.to_pylist() for column in rows_of(documents(keyed, forms), SCHEMA, forms).columns), strict=True))
+    assert results == [(*row[:-1], None) if json == "object" and row[-1] == "null" else row for row in keyed]
 
 
 def test_an_absent_field_is_null_and_one_that_is_no_columns_is_left_out() -> None:
-    found = rows_of([msgspec.Raw(b'{"old": {"x": 1}}')], SCHEMA, Forms(json="object"))
-    assert found.to_pylist() == [dict.fromkeys(SCHEMA.column_names())]
+    rows = rows_of([msgspec.Raw(b'{"old": {"x": 1}}')], SCHEMA, Forms(json="object"))
+    assert rows.to_pylist() == [dict.fromkeys(SCHEMA.column_names())]
 
 
 @pytest.mark.parametrize("document", [b'{"i": "1"}', b'{"s": "a"}', b'{"i": 1} {"i": 2}', b'{"i": 1e30}', b"[]", b'{"i": '])

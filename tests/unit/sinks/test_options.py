@@ -57,10 +57,10 @@ class Settings:
 def test_what_is_not_given_is_the_default_and_what_is_given_is_read() -> None:
     assert read(Settings, {}, place="here") == Settings("here", "", None, frozenset(), Routes(), Limits(5, 0.5))
     given = {"name": "x", "shards": "3", "done": "5, 7,,", "routes": "a.*=>b.*", "rows": "09", "pause": "1m", "of-others": "1"}
-    found = read(Settings, given, place="here")
-    assert (found.name, found.shards, found.done, found.limits) == ("x", 3, frozenset({5, 7}), Limits(9, 60))
-    assert found.routes.schema("a") == "b"
-    assert pickle.loads(pickle.dumps(found)) == found
+    settings = read(Settings, given, place="here")
+    assert (settings.name, settings.shards, settings.done, settings.limits) == ("x", 3, frozenset({5, 7}), Limits(9, 60))
+    assert settings.routes.schema("a") == "b"
+    assert pickle.loads(pickle.dumps(settings)) == settings
 
 
 def test_names_are_those_of_the_declarations() -> None:
@@ -171,8 +171,8 @@ def test_files_of_tls_that_cannot_be_used_are_named() -> None:
 
 
 def test_a_password_of_the_uri_goes_before_the_file_and_without_an_account_there_is_none() -> None:
-    found = server("mysql://u:a%2Fb@h", password_file="/nowhere")
-    assert (str(found), found.password(), found.password_file) == ("u@h:1", "a/b", "")
+    secured = server("mysql://u:a%2Fb@h", password_file="/nowhere")
+    assert (str(secured), secured.password(), secured.password_file) == ("u@h:1", "a/b", "")
     assert str(server("mysql://h")) == "h:1"
     with pytest.raises(SinkError, match="cannot be read"):
         server("mysql://u@h", password_file="/nowhere")

@@ -34,8 +34,8 @@ def file_of_orders(out: Folder) -> str:
 
 
 def test_rows_come_by_seq_table_and_output_order(tmp_path: Path) -> None:
-    found = [(row["seq"], row["table"], row["key"]["id"]) for row in read_output(delivered(tmp_path))]
-    assert found == [
+    results = [(row["seq"], row["table"], row["key"]["id"]) for row in read_output(delivered(tmp_path))]
+    assert results == [
         (1, "orders", "1"), (1, "orders", "2"), (2, "orders", "1"), (2, "orders", "2"), (2, "users", "9"), (3, "orders", "1"),
         (3, "orders", "2"),
     ]  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
 def test_what_is_no_such_record_is_rejected_by_its_name(name: str) -> None:
     record, value = RECORDS[name]
     whole = json.loads(record.to_json(value))
-    lacking = [{at: found for at, found in whole.items() if at != field} for field in ("version", min(whole.keys() - {"version"}))]
+    lacking = [{at: result for at, result in whole.items() if at != field} for field in ("version", min(whole.keys() - {"version"}))]
     versions = [whole | {"version": other} for other in (0, 99, "1", True, None)]
     for data in (b"", b"[]", b"\xff", b"[" * 100_000, record.to_json(value)[:-1], *(json.dumps(one).encode() for one in versions)):
         with pytest.raises(SinkError, match=r"^its place (is not readable|has format version)"):

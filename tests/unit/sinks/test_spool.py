@@ -90,27 +90,27 @@ def test_rows_of_all_tables_come_in_one_order(tmp_path: Path, seed: int) -> None
     delivery = Delivery(sink, JobSettings(log), Here(random.randrange(1, 5)))
     while delivery.deliver():
         pass
-    found = [(row.seq, row.commit_ts, row.dump_id != "", row.table, row.op, row.key) for row in rows_of(spooled(sink.folder, log))]
+    results = [(row.seq, row.commit_ts, row.dump_id != "", row.table, row.op, row.key) for row in rows_of(spooled(sink.folder, log))]
 
     def place(row: OutputRow) -> tuple[object, ...]:
         return row.seq, row.commit_ts, row.dump_id is not None, row.table, row.op, row.key
 
     expected = [place(row) for row in history.merged(manifests)]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-    assert [row for row in found if not row[2]] == [row for row in expected if not row[2]]
-    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    assert sorted(results, key=repr) == sorted(expected, key=repr)
+    assert [row for row in results if not row[2]] == [row for row in expected if not row[2]]
+    assert [row[:3] for row in results] == [row[:3] for row in expected]
 
 
 def test_a_segment_ends_with_its_ddls_and_its_mark(spool: Spooled) -> None:
     ddl = DdlRecord(CommitTs(200), "shop", "orders", "alter table orders add column x int")
     spool.deliver(1, 2, ddls={2: (ddl,)})
     spool.deliver(3)
-    found = [[*(spool.reader.deliveries(Seq(seq)) or ())] for seq in (1, 2, 3)]
-    assert [len(deliveries) for deliveries in found] == [1, 1, 1]
-    assert [(d.seq, d.resolved.tso, d.resolved.log, len(d.rows), len(d.ddls)) for [d] in found] == [
+    results = [[*(spool.reader.deliveries(Seq(seq)) or ())] for seq in (1, 2, 3)]
+    assert [len(deliveries) for deliveries in results] == [1, 1, 1]
+    assert [(d.seq, d.resolved.tso, d.resolved.log, len(d.rows), len(d.ddls)) for [d] in results] == [
         (1, 100, OWN, 1, 0), (2, 200, OWN, 1, 1), (3, 300, OWN, 1, 0)
     ]  # fmt: skip
-    told = found[1][0].ddls[0]
+    told = results[1][0].ddls[0]
     assert (told.commit_tso, told.schema, told.table, told.query) == (200, "shop", "orders", ddl.query)
 
 
@@ -118,7 +118,7 @@ def test_a_segment_s_mark_tells_how_the_dump_stands(spool: Spooled) -> None:
     sink, orders = spool.sink(), TableName("shop", "orders")
     dumps = {2: DumpTold("d1", DumpState.RUNNING), 3: DumpTold("d1", DumpState.FINISHED, (orders,))}
     deliver(sink, Segments([1, 2, 3], dumps=dumps), log=spool.log)
-    marks = [found.resolved for seq in (1, 2, 3) for found in spool.reader.deliveries(Seq(seq)) or ()]
+    marks = [delivery.resolved for seq in (1, 2, 3) for delivery in spool.reader.deliveries(Seq(seq)) or ()]
     assert [mark.HasField("dump") for mark in marks] == [False, True, True]
     told = [(mark.dump.dump_id, mark.dump.state, [(one.schema, one.table) for one in mark.dump.complete]) for mark in marks[1:]]
     assert told == [("d1", "running", []), ("d1", "finished", [orders])]
@@ -127,8 +127,8 @@ def test_a_segment_s_mark_tells_how_the_dump_stands(spool: Spooled) -> None:
 def test_a_segment_without_rows_is_its_mark(spool: Spooled) -> None:
     sink = spool.sink()
     deliver(sink, Segments([1]), log=spool.log)
-    [found] = list(spool.reader.deliveries(Seq(1)) or ())
-    assert (found.seq, found.resolved.tso, len(found.rows)) == (1, 100, 0)
+    [delivery] = list(spool.reader.deliveries(Seq(1)) or ())
+    assert (delivery.seq, delivery.resolved.tso, len(delivery.rows)) == (1, 100, 0)
     assert spool.reader.deliveries(Seq(2)) is None
 
 
@@ -353,9 +353,9 @@ def test_the_first_that_is_kept_is_what_a_slow_look_finds(seed: int) -> None:
     last = first + random.randrange(20)
     fine = random.randrange(first, last + 3)
     acknowledged = [random.randrange(-1, last + 1) for _ in range(random.randrange(3))]
-    found = first_kept(KeptSegments(Seq(0), Seq(first), Seq(first)), Seq(last), acknowledged, lambda seq: seq < fine)
+    kept = first_kept(KeptSegments(Seq(0), Seq(first), Seq(first)), Seq(last), acknowledged, lambda seq: seq < fine)
     needed = [seq for seq in range(first, last + 1) if seq >= fine and (not acknowledged or seq > min(acknowledged))]
-    assert found == min(needed, default=last)
+    assert kept == min(needed, default=last)
 
 
 # ---- what a subscriber may begin with --------------------------------------------------------------------------------
@@ -451,11 +451,11 @@ def test_a_uri_that_cannot_be_meant_is_refused(uri: str, wrong: str) -> None:
 
 
 def test_bounds_and_places_of_a_uri(tmp_path: Path) -> None:
-    found = open_sink(f"grpc://{tmp_path}/spool?retain-bytes=2e9&retain-hours=0.5", log_id=LOG_ID)
-    assert isinstance(found, SpoolSink)
-    assert (found.folder, found._keeping._bounds) == (Folder("file", f"{tmp_path}/spool"), Bounds(2_000_000_000, 1800.0))
+    sink = open_sink(f"grpc://{tmp_path}/spool?retain-bytes=2e9&retain-hours=0.5", log_id=LOG_ID)
+    assert isinstance(sink, SpoolSink)
+    assert (sink.folder, sink._keeping._bounds) == (Folder("file", f"{tmp_path}/spool"), Bounds(2_000_000_000, 1800.0))
     assert open_folder("grpc://bucket/spool").protocol == "s3"
-    assert spool_of(["file:///x"], found.folder) is None
-    assert spool_of(["file:///x", "grpc:///y"], found.folder) is not None
+    assert spool_of(["file:///x"], sink.folder) is None
+    assert spool_of(["file:///x", "grpc:///y"], sink.folder) is not None
     with pytest.raises(ConfigError, match="two grpc: sinks"):
-        spool_of(["grpc:///x", "grpc:///y"], found.folder)
+        spool_of(["grpc:///x", "grpc:///y"], sink.folder)

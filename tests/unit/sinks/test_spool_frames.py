@@ -76,16 +76,16 @@ def test_every_row_is_told_once_and_in_order_however_frames_are_cut(seed: int, m
     monkeypatch.setattr(module, "FRAME_BYTES", size)
     monkeypatch.setattr(module, "FRAME_BYTES_MAX", random.choice([size, 4 * size]))
     pieces, expected = random_pieces(random)
-    found = frames_of(pieces)
-    assert all(delivery.seq == 7 for delivery in found)
-    assert [(row.commit_ts, row.ordinal, row.table, row.op, row.before, row.after, row.dump_id) for row in rows_of(found)] == expected
+    deliveries = frames_of(pieces)
+    assert all(delivery.seq == 7 for delivery in deliveries)
+    assert [(row.commit_ts, row.ordinal, row.table, row.op, row.before, row.after, row.dump_id) for row in rows_of(deliveries)] == expected
 
 
 def test_rows_of_very_different_size_are_cut_where_they_are_large() -> None:
     rows = [change(7, at, after=[str(at), "x" * (1_500_000 if at > 995 else 1)], ordinal=at) for at in range(1000)]
-    found = frames_of([(SCHEMA, changes(rows))])
-    assert [row.ordinal for row in rows_of(found)] == list(range(1000))
-    assert max(delivery.ByteSize() for delivery in found) <= FRAME_BYTES_MAX
+    deliveries = frames_of([(SCHEMA, changes(rows))])
+    assert [row.ordinal for row in rows_of(deliveries)] == list(range(1000))
+    assert max(delivery.ByteSize() for delivery in deliveries) <= FRAME_BYTES_MAX
 
 
 def test_a_row_that_fits_into_no_message_stops_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,10 @@ def test_columns_are_told_with_what_decides_their_text_and_with_tidbs_type_where
     plain = TableSchema(ORDERS, columns, ("id",), table_id=5)
     made_of = TableDefinition((ColumnDefinition("id", "bigint(20)"), ColumnDefinition("v", "int"), ColumnDefinition("d", "decimal(10,2)")))
     defined = TableSchema(ORDERS, columns, ("id",), definition=made_of)
-    found = table_columns(plain)
-    assert [(column.name, column.kind, column.nullable, column.type) for column in found.columns] == [
+    result = table_columns(plain)
+    assert [(column.name, column.kind, column.nullable, column.type) for column in result.columns] == [
         ("id", "int", False, ""), ("k", "enum", True, ""), ("d", "decimal", True, "")
     ]  # fmt: skip
-    assert (list(found.columns[1].elements), found.columns[2].length, found.columns[2].scale) == (["a", "b"], 10, 2)
+    assert (list(result.columns[1].elements), result.columns[2].length, result.columns[2].scale) == (["a", "b"], 10, 2)
     assert [column.type for column in table_columns(defined).columns] == ["bigint(20)", "", "decimal(10,2)"]
-    assert found.id == table_columns(TableSchema(ORDERS, columns, ("id",))).id != table_columns(defined).id
+    assert result.id == table_columns(TableSchema(ORDERS, columns, ("id",))).id != table_columns(defined).id

@@ -46,12 +46,12 @@ def given(commits: list[int], *, workers: int = 1, by_bytes: bool = True) -> Giv
         {"seq": 0, "commit_ts": ts, "rank": 1, "ordinal": at, "op": "insert", "key": f"{at}", "before": None, "after": [str(at), "x" * 100]}
         for at, (ts, _) in enumerate(rows)
     ]
-    found = Given()
+    result = Given()
     tables = {NAME: target_table(SCHEMA, NAME, FOUND, Flavour.MARIADB)}
-    dispatch = Dispatch(cast(Workers, found), workers, cast(Weights, {}), tables, by_bytes)
+    dispatch = Dispatch(cast(Workers, result), workers, cast(Weights, {}), tables, by_bytes)
     dispatch.take(SCHEMA, pa.Table.from_pylist(changes, CHANGES))
     dispatch.end()
-    return found
+    return result
 
 
 def blocks_of(commits: list[int]) -> list[SqlBlock]:
@@ -63,11 +63,11 @@ def test_large_values_are_handed_on_earlier_and_a_large_commit_passes_in_blocks(
     whole = [write.number for block in blocks_of(commits) for write in cast(list[SqlWrite], block.writes)]
     monkeypatch.setattr(writer, "HANDED_BYTES", 500)
     monkeypatch.setattr(writer, "COMMIT_BYTES_MAX", 2_000)
-    found = blocks_of(commits)
-    assert [write.number for block in found for write in cast(list[SqlWrite], block.writes)] == whole == list(range(sum(commits)))
-    assert max(block.bytes for block in found) <= 2_200
-    ends = [at for at, block in enumerate(found) if block.ends]
-    assert len(found) > len(ends) > 3, "blocks within a commit end none"
+    blocks = blocks_of(commits)
+    assert [write.number for block in blocks for write in cast(list[SqlWrite], block.writes)] == whole == list(range(sum(commits)))
+    assert max(block.bytes for block in blocks) <= 2_200
+    ends = [at for at, block in enumerate(blocks) if block.ends]
+    assert len(blocks) > len(ends) > 3, "blocks within a commit end none"
 
 
 def test_a_batch_that_0_4_had_begun_goes_on_with_the_workers_that_have_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:

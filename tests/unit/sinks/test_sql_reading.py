@@ -24,5 +24,5 @@ from spark_merge.sinks.mysql.reading import _scaled
     ],
 )
 def test_zeros_are_added_and_taken_and_no_other_digit(kind: Kind, scale: int, texts: list[str | None], expected: list[str | None]) -> None:
-    found = _scaled(pa.table({"c": pa.array(texts, pa.string())}), [Column("c", kind, scale=scale)])
-    assert found["c"].to_pylist() == expected
+    result = _scaled(pa.table({"c": pa.array(texts, pa.string())}), [Column("c", kind, scale=scale)])
+    assert result["c"].to_pylist() == expected

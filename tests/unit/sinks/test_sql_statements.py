@@ -40,8 +40,8 @@ def test_what_is_no_canonical_text_is_never_sent(kind: str, text: str) -> None:
 
 def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> SqlTexts:
     schema = TableSchema(NAME, tuple(Column(name, "int") for name in columns), key)
-    found = FoundTable(tuple(FoundColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
-    return SqlTexts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
+    table = FoundTable(tuple(FoundColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
+    return SqlTexts(schema, target_table(schema, NAME, table, Flavour.MARIADB))
 
 
 def write(made: SqlTexts, number: int, row: tuple[str, str], *, gone: bool = False) -> SqlWrite:
@@ -68,7 +68,7 @@ def test_a_key_of_several_columns_is_a_condition_and_generated_columns_are_not_w
 
 
 @pytest.mark.parametrize(
-    ("found", "problem"),
+    ("table", "problem"),
     [
         (None, "table s.t is not at the target"),
         (FoundTable((FoundColumn("a", "int", None, False),), ((("a", None),),)), "has no column b"),
@@ -79,18 +79,18 @@ def test_a_key_of_several_columns_is_a_condition_and_generated_columns_are_not_w
         ),
     ],
 )
-def test_a_table_that_cannot_take_the_rows_says_so(found: FoundTable | None, problem: str) -> None:
+def test_a_table_that_cannot_take_the_rows_says_so(table: FoundTable | None, problem: str) -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "int")), ("a",))
     with pytest.raises(SinkError, match=problem):
-        SqlTexts(schema, target_table(schema, NAME, found, Flavour.MARIADB))
+        SqlTexts(schema, target_table(schema, NAME, table, Flavour.MARIADB))
 
 
 def test_a_vector_is_refused_by_name_but_by_tidb() -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "vector")), ("a",))
-    found = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "vector", None, False)), ((("a", None),),))
+    table = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "vector", None, False)), ((("a", None),),))
     with pytest.raises(SinkError, match=r"column b of .* is a vector"):
-        target_table(schema, NAME, found, Flavour.MARIADB).check()
-    target_table(schema, NAME, found, Flavour.TIDB).check()
+        target_table(schema, NAME, table, Flavour.MARIADB).check()
+    target_table(schema, NAME, table, Flavour.TIDB).check()
 
 
 def of_one(kind: str) -> SqlTexts:
@@ -167,6 +167,6 @@ def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, ge
         def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
             return [("at", "timestamp", None, extra, None)] if "COLUMNS" in sql else []
 
-    found = read_table(cast("MysqlSession", Told()), NAME)
-    assert found is not None
-    assert [column.generated for column in found.columns] == [generated]
+    table = read_table(cast("MysqlSession", Told()), NAME)
+    assert table is not None
+    assert [column.generated for column in table.columns] == [generated]

@@ -26,15 +26,21 @@ def read(text: str) -> SqlSettings:
 
 
 def test_ticdcs_parameters_and_ours() -> None:
-    found = read(
+    settings = read(
         "mysql://u%40x:p%3A%2F@db:3307/?worker-count=8&max-txn-row=10&safe-mode=true&time-zone=UTC&read-timeout=1m30s&batch-dml-enable=false"
         "&multi-stmt-enable=true&routes=shop.*=>copy.*&create-tables=true&position-schema=ours&ddl-done=5,6"
     )
-    assert (found.server.user, found.server.password(), found.server.host, found.server.port) == ("u@x", "p:/", "db", 3307)
-    assert (found.workers, found.txn_rows, found.batched, found.create_tables, found.position_schema) == (8, 10, False, True, "ours")
-    assert found.server.read_s == 90
-    assert found.routes.target(TableName("Shop", "t")) == TableName("copy", "t")
-    assert found.decided == {5: "done", 6: "done"}
+    assert (settings.server.user, settings.server.password(), settings.server.host, settings.server.port) == ("u@x", "p:/", "db", 3307)
+    assert (settings.workers, settings.txn_rows, settings.batched, settings.create_tables, settings.position_schema) == (
+        8,
+        10,
+        False,
+        True,
+        "ours",
+    )
+    assert settings.server.read_s == 90
+    assert settings.routes.target(TableName("Shop", "t")) == TableName("copy", "t")
+    assert settings.decided == {5: "done", 6: "done"}
 
 
 def test_the_password_may_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

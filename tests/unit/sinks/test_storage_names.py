@@ -36,8 +36,8 @@ BEGIN = 100
 def table(name: TableName, *columns: str, table_id: int = 1, physical_ids: tuple[int, ...] = ()) -> TableSchema:
     told = tuple(ColumnDefinition(column, "int(11)", nullable=False) for column in columns)
     index = IndexDefinition("PRIMARY", (IndexPart(columns[0]),), unique=True, primary=True)
-    found = tuple(Column(column, "int", nullable=False) for column in columns)
-    return TableSchema(name, found, columns[:1], table_id, physical_ids, definition=TableDefinition(told, (index,)))
+    results = tuple(Column(column, "int", nullable=False) for column in columns)
+    return TableSchema(name, results, columns[:1], table_id, physical_ids, definition=TableDefinition(told, (index,)))
 
 
 def head(
@@ -59,14 +59,14 @@ def files(*places: StoragePlace) -> list[Staged]:
     return [Staged(place, f"staged-{number}") for number, place in enumerate(places)]
 
 
-def finals(found: Named) -> list[str]:
-    return [path for _, path in found.files]
+def finals(value: Named) -> list[str]:
+    return [path for _, path in value.files]
 
 
 def told(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     assert isinstance(texts, dict)
-    found = map(json.loads, texts.values())
-    return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in found]
+    result = map(json.loads, texts.values())
+    return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in result]
 
 
 def versions(names: StorageNames) -> dict[TableName, int]:
@@ -94,47 +94,49 @@ def test_the_same_is_named_the_same_whoever_asks_again() -> None:
 def test_a_ddl_makes_a_version_whose_file_tells_it() -> None:
     names, before, after = StorageNames(begin_ts=BEGIN), table(A, "id"), table(A, "id", "more")
     query = "ALTER TABLE `a` ADD COLUMN `more` INT NOT NULL"
-    found = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(StoragePlace(A)), OPTIONS, date="")
-    assert finals(found) == ["s/a/100/CDC000001.csv"]
-    assert (told(found.before), told(found.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
-    names = names.after(found.change)
-    found = named(names, [head([after], ts=210)], files(StoragePlace(A)), OPTIONS, date="")
-    assert (finals(found), found.before, found.after) == (["s/a/210/CDC000001.csv"], {}, {})
+    result = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(StoragePlace(A)), OPTIONS, date="")
+    assert finals(result) == ["s/a/100/CDC000001.csv"]
+    assert (told(result.before), told(result.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
+    names = names.after(result.change)
+    result = named(names, [head([after], ts=210)], files(StoragePlace(A)), OPTIONS, date="")
+    assert (finals(result), result.before, result.after) == (["s/a/210/CDC000001.csv"], {}, {})
 
 
 def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
     before = table(A, "id", physical_ids=(5, 6))
-    found = named(StorageNames(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date="")
-    assert told(found.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
-    found = named(StorageNames(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
-    assert (found.after, found.change.versions) == ({}, {})
+    result = named(
+        StorageNames(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date=""
+    )
+    assert told(result.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
+    result = named(StorageNames(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
+    assert (result.after, result.change.versions) == ({}, {})
 
 
 def test_a_renamed_table_is_told_under_its_new_name() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     for asked in (A, B, TableName("S", "B")):
-        found = named(
+        result = named(
             names,
             [head([table(A, "id")], [table(B, "id")], ts=200, ddls=[(asked, "RENAME TABLE s.a TO s.b")])],
             [],
             OPTIONS,
             date="",
         )
-        assert told(found.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
-        after = names.after(found.change)
+        assert told(result.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
+        after = names.after(result.change)
         assert (versions(after), dict(after.lasts)) == ({B: 210}, {})
 
 
 def test_a_dropped_table_is_told_as_it_was_and_one_made_again_begins_anew() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
-    found = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
-    assert told(found.after) == [("a", 210, "DROP TABLE s.a", 4)]
-    assert json.loads(next(iter(found.after.values())))["TableColumnsTotal"] == 1
-    names = names.after(found.change)
+    result = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
+    assert told(result.after) == [("a", 210, "DROP TABLE s.a", 4)]
+    assert json.loads(next(iter(result.after.values())))["TableColumnsTotal"] == 1
+    names = names.after(result.change)
     assert (dict(names.versions), dict(names.lasts)) == ({}, {})
     made = [table(A, "id", "v", table_id=2)]
-    found = named(names, [head([], made, ts=300, ddls=[(A, "CREATE TABLE a (id INT PRIMARY KEY, v INT)")])], [], OPTIONS, date="")
-    names = names.after(found.change)
+    result = named(names, [head([], made, ts=300, ddls=[(A, "CREATE TABLE a (id INT PRIMARY KEY, v INT)")])], [], OPTIONS, date="")
+    names = names.after(result.change)
     assert versions(names) == {A: 310}
     assert finals(named(names, [head(made, ts=310)], files(StoragePlace(A)), OPTIONS, date="")) == ["s/a/310/CDC000001.csv"]
 
@@ -143,8 +145,8 @@ def test_the_other_table_of_an_exchange_has_a_version_without_a_statement() -> N
     before = [table(A, "id", table_id=1, physical_ids=(7, 8)), table(B, "id", table_id=2)]
     after = [table(A, "id", table_id=1, physical_ids=(7, 2)), table(B, "id", table_id=8)]
     query = "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"
-    found = named(StorageNames(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
-    assert sorted(told(found.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
+    result = named(StorageNames(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
+    assert sorted(told(result.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
 
 
 def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() -> None:
@@ -153,10 +155,10 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
         (MARK_TABLE, "CREATE TABLE x"),
         (TableName(MARK_TABLE.schema, ""), "CREATE DATABASE y"),
     ]
-    found = named(StorageNames(), [head([], ddls=ddls)], [], OPTIONS, date="")
-    (path,) = found.after
+    result = named(StorageNames(), [head([], ddls=ddls)], [], OPTIONS, date="")
+    (path,) = result.after
     assert path.startswith("s/meta/schema_110_")
-    assert json.loads(found.after[path]) == {
+    assert json.loads(result.after[path]) == {
         "Table": "", "Schema": "s", "Version": 1, "TableVersion": 110, "Query": "CREATE DATABASE s", "Type": 1, "TableColumns": None,
         "TableColumnsTotal": 0,
     }  # fmt: skip
@@ -164,8 +166,8 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
 
 def test_columns_that_are_others_without_a_ddl_have_a_version_of_their_own() -> None:
     first = named(StorageNames(), [head([table(A, "id")])], files(StoragePlace(A)), OPTIONS, date="")
-    found = named(StorageNames().after(first.change), [head([table(A, "id", "x")], ts=300)], files(StoragePlace(A)), OPTIONS, date="")
-    assert (finals(found), told(found.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
+    result = named(StorageNames().after(first.change), [head([table(A, "id", "x")], ts=300)], files(StoragePlace(A)), OPTIONS, date="")
+    assert (finals(result), told(result.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
 
 
 @pytest.mark.parametrize("name", [TableName("s", "a/b"), TableName("..", "a"), TableName("_ticdc_dump", "a"), TableName("s", "x" * 256)])

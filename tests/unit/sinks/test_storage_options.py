@@ -19,9 +19,9 @@ from spark_merge.sinks.storage.uri import open_storage
 
 
 def test_the_defaults_are_ticdcs() -> None:
-    found = options_of({"protocol": "csv"})
-    assert found.csv == CsvForm(",", '"', "\\N", commit_ts=False, base64=True, old_values=False, header=False, terminator="\r\n")
-    assert (found.ending, found.date, found.digits, found.partitions, found.file_bytes) == ("csv", "%Y-%m-%d", 20, True, 64 << 20)
+    options = options_of({"protocol": "csv"})
+    assert options.csv == CsvForm(",", '"', "\\N", commit_ts=False, base64=True, old_values=False, header=False, terminator="\r\n")
+    assert (options.ending, options.date, options.digits, options.partitions, options.file_bytes) == ("csv", "%Y-%m-%d", 20, True, 64 << 20)
     assert options_of({"protocol": "canal-json"}).json is not None
 
 
@@ -33,8 +33,8 @@ def test_a_sink_gathers_for_the_flush_interval(text: str, seconds: float) -> Non
 
 
 def test_options_go_to_tasks() -> None:
-    found = options_of({"protocol": "canal-json", "time-zone": "Asia/Shanghai", "content-compatible": "true"})
-    assert pickle.loads(pickle.dumps(found)) == found
+    options = options_of({"protocol": "canal-json", "time-zone": "Asia/Shanghai", "content-compatible": "true"})
+    assert pickle.loads(pickle.dumps(options)) == options
 
 
 @pytest.mark.parametrize(

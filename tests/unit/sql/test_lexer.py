@@ -17,10 +17,10 @@ TEXTS = st.lists(st.sampled_from(_PIECES), max_size=20).map("".join) | st.text()
 
 @given(TEXTS, st.booleans(), st.sampled_from([None, frozenset({"ttl"})]))
 def test_nothing_of_a_text_is_lost_whatever_it_is(text: str, backslashes: bool, features: frozenset[str] | None) -> None:
-    found = list(tokens(text, backslashes=backslashes, features=features))
-    assert "".join(token.gap + token.text for token in found) == text
-    assert all(text.startswith(token.text, token.at) for token in found)
-    assert [token.kind for token in found].index("end") == len(found) - 1
+    results = list(tokens(text, backslashes=backslashes, features=features))
+    assert "".join(token.gap + token.text for token in results) == text
+    assert all(text.startswith(token.text, token.at) for token in results)
+    assert [token.kind for token in results].index("end") == len(results) - 1
 
 
 @pytest.mark.parametrize(

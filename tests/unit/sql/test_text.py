@@ -37,17 +37,17 @@ def restored(text: str) -> str:
 
 def as_a_server_reads(string: str) -> str:
     """MySQL's lexer, a character at a time."""
-    found, at = "", 1
+    server_reads, at = "", 1
     while at < len(string) - 1:
         step = 2 if string[at] in "\\'" else 1
         char = string[at + step - 1]
-        found += (
+        server_reads += (
             {"n": "\n", "r": "\r", "0": "\0", "t": "\t", "Z": "\x1a", "b": "\b", "%": "\\%", "_": "\\_"}.get(char, char)
             if string[at] == "\\"
             else char
         )
         at += step
-    return found
+    return server_reads
 
 
 @given(LABELS)
@@ -84,8 +84,8 @@ def test_a_server_reads_the_text_of_a_ddl_as_ticdc_does(elements: list[str]) -> 
     strings = ",".join(map(restored, elements))
     query = f"ALTER TABLE `a\\'b`.`t` ADD COLUMN `c` ENUM({strings}) COMMENT {restored(elements[0])}"
     sent = for_servers(query)
-    found = [as_a_server_reads(token.text) for token in tokens(sent) if token.kind == "string"]
-    assert found == [*elements, elements[0]]
+    results = [as_a_server_reads(token.text) for token in tokens(sent) if token.kind == "string"]
+    assert results == [*elements, elements[0]]
     assert parsed(sent, "s").tables()[0].schema == "a\\'b"
     assert action_of(query) is Action.ADD_COLUMN
 

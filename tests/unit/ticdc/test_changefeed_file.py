@@ -35,19 +35,19 @@ large-message-handle-option = "none"
 
 
 def test_the_file_of_cdc_cli() -> None:
-    found = rules_of(TOML)
-    assert (found.case_sensitive, found.protocol) == (True, "canal-json")
-    assert found.parameters == {"partition-num": "6", "sasl-password": "hunter2", "enable-tls": "true", "enable-tidb-extension": "true"}
-    assert "filter" in found.told[0]
-    assert "hunter2" not in repr(found)
-    router = Router.of(found.dispatchers, default_topic="main", protocol=found.protocol, case_sensitive=found.case_sensitive)
+    file = rules_of(TOML)
+    assert (file.case_sensitive, file.protocol) == (True, "canal-json")
+    assert file.parameters == {"partition-num": "6", "sasl-password": "hunter2", "enable-tls": "true", "enable-tidb-extension": "true"}
+    assert "filter" in file.told[0]
+    assert "hunter2" not in repr(file)
+    router = Router.of(file.dispatchers, default_topic="main", protocol=file.protocol, case_sensitive=file.case_sensitive)
     assert router.partition_rule(TableName("shop", "item")) == PartitionRule("columns", columns=("a", "b"))
     assert router.topic(TableName("shop", "orders")) == "shop_orders"
 
 
 def test_an_empty_file_says_nothing() -> None:
-    found = rules_of("")
-    assert (found.dispatchers, found.case_sensitive, found.protocol, dict(found.parameters), found.told) == ((), False, "", {}, ())
+    file = rules_of("")
+    assert (file.dispatchers, file.case_sensitive, file.protocol, dict(file.parameters), file.told) == ((), False, "", {}, ())
 
 
 @pytest.mark.parametrize("architecture", ["classic", "new"])
@@ -58,8 +58,8 @@ def test_the_definition_that_etcd_holds(architecture: str) -> None:
     with pytest.raises(ConfigError, match=r"sink.column-selectors cannot be followed: rows are written whole"):
         rules_of(json.dumps(info))
     info["config"]["sink"]["column-selectors"] = None
-    found = rules_of(json.dumps(info))
-    router = Router.of(found.dispatchers, default_topic="main", protocol=found.protocol)
+    file = rules_of(json.dumps(info))
+    router = Router.of(file.dispatchers, default_topic="main", protocol=file.protocol)
     assert router.topic(TableName("shop", "item")) == "etcdcap_shop_item"
     assert router.partition_rule(TableName("shop", "item")).kind == "index-value"
     assert router.partition_rule(TableName("shop", "orders")).kind == "table"
@@ -69,8 +69,8 @@ def test_the_definition_that_etcd_holds(architecture: str) -> None:
 def test_what_a_real_cdc_cli_and_openapi_answer(architecture: str) -> None:
     answers = recorded_cluster(architecture)
     for text in (answers["cli"]["changefeed query -c cap-open"]["stdout"], answers["api"]["/api/v2/changefeeds/cap-open"]["body"]):
-        found = rules_of(text if isinstance(text, str) else json.dumps(text))
-        assert (found.protocol, found.dispatchers, dict(found.parameters)) == ("open-protocol", (), {})
+        file = rules_of(text if isinstance(text, str) else json.dumps(text))
+        assert (file.protocol, file.dispatchers, dict(file.parameters)) == ("open-protocol", (), {})
 
 
 def test_the_json_of_the_openapi_has_underlines() -> None:
@@ -84,9 +84,9 @@ def test_the_json_of_the_openapi_has_underlines() -> None:
         },
     }
     for text in (json.dumps(config), json.dumps({"id": "x", "config": config})):
-        found = rules_of(text)
-        assert (found.case_sensitive, found.parameters) == (True, {"partition-num": "4", "enable-tidb-extension": "true"})
-        assert found.dispatchers == ({"matcher": ["*.*"], "partition": "ts"},)
+        file = rules_of(text)
+        assert (file.case_sensitive, file.parameters) == (True, {"partition-num": "4", "enable-tidb-extension": "true"})
+        assert file.dispatchers == ({"matcher": ["*.*"], "partition": "ts"},)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_what_is_not_followed_is_refused_by_name(text: str, message: str) -> Non
 
 
 def test_what_shapes_a_message_is_handed_on() -> None:
-    found = rules_of("[sink]\nonly-output-updated-columns = false\ndelete-only-output-handle-key-columns = true\ncontent-compatible = true")
-    assert found.parameters == {"delete-only-output-handle-key-columns": "true", "content-compatible": "true"}
+    file = rules_of("[sink]\nonly-output-updated-columns = false\ndelete-only-output-handle-key-columns = true\ncontent-compatible = true")
+    assert file.parameters == {"delete-only-output-handle-key-columns": "true", "content-compatible": "true"}
 
 
 def test_what_says_nothing_of_a_topic_is_let_be() -> None:

@@ -36,9 +36,9 @@ def kafka(**settings: Any) -> dict[str, Any]:
 
 def recorded(architecture: str) -> dict[str, tuple[Changefeed, dict[str, Any]]]:
     """Every changefeed of a real cluster's etcd, and the JSON it was made of."""
-    found = recorded_cluster(architecture)["etcd"]
+    result = recorded_cluster(architecture)["etcd"]
     read = {}
-    for key, value in found.items():
+    for key, value in result.items():
         if match := re.fullmatch("/tidb/cdc/([^/]+)/([^/]+)/changefeed/info/([^/]+)", key):
             read[match[3]] = (changefeed(ChangefeedName(*match.groups()), value), json.loads(value))
     return read
@@ -47,17 +47,17 @@ def recorded(architecture: str) -> dict[str, tuple[Changefeed, dict[str, Any]]]:
 @pytest.mark.recordings
 @pytest.mark.parametrize(("architecture", "count"), [("classic", 10), ("new", 3)])
 def test_every_recorded_definition_is_read(architecture: str, count: int) -> None:
-    found = recorded(architecture)
-    assert len(found) == count
-    for feed, raw in found.values():
+    result = recorded(architecture)
+    assert len(result) == count
+    for feed, raw in result.values():
         assert feed.new_architecture == (architecture == "new")
         assert (feed.sink_uri, feed.start_ts, feed.creator_version) == (raw["sink-uri"], raw["start-ts"], "v9.0.0-beta.2")
         assert feed.protocol == raw["config"]["sink"]["protocol"]
         assert list(feed.filter.rules) == raw["config"]["filter"]["rules"]
         assert feed.config == raw["config"]
         assert re.fullmatch(r"[0-9A-Za-z.-]+", feed.incarnation)
-    assert len({feed.incarnation for feed, _ in found.values()}) == count
-    assert {name for name, (feed, _) in found.items() if feed.state != "normal"} == {"cap-file"}
+    assert len({feed.incarnation for feed, _ in result.values()}) == count
+    assert {name for name, (feed, _) in result.items() if feed.state != "normal"} == {"cap-file"}
 
 
 @pytest.mark.recordings

@@ -67,8 +67,8 @@ def test_what_is_not_in_the_allow_list_is_discarded(action: Action) -> None:
 
 @pytest.mark.parametrize(("new_architecture", "verdict"), [(False, DdlVerdict.DISCARD), (True, DdlVerdict.SEND)])
 def test_foreign_keys_are_sent_by_the_new_architecture_only(new_architecture: bool, verdict: DdlVerdict) -> None:
-    found = rules(new_architecture=new_architecture).verdict(altered(action=Action.ADD_FOREIGN_KEY))
-    assert found is verdict
+    result = rules(new_architecture=new_architecture).verdict(altered(action=Action.ADD_FOREIGN_KEY))
+    assert result is verdict
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_table_that_the_rules_leave_out_is_discarded(table: str, verdict: DdlV
     ],
 )
 def test_a_schema_is_kept_if_some_table_of_it_can_be(table_rules: tuple[str, ...], schema: str, verdict: DdlVerdict) -> None:
-    found = rules(*table_rules).verdict(event(Action.CREATE_SCHEMA, schema=schema))
-    assert found is verdict
+    result = rules(*table_rules).verdict(event(Action.CREATE_SCHEMA, schema=schema))
+    assert result is verdict
 
 
 def test_schemas_match_without_tables() -> None:
@@ -136,27 +136,27 @@ def test_a_rename_into_the_rules_stops_as_it_stops_ticdc() -> None:
     ],
 )
 def test_event_filters_ignore_and_do_not_discard(ignored: str, action: Action, verdict: DdlVerdict) -> None:
-    found = rules(event_filters=(EventFilter(("shop.t",), ignore_event=(ignored,)),))
-    assert found.verdict(altered(action=action)) is verdict
-    assert found.verdict(altered("shop.other", action)) is DdlVerdict.SEND
+    result = rules(event_filters=(EventFilter(("shop.t",), ignore_event=(ignored,)),))
+    assert result.verdict(altered(action=action)) is verdict
+    assert result.verdict(altered("shop.other", action)) is DdlVerdict.SEND
 
 
 def test_a_schemas_ddl_goes_by_the_filters_schema() -> None:
-    found = rules(event_filters=(EventFilter(("shop.*",), ignore_event=("create schema",)),))
-    assert found.verdict(event(Action.CREATE_SCHEMA)) is DdlVerdict.IGNORE
-    assert found.verdict(event(Action.DROP_SCHEMA)) is DdlVerdict.SEND
+    result = rules(event_filters=(EventFilter(("shop.*",), ignore_event=("create schema",)),))
+    assert result.verdict(event(Action.CREATE_SCHEMA)) is DdlVerdict.IGNORE
+    assert result.verdict(event(Action.DROP_SCHEMA)) is DdlVerdict.SEND
 
 
 @pytest.mark.parametrize(("new_architecture", "verdict"), [(False, DdlVerdict.SEND), (True, DdlVerdict.IGNORE)])
 def test_the_classic_architecture_compares_a_filters_matcher_with_case(new_architecture: bool, verdict: DdlVerdict) -> None:
-    found = rules(new_architecture=new_architecture, event_filters=(EventFilter(("SHOP.*",), ignore_event=("all ddl",)),))
-    assert found.verdict(altered()) is verdict
+    result = rules(new_architecture=new_architecture, event_filters=(EventFilter(("SHOP.*",), ignore_event=("all ddl",)),))
+    assert result.verdict(altered()) is verdict
 
 
 def test_an_ignored_start_ts_ignores() -> None:
-    found = rules(ignore_txn_start_ts=(7,))
-    assert found.verdict(altered()) is DdlVerdict.IGNORE
-    assert found.verdict(event(Action.ADD_COLUMN, ("shop.t", "shop.t"), start_ts=8)) is DdlVerdict.SEND
+    result = rules(ignore_txn_start_ts=(7,))
+    assert result.verdict(altered()) is DdlVerdict.IGNORE
+    assert result.verdict(event(Action.ADD_COLUMN, ("shop.t", "shop.t"), start_ts=8)) is DdlVerdict.SEND
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_an_ignored_start_ts_ignores() -> None:
     ],
 )
 def test_a_ddl_is_ignored_by_its_text(regexes: tuple[str, ...], query: str, verdict: DdlVerdict) -> None:
-    found = rules(event_filters=(EventFilter(("shop.t",), ignore_sql=regexes),))
-    assert found.verdict(replace(altered(), query=query)) is verdict
-    assert found.verdict(replace(altered("shop.u"), query=query)) is DdlVerdict.SEND
+    result = rules(event_filters=(EventFilter(("shop.t",), ignore_sql=regexes),))
+    assert result.verdict(replace(altered(), query=query)) is verdict
+    assert result.verdict(replace(altered("shop.u"), query=query)) is DdlVerdict.SEND
 
 
 @pytest.mark.parametrize("regex", ["(", "(?=x)", r"\1", "a**"])

@@ -24,16 +24,16 @@ def test_without_dispatchers_all_goes_to_one_topic_by_table() -> None:
 
 
 def test_the_first_rule_that_has_the_table_decides_topic_and_partition() -> None:
-    found = router(
+    result = router(
         {"matcher": ["shop.item"], "partition": "index-value", "index": "uk"},
         {"matcher": ["shop.*"], "topic": "{schema}_{table}", "partition": "ts"},
         {"matcher": ["*.*", "!hr.*"], "partition": "columns", "columns": ["a", "B"]},
     )
-    assert (found.topic(ITEM), found.partition_rule(ITEM)) == ("main", PartitionRule("index-value", "uk"))
-    assert (found.topic(ORDERS), found.partition_rule(ORDERS)) == ("shop_orders", PartitionRule("ts"))
-    assert found.partition_rule(TableName("a", "b")) == PartitionRule("columns", columns=("a", "B"))
-    assert (found.topic(STAFF), found.partition_rule(STAFF)) == ("main", PartitionRule("table"))
-    assert found.topics([ITEM, ORDERS]) == {"main", "shop_orders"}
+    assert (result.topic(ITEM), result.partition_rule(ITEM)) == ("main", PartitionRule("index-value", "uk"))
+    assert (result.topic(ORDERS), result.partition_rule(ORDERS)) == ("shop_orders", PartitionRule("ts"))
+    assert result.partition_rule(TableName("a", "b")) == PartitionRule("columns", columns=("a", "B"))
+    assert (result.topic(STAFF), result.partition_rule(STAFF)) == ("main", PartitionRule("table"))
+    assert result.topics([ITEM, ORDERS]) == {"main", "shop_orders"}
 
 
 def test_the_default_topic_is_marked_though_no_table_is_in_it() -> None:
@@ -56,11 +56,11 @@ def test_dispatchers_by_name(written: str, kind: str) -> None:
 
 
 def test_what_is_no_dispatcher_is_by_table_as_in_ticdc_and_told() -> None:
-    found = router(
+    result = router(
         {"matcher": ["*.*"], "partition": "round-robin"}, {"matcher": ["*.*"], "partition": "ts", "index": "uk", "columns": ["a"]}
     )
-    assert found.partition_rule(ITEM) == PartitionRule("table")
-    assert ["round-robin" in found.told[0], "index 'uk'" in found.told[1], "columns" in found.told[2]] == [True] * 3
+    assert result.partition_rule(ITEM) == PartitionRule("table")
+    assert ["round-robin" in result.told[0], "index 'uk'" in result.told[1], "columns" in result.told[2]] == [True] * 3
     assert router({"matcher": ["*.*"], "partition": "rowid"}).told == ()
 
 
@@ -87,9 +87,9 @@ def test_nulls_in_the_json_of_etcd_are_absent() -> None:
 
 
 def test_a_schemas_ddl_goes_to_the_default_topic_and_a_tables_to_its_own() -> None:
-    found = router({"matcher": ["*.*"], "topic": "{schema}_{table}"})
-    assert found.ddl_topic(ITEM) == "shop_item"
-    assert found.ddl_topic(TableName("shop", "")) == "main"
+    result = router({"matcher": ["*.*"], "topic": "{schema}_{table}"})
+    assert result.ddl_topic(ITEM) == "shop_item"
+    assert result.ddl_topic(TableName("shop", "")) == "main"
 
 
 def test_a_ddl_goes_to_all_partitions_but_of_canal_json_to_the_first() -> None:
@@ -110,8 +110,8 @@ def test_a_ddl_goes_to_all_partitions_but_of_canal_json_to_the_first() -> None:
 )
 def test_releases_hash_differently(release: str, classic: tuple[object, ...], new: tuple[object, ...]) -> None:
     for architecture, expected in (("classic", classic), ("new", new)):
-        found = Hashing.of(architecture, release)  # type: ignore[arg-type]  # a Literal
-        assert (found.names, found.null, found.shifted, found.whole_seconds) == expected
+        hashing = Hashing.of(architecture, release)  # type: ignore[arg-type]  # a Literal
+        assert (hashing.names, hashing.null, hashing.shifted, hashing.whole_seconds) == expected
 
 
 def test_a_release_that_misreads_named_columns_is_not_followed_there() -> None:
@@ -129,6 +129,6 @@ def test_what_is_no_release_is_refused() -> None:
 
 
 def test_it_can_be_sent_to_a_task() -> None:
-    found = router({"matcher": ["shop.*"], "partition": "ts", "topic": "x"})
-    assert found.topic(ITEM) == "x"
-    assert pickle.loads(pickle.dumps(found)) == found
+    result = router({"matcher": ["shop.*"], "partition": "ts", "topic": "x"})
+    assert result.topic(ITEM) == "x"
+    assert pickle.loads(pickle.dumps(result)) == result

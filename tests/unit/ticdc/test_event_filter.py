@@ -19,8 +19,8 @@ COLUMNS = (Column("id", "int"), Column("amount", "decimal"), Column("name", "tex
 
 
 def feed(*filters: EventFilter, rules: tuple[str, ...] = ("*.*",), case_sensitive: bool = False, new: bool = False) -> Changefeed:
-    found = FeedFilter(rules, case_sensitive, filters)
-    return Changefeed(ChangefeedName("default", "default", "demo"), "1", "kafka://h/t", new_architecture=new, filter=found)
+    feed_filter = FeedFilter(rules, case_sensitive, filters)
+    return Changefeed(ChangefeedName("default", "default", "demo"), "1", "kafka://h/t", new_architecture=new, filter=feed_filter)
 
 
 def events(*ignored: str, matcher: tuple[str, ...] = ("shop.orders",)) -> EventFilter:
@@ -36,20 +36,20 @@ def schemas(*tables: TableName) -> dict[TableName, TableSchema]:
 
 
 def predicate(*texts: str, table: TableName = ORDERS, **options: Any) -> str | None:
-    found = dump_scope(feed(*(insert_expr(text, ("*.*",)) for text in texts)), schemas(table), **options).tables[table]
-    assert isinstance(found, Through)
-    return found.predicate
+    result = dump_scope(feed(*(insert_expr(text, ("*.*",)) for text in texts)), schemas(table), **options).tables[table]
+    assert isinstance(result, Through)
+    return result.predicate
 
 
 # ---- tables and types -------------------------------------------------------------------------------------------------
 
 
 def test_the_table_rules_say_which_tables_there_are() -> None:
-    found = dump_scope(
+    scope = dump_scope(
         feed(rules=("shop.*", "!shop.item", "changefeed_dump.*")), schemas(ORDERS, ITEM, TableName("hr", "staff"), MARK_TABLE)
     )
-    assert found.tables == {ORDERS: Through(None)}
-    assert found.warnings == ()
+    assert scope.tables == {ORDERS: Through(None)}
+    assert scope.warnings == ()
     assert set(dump_scope(feed(rules=()), schemas(ORDERS, ITEM)).tables) == {ORDERS, ITEM}, "TiCDC takes *.* for no rules"
 
 
@@ -64,8 +64,8 @@ def test_a_type_is_ignored_by_its_name_or_all(ignored: str, out: set[str]) -> No
 
 @pytest.mark.parametrize("ignored", ["insert", "all dml"])
 def test_a_table_whose_inserts_are_ignored_is_left_out_with_the_reason(ignored: str) -> None:
-    found = dump_scope(feed(events(ignored)), schemas(ORDERS, ITEM))
-    assert found.tables == {ORDERS: LeftOut("filter.event-filters number 1, ignore-event, leaves out its inserts"), ITEM: Through(None)}
+    scope = dump_scope(feed(events(ignored)), schemas(ORDERS, ITEM))
+    assert scope.tables == {ORDERS: LeftOut("filter.event-filters number 1, ignore-event, leaves out its inserts"), ITEM: Through(None)}
 
 
 @pytest.mark.parametrize("unknown", ["Insert", "all", "none", "create procedure", "INSERT", ""])
@@ -84,8 +84,8 @@ def test_a_matcher_that_is_no_rule_is_refused() -> None:
 @pytest.mark.parametrize("new", [False, True])
 @pytest.mark.parametrize("case_sensitive", [False, True])
 def test_matchers_know_case_where_the_architecture_does(new: bool, case_sensitive: bool) -> None:
-    found = EventFilter(("shop.orders",), ("insert",), ignore_delete_value_expr="id = 1")
-    rules = FilterRules.of(feed(found, rules=("shop.*",), case_sensitive=case_sensitive, new=new))
+    event_filter = EventFilter(("shop.orders",), ("insert",), ignore_delete_value_expr="id = 1")
+    rules = FilterRules.of(feed(event_filter, rules=("shop.*",), case_sensitive=case_sensitive, new=new))
     assert rules.has(UPPER) == (not case_sensitive)
     assert (rules.ignoring(UPPER, RowEvent.INSERT) is not None) == (new and not case_sensitive)
     assert rules.exprs(UPPER, RowEvent.DELETE) == [], "expressions are matched with case in both"
@@ -112,7 +112,7 @@ def test_each_type_has_its_expressions_and_their_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("value", "words"),
     [
         (events("update"), ("ignore-event", "updates", "newer")),
         (events("delete"), ("ignore-event", "deletes", "stays in the output")),
@@ -127,12 +127,12 @@ def test_each_type_has_its_expressions_and_their_row() -> None:
         (insert_expr("name = 'x'"), ("ignore-insert-value-expr", "text", "byte by byte")),
     ],
 )
-def test_what_a_select_cannot_do_is_a_warning_with_table_and_setting(found: EventFilter, words: tuple[str, ...]) -> None:
-    warnings = dump_scope(feed(found), schemas()).warnings
+def test_what_a_select_cannot_do_is_a_warning_with_table_and_setting(value: EventFilter, words: tuple[str, ...]) -> None:
+    warnings = dump_scope(feed(value), schemas()).warnings
     assert len(warnings) == 1
     assert warnings[0].startswith("shop.orders: ")
     assert all(word in warnings[0] for word in words)
-    assert dump_scope(feed(found), schemas(TableName("hr", "staff"))).warnings == ()
+    assert dump_scope(feed(value), schemas(TableName("hr", "staff"))).warnings == ()
 
 
 def test_a_plain_comparison_has_no_warning() -> None:
@@ -227,13 +227,13 @@ _PIECES = st.lists(
 def test_whatever_is_accepted_stays_inside_its_parentheses(text: str) -> None:
     """Read again by another lexer: outside of quotes there is no `;`, no comment, and the last parenthesis closes the first."""
     try:
-        found = dump_scope(feed(insert_expr(f"x{text}")), schemas()).tables[ORDERS]
+        table = dump_scope(feed(insert_expr(f"x{text}")), schemas()).tables[ORDERS]
     except FeedUnsuitable:
         return
-    assert isinstance(found, Through)
-    assert found.predicate is not None
+    assert isinstance(table, Through)
+    assert table.predicate is not None
     quote, deep, escaped = "", 0, False
-    inside = found.predicate[len("NOT (") : -len(" <=> 1)")]
+    inside = table.predicate[len("NOT (") : -len(" <=> 1)")]
     for at, char in enumerate(inside):
         if escaped:
             escaped = False
@@ -273,7 +273,7 @@ ALL = ("*.*",)
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("changefeed", "words"),
     [
         (feed(rules=("shop.*",)), ("filter.rules", 'add "changefeed_dump.*"')),
         (feed(rules=("*.*", "!changefeed_dump.*")), ("filter.rules",)),
@@ -288,14 +288,14 @@ ALL = ("*.*",)
         (feed(events("update", matcher=("CHANGEFEED_DUMP.*",)), new=True), ("ignore-event",)),
     ],
 )
-def test_what_keeps_marks_away_is_named_with_its_setting(found: Changefeed, words: tuple[str, ...]) -> None:
-    problem = mark_table_problem(found)
+def test_what_keeps_marks_away_is_named_with_its_setting(changefeed: Changefeed, words: tuple[str, ...]) -> None:
+    problem = mark_table_problem(changefeed)
     assert problem is not None
     assert all(word in ": ".join(problem) for word in words)
 
 
 @pytest.mark.parametrize(
-    "found",
+    "changefeed",
     [
         feed(),
         feed(rules=("shop.*", "changefeed_dump.*")),
@@ -306,8 +306,8 @@ def test_what_keeps_marks_away_is_named_with_its_setting(found: Changefeed, word
         feed(EventFilter(ALL, ignore_delete_value_expr="id = 1", ignore_sql=("drop",))),
     ],
 )
-def test_marks_pass_where_nothing_is_in_their_way(found: Changefeed) -> None:
-    assert mark_table_problem(found) is None
+def test_marks_pass_where_nothing_is_in_their_way(changefeed: Changefeed) -> None:
+    assert mark_table_problem(changefeed) is None
 
 
 @pytest.mark.parametrize("regex", ["(", "(?=x)", r"\1", "a**"])

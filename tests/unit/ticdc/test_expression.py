@@ -9,5 +9,5 @@ SCHEMA = TableSchema(TableName("shop", "orders"), (Column("id", "int"), Column("
 
 
 def test_columns_are_told_from_functions_types_and_labels_of_the_same_name() -> None:
-    found = FilterExpression.of("id(1) + orders.id + cast(1 as id) + `by``x` + id'x'", SCHEMA)
-    assert [found.tokens[at].text for at in found.columns()] == ["id", "`by``x`"]
+    expression = FilterExpression.of("id(1) + orders.id + cast(1 as id) + `by``x` + id'x'", SCHEMA)
+    assert [expression.tokens[at].text for at in expression.columns()] == ["id", "`by``x`"]

@@ -491,9 +491,9 @@ def test_what_is_asked_for_is_what_matches_and_what_is_idle_matches_nothing(
     parts: list[tuple[bool, str, str]], tables: list[TableName], case_sensitive: bool
 ) -> None:
     rules = [f"{'' if positive else '!'}{schema}.{name}" for positive, schema, name in parts]
-    found = asked(rules, tables, case_sensitive=case_sensitive)
-    assert found.chosen == matching(rules, tables, case_sensitive=case_sensitive)
-    assert found.idle == [
+    result = asked(rules, tables, case_sensitive=case_sensitive)
+    assert result.chosen == matching(rules, tables, case_sensitive=case_sensitive)
+    assert result.idle == [
         rule for rule in rules if not rule.startswith("!") and not matching([rule], tables, case_sensitive=case_sensitive)
     ]
 

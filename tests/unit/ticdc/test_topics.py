@@ -35,10 +35,10 @@ def test_without_dispatchers_all_is_in_the_default_topic() -> None:
 
 
 def test_the_first_dispatcher_that_has_the_table_decides() -> None:
-    found = feed(("shop.item", "items"), ("shop.*", ""), ("*.*", "rest"), ("shop.orders", "never"))
-    assert topic_of(found, "main", TableName("shop", "item")) == "items"
-    assert topic_of(found, "main", ORDERS) == "main"
-    assert topic_of(found, "main", TableName("hr", "staff")) == "rest"
+    changefeed = feed(("shop.item", "items"), ("shop.*", ""), ("*.*", "rest"), ("shop.orders", "never"))
+    assert topic_of(changefeed, "main", TableName("shop", "item")) == "items"
+    assert topic_of(changefeed, "main", ORDERS) == "main"
+    assert topic_of(changefeed, "main", TableName("hr", "staff")) == "rest"
     assert topic_of(feed(("hr.*", "hr")), "main", ORDERS) == "main"
 
 
@@ -70,31 +70,31 @@ def test_names_are_put_into_the_expression(expression: str, table: TableName, na
 
 @given(st.text(min_size=1, max_size=64), st.text(min_size=1, max_size=64))
 def test_any_names_make_a_topic_that_kafka_takes(schema: str, table: str) -> None:
-    found = topic("x{schema}.{table}", TableName(schema, table))
-    assert 0 < len(found) <= TOPIC_CHARS_MAX
-    assert found == "main" or set(found) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    text = topic("x{schema}.{table}", TableName(schema, table))
+    assert 0 < len(text) <= TOPIC_CHARS_MAX
+    assert text == "main" or set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def test_every_topic_is_read_that_can_hold_rows_marks_or_ddls() -> None:
-    found = feed(("shop.item", "items"), ("changefeed_dump.*", "marks"), ("shop.*", "{schema}"))
-    assert topics(found, "main", [ORDERS, TableName("shop", "item"), TableName("hr", "staff")]) == {"main", "marks", "items", "shop"}
-    assert topics(found, "main", []) == {"main", "marks"}
-    assert topics(found, "main", [MARK_TABLE]) == {"main", "marks"}
+    changefeed = feed(("shop.item", "items"), ("changefeed_dump.*", "marks"), ("shop.*", "{schema}"))
+    assert topics(changefeed, "main", [ORDERS, TableName("shop", "item"), TableName("hr", "staff")]) == {"main", "marks", "items", "shop"}
+    assert topics(changefeed, "main", []) == {"main", "marks"}
+    assert topics(changefeed, "main", [MARK_TABLE]) == {"main", "marks"}
 
 
 def test_a_schema_with_capitals_has_two_topics_in_the_classic_architecture_and_neither_is_surely_marked() -> None:
     """Finding 3: after a RENAME its rows go to the topic of the schema in lower case, as on v9.0.0-beta.2."""
-    found = feed(("ex_shop2.*", "{schema}_{table}"))
+    changefeed = feed(("ex_shop2.*", "{schema}_{table}"))
     tables = [TableName("ex_Shop2", "Bb"), TableName("ex_shop2", "cc")]
-    assert topics(found, "main", tables) == {"main", "ex_Shop2_Bb", "ex_shop2_Bb", "ex_shop2_cc"}
-    assert marked_topics(found, "main", tables) == {"main", "ex_shop2_cc"}
-    new = replace(found, new_architecture=True)
+    assert topics(changefeed, "main", tables) == {"main", "ex_Shop2_Bb", "ex_shop2_Bb", "ex_shop2_cc"}
+    assert marked_topics(changefeed, "main", tables) == {"main", "ex_shop2_cc"}
+    new = replace(changefeed, new_architecture=True)
     assert topics(new, "main", tables) == marked_topics(new, "main", tables) == {"main", "ex_Shop2_Bb", "ex_shop2_cc"}
 
 
 def test_a_matcher_with_case_decides_for_each_spelling() -> None:
-    found = feed(("Shop.*", "{schema}_{table}"), ("*.*", "rest"), case_sensitive=True)
-    assert topics(found, "main", [TableName("Shop", "a")]) == {"main", "rest", "Shop_a"}
+    changefeed = feed(("Shop.*", "{schema}_{table}"), ("*.*", "rest"), case_sensitive=True)
+    assert topics(changefeed, "main", [TableName("Shop", "a")]) == {"main", "rest", "Shop_a"}
 
 
 @pytest.mark.parametrize("expression", ["{table}{schema}", "a b", "{schema}{schema}", "{Schema}", "t/{table}", "{schema}_{table}_{table}"])

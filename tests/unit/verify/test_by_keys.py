@@ -39,8 +39,8 @@ def test_each_key_of_the_digests_is_looked_up_once_in_pieces(tmp_path: Path, mon
     rows = pa.table([["v"] * len(KEYS), [id for _, id in KEYS], [part for part, _ in KEYS]], names=["v", "id", "part"])
     written = write_digests(folder, "source", SCHEMA, iter([RowsRead(rows)]), buckets=buckets)
     parts = list(lookups(sink, SCHEMA, folder, [name for name, _ in written]))
-    found = [tuple(row.values()) for part in parts for read in part() for row in read.rows.to_pylist()]
-    assert sorted(found) == sorted(KEYS)
+    results = [tuple(row.values()) for part in parts for read in part() for row in read.rows.to_pylist()]
+    assert sorted(results) == sorted(KEYS)
     assert sink.asked == [10, 10, 3]
 
 

@@ -53,9 +53,9 @@ def processes() -> OwnProcesses:
 
 def test_little_is_done_here_and_more_by_other_processes(processes: OwnProcesses) -> None:
     assert processes.run([Pid()] * 3, rows=HERE_ROWS) == [os.getpid()] * 3
-    found = processes.run([Pid()] * 3, rows=HERE_ROWS + 1)
-    assert len(found) == 3
-    assert os.getpid() not in found
+    results = processes.run([Pid()] * 3, rows=HERE_ROWS + 1)
+    assert len(results) == 3
+    assert os.getpid() not in results
 
 
 @pytest.mark.parametrize(("ours", "kind"), [(True, SinkError), (False, ZeroDivisionError)])

@@ -15,19 +15,19 @@ from spark_merge.verify.look import difference
 def hashes(kind: Kind, *texts: str | None) -> list[tuple[int, int]]:
     schema = TableSchema(TableName("s", "t"), (Column("id", "int"), Column("v", kind)), ("id",))
     rows = pa.table({"id": pa.array(["1"] * len(texts)), "v": pa.array(texts, pa.string())})
-    found = digests(schema, RowsRead(rows))
-    return list(zip(found["high"].to_pylist(), found["low"].to_pylist(), strict=True))
+    result = digests(schema, RowsRead(rows))
+    return list(zip(result["high"].to_pylist(), result["low"].to_pylist(), strict=True))
 
 
 def are_equal(kind: Kind, one: str | None, other: str | None) -> bool:
     """For the second look; for the first one it is the same, also where the two are in batches apart."""
     schema = TableSchema(TableName("s", "t"), (Column("id", "int"), Column("v", kind)), ("id",))
-    found = difference(schema, '["1"]', ("1", one), ("1", other)) is None
+    result = difference(schema, '["1"]', ("1", one), ("1", other)) is None
     first, second = hashes(kind, one, other)
-    assert (first == second) is found
+    assert (first == second) is result
     assert hashes(kind, one) == [first]
     assert hashes(kind, other) == [second]
-    return found
+    return result
 
 
 @pytest.mark.parametrize(

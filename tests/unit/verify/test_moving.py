@@ -65,14 +65,14 @@ def test_keys_of_changes_and_of_due_chunks_behind_the_position_are_moving(tmp_pa
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[Seq]:
     """How often each segment was decoded."""
-    found, real = Counter[Seq](), LogKeys._passed
+    result, real = Counter[Seq](), LogKeys._passed
 
     def counted(self: LogKeys, manifests: Sequence[Manifest]) -> Iterator[PassedSegment]:
-        found.update(one.seq for one in manifests)
+        result.update(one.seq for one in manifests)
         return real(self, manifests)
 
     monkeypatch.setattr(LogKeys, "_passed", counted)
-    return found
+    return result
 
 
 def test_checks_that_follow_at_once_decode_each_segment_once(tmp_path: Path, passed: Counter[Seq]) -> None:
@@ -80,9 +80,9 @@ def test_checks_that_follow_at_once_decode_each_segment_once(tmp_path: Path, pas
     log = log_of(tmp_path, history)
     (table, *_) = log._tables
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: moved(log, table, 0, SEGMENT_TS), range(32)))
-    assert found == [expected(history, table, 0, SEGMENT_TS)] * 32
-    assert found[0]
+        results = list(pool.map(lambda _: moved(log, table, 0, SEGMENT_TS), range(32)))
+    assert results == [expected(history, table, 0, SEGMENT_TS)] * 32
+    assert results[0]
     assert passed == Counter(map(Seq, range(1, SEGMENTS)))
 
 

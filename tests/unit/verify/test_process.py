@@ -59,11 +59,11 @@ class Worker:
         """The process, once it has begun a verification."""
 
         def child() -> _Child | None:
-            found = self.steps()._child
-            return found if found is not None and found.running else None
+            result = self.steps()._child
+            return result if result is not None and result.running else None
 
-        found: _Child = eventually(child)
-        return found
+        begun: _Child = eventually(child)
+        return begun
 
     def report(self, operation_id: str = "v1") -> VerifyReport | None:
         self.steps()
@@ -88,12 +88,12 @@ def test_it_carries_out_what_is_asked_of_sinks_by_their_names_and_is_there_for_n
     worker.steps()
     assert worker.made._child is None, "nothing is asked"
     asked(worker.world, "shown", "other")
-    report: VerifyReport = eventually(lambda: (found := worker.report()) and found.state is CheckState.FAILED and found)
+    report: VerifyReport = eventually(lambda: (result := worker.report()) and result.state is CheckState.FAILED and result)
     assert [one.why for one in report.tables] == ["its rows cannot be read back", "there is no sink other"]
     child = worker.made._child
     assert child is not None
     asked(worker.world, "shown", operation_id="v2")
-    eventually(lambda: (found := worker.report("v2")) and found.state is CheckState.FAILED)
+    eventually(lambda: (result := worker.report("v2")) and result.state is CheckState.FAILED)
     assert worker.made._child is child, "one after another in one process"
     worker.made._step(monotonic() + 1)
     worker.made._step(monotonic() + IDLE_S + 2)
@@ -132,7 +132,7 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(worker: Work
         assert report.ended_ms > 0
         assert all(one.state is CheckState.STOPPED for one in report.tables)  # none, where it was stopped before its first report
         assert not [name for name in storage.list_names(worker.log, deep=True) if "/work/" in name]
-        eventually(lambda: (found := worker.report("v2")) and found.state is CheckState.FAILED)
+        eventually(lambda: (result := worker.report("v2")) and result.state is CheckState.FAILED)
         assert worker.notices == [], "a stop is no death"
 
 
@@ -213,14 +213,14 @@ def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up(wor
         storage.write_atomically(worker.log, report_name("v1"), report.to_json())
         for _ in range(DEATHS_MAX - 1):
             worker.made._count_death("v1")
-        found = read_report(worker.log, "v1")
-        assert found is not None
-        assert found.state is CheckState.RUNNING, "a piece of work was done"
+        result = read_report(worker.log, "v1")
+        assert result is not None
+        assert result.state is CheckState.RUNNING, "a piece of work was done"
     worker.made._count_death("v1")
-    found = read_report(worker.log, "v1")
-    assert found is not None
-    assert (found.state, found.needs_from, found.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
-    assert found.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")
+    result = read_report(worker.log, "v1")
+    assert result is not None
+    assert (result.state, result.needs_from, result.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
+    assert result.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")
     assert len(worker.notices) == 1
 
 

@@ -55,15 +55,15 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[KeySpan]:
     """The ranges of the source that were read."""
-    found, call = list[KeySpan](), WorldPart.__call__
+    spans, call = list[KeySpan](), WorldPart.__call__
 
     def noted(part: WorldPart) -> Iterator[RowsRead]:
         if isinstance(part.wanted, partial):  # else rows of keys
-            found.append(part.wanted.args[0])
+            spans.append(part.wanted.args[0])
         return call(part)
 
     monkeypatch.setattr(WorldPart, "__call__", noted)
-    return found
+    return spans
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ def test_over_deaths_each_fault_is_named_and_nothing_else(tmp_path: Path, snapsh
         check = check_of(world, uri, runner=OneCore())
         report = check.run()
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: one.kind for one in check.tally.differences}
-        assert found.items() <= spoilt.items(), seed
-        assert spoilt.keys() - healed <= found.keys(), seed
+        result = {one.key: one.kind for one in check.tally.differences}
+        assert result.items() <= spoilt.items(), seed
+        assert spoilt.keys() - healed <= result.keys(), seed
         assert report.moving == 0
-        named += len(found)
+        named += len(result)
     assert named > 10
 
 

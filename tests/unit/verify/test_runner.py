@@ -39,8 +39,8 @@ R = TypeVar("R")
 
 def settings_of(world: World, **sinks: str) -> VerifySettings:
     made = {name: partial(open_sink, uri, log_id="log-1") for name, uri in sinks.items()}
-    found = VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
-    return replace(found, checks_at_once=1, write_every_s=0)
+    settings = VerifySettings(world.job, WorldSource(world), InOrder(), made, now_ms=lambda: 7, wait=world.wait)
+    return replace(settings, checks_at_once=1, write_every_s=0)
 
 
 def asked(world: World, *sinks: str, operation_id: str = "v1", asked_ms: int = 0) -> VerifyRequest:

@@ -43,13 +43,13 @@ def check_of(world: World, uri: str, *, where: str = "", hidden: Sequence[str] =
 
 def in_slices(world: World, uri: str, *, rows: int) -> list[TableCheck]:
     """Of the whole table, one after another."""
-    found, after = list[TableCheck](), Key()
-    while not found or after:
+    checks, after = list[TableCheck](), Key()
+    while not checks or after:
         check = check_of(world, uri, slice=Slice(after, (), rows))
         check.run()
-        found.append(check)
+        checks.append(check)
         after = check.report.upper
-    return found
+    return checks
 
 
 def world_of(tmp_path: Path, seed: int, uri: str, *, snapshots: bool) -> World:
@@ -66,22 +66,22 @@ class Sqlite:
 
     def spoil(self, world: World, rng: Random) -> dict[Image, str]:
         """What each spoilt key is then."""
-        found: dict[Image, str] = {}
+        spoil: dict[Image, str] = {}
         with closing(sqlite3.connect(self.path)) as db, db:
             for number in rng.sample(range(world.keys), 8):
                 key = world.key(number)
                 there = key in world.rows
                 if not there:
                     db.execute('INSERT INTO "s.t" (id, part, v) VALUES (?, ?, ?)', (*key, "extra"))
-                    found[key] = "extra"
+                    spoil[key] = "extra"
                 elif rng.random() < 0.4:
                     db.execute('DELETE FROM "s.t" WHERE id = ? AND part = ?', key)
-                    found[key] = "missing"
+                    spoil[key] = "missing"
                 else:
                     other = next(one for one in ("", None, "X") if one != world.rows[key][2])
                     db.execute('UPDATE "s.t" SET v = ? WHERE id = ? AND part = ?', (other, *key))
-                    found[key] = "different"
-            return found
+                    spoil[key] = "different"
+            return spoil
 
     def add(self, key: Image, v: str | None) -> None:
         """A second row of a key: somebody has made the table again without its primary key."""
@@ -124,12 +124,12 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
         check = check_of(world, uri)
         report = check.run()
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = {one.key: one.kind for one in check.tally.differences}
-        assert found.items() <= spoilt.items(), seed
-        assert spoilt.keys() - healed <= found.keys(), seed
-        assert (report.differences, report.moving) == (len(found), 0)
+        result = {one.key: one.kind for one in check.tally.differences}
+        assert result.items() <= spoilt.items(), seed
+        assert spoilt.keys() - healed <= result.keys(), seed
+        assert (report.differences, report.moving) == (len(result), 0)
         assert {cell.column for one in check.tally.differences for cell in one.cells} <= {"v"}
-        named += len(found)
+        named += len(result)
     assert named > 10, "how many are healed before they are named depends on time"
 
 
@@ -182,9 +182,9 @@ def finding_one(reading_: Callable[..., Reading]) -> Callable[..., Reading]:
 
 
 def first_of_each(part: ReadPart, schema: TableSchema) -> Iterator[RowsRead]:
-    for found in part():
-        rows = {tuple(row[name] for name in schema.key): row for row in found.rows.to_pylist()}
-        yield RowsRead(pa.Table.from_pylist(list(rows.values()), schema=found.rows.schema))
+    for item in part():
+        rows = {tuple(row[name] for name in schema.key): row for row in item.rows.to_pylist()}
+        yield RowsRead(pa.Table.from_pylist(list(rows.values()), schema=item.rows.schema))
 
 
 @pytest.mark.parametrize("hidden", [("extra",), ("different",), ("missing", "extra"), ("missing", "extra", "different")], ids=str)
@@ -213,10 +213,10 @@ def test_of_a_part_of_the_rows_no_extra_ones_are_reported(tmp_path: Path, where:
         report = check.run()
         assert report.partial
         assert 0 < report.rows < len(world.rows)
-        found = {one.key: one.kind for one in check.tally.differences}
-        assert found.items() <= {key: kind for key, kind in spoilt.items() if kind != "extra"}.items(), seed
-        assert all(key[1] == "1" for key in found if where)
-        named += len(found)
+        result = {one.key: one.kind for one in check.tally.differences}
+        assert result.items() <= {key: kind for key, kind in spoilt.items() if kind != "extra"}.items(), seed
+        assert all(key[1] == "1" for key in result if where)
+        named += len(result)
     assert named > 2
 
 
@@ -246,12 +246,12 @@ def test_slices_name_each_fault_but_extra_rows_once_and_nothing_else(
         spoilt, since_ts = Sqlite(tmp_path / str(seed) / "out.db").spoil(world, Random(seed)), world.ts
         checks = in_slices(world, uri, rows=10)
         healed = {key for ts, key in world.changed if ts > since_ts}
-        found = [(one.key, one.kind) for check in checks for one in check.tally.differences]
-        assert len(dict(found)) == len(found), "by one slice"
-        assert set(found) <= spoilt.items(), seed
-        assert {key for key, kind in spoilt.items() if kind != "extra"} - healed <= dict(found).keys(), seed
+        results = [(one.key, one.kind) for check in checks for one in check.tally.differences]
+        assert len(dict(results)) == len(results), "by one slice"
+        assert set(results) <= spoilt.items(), seed
+        assert {key for key, kind in spoilt.items() if kind != "extra"} - healed <= dict(results).keys(), seed
         assert all(check.report.partial for check in checks)
-        named += len(found)
+        named += len(results)
     assert named > 10, "how many are healed before they are named depends on time"
 
 
@@ -426,13 +426,13 @@ def test_rows_that_changed_and_are_too_many_to_look_at_again_are_not_equal(still
     assert report.why.startswith("8 rows changed while they were compared and were not looked at again")
 
 
-def two_parts(found: Reading) -> Reading:
+def two_parts(value: Reading) -> Reading:
     """The second one has no row."""
 
     def nothing() -> Iterator[RowsRead]:
         return iter(())
 
-    return replace(found, parts=(*found.parts, nothing))
+    return replace(value, parts=(*value.parts, nothing))
 
 
 def test_what_was_passed_while_the_sink_is_read_is_not_kept_for_it(still: Still) -> None:
@@ -557,6 +557,6 @@ def test_beyond_the_keys_that_are_looked_at_again_a_difference_counts_at_once(
     check = still.check(gate=Steps(), wait=still.world.wait, where=where)
     report = check.run()
     assert (report.state, report.missing, report.extra, report.different) == (CheckState.DIFFERENT, 1, 0 if where else 1, 0)
-    found = [(one.kind, one.key) for one in check.tally.all()]
-    assert found == [("missing", still.key), *([] if where else [("extra", extra)])]
-    assert report.unlooked == len(found)
+    results = [(one.kind, one.key) for one in check.tally.all()]
+    assert results == [("missing", still.key), *([] if where else [("extra", extra)])]
+    assert report.unlooked == len(results)

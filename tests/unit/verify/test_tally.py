@@ -16,9 +16,9 @@ def unjudged(*kinds: str) -> list[Unjudged]:
     return [Unjudged("copy", "shop", "orders", (kind,), f"{kind} is hidden") for kind in kinds]
 
 
-def concluded(tally: Tally, *found: RowDifference) -> TableReport:
+def concluded(tally: Tally, *difference: RowDifference) -> TableReport:
     report = TableReport("copy", "shop", "orders", rows=10)
-    for one in found:
+    for one in difference:
         tally.count(report, one)
     tally.conclude(report)
     return report

@@ -41,8 +41,8 @@ class FakeTruth:
         self._rows = {START: start, MIDDLE: middle, END: end}
 
     def truth(self, tso: CommitTs) -> Mapping[TableName, pa.Table]:
-        found = self._rows[tso]
-        columns = [list(found), list(found.values()), ["0.5"] * len(found)]
+        result = self._rows[tso]
+        columns = [list(result), list(result.values()), ["0.5"] * len(result)]
         table = pa.table([pa.array(column, pa.string()) for column in columns], names=["id", "v", "f"])
         return dict.fromkeys(self.schemas, table)
 
@@ -75,7 +75,7 @@ def judged(rows: list[dict[str, Any]], *, complete_at: int | None = 120, truth: 
 
 def counts(verdict: TableVerdict) -> dict[str, int]:
     kinds = {"missing": verdict.missing, "extra": verdict.extra, "different": verdict.different, "went_back": verdict.went_back}
-    return {kind: found.count for kind, found in kinds.items() if found.count}
+    return {kind: findings.count for kind, findings in kinds.items() if findings.count}
 
 
 # ---- equal ----------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_other_replicated_tables_may_be_in_the_output() -> None:
 
 
 def test_a_missing_row_is_found() -> None:
-    verdict = judged([found for found in GOOD if found["key"]["id"] != "3"])
+    verdict = judged([item for item in GOOD if item["key"]["id"] != "3"])
     assert counts(verdict) == {"missing": 3}  # at 200, at 300, at the end
     (sample,) = verdict.missing.samples
     assert (sample.key, sample.at_ts) == (("3",), MIDDLE)
@@ -230,7 +230,7 @@ def test_tables_that_no_sink_may_see_are_found(table: TableName) -> None:
 
 def test_a_table_that_the_truth_does_not_have_is_not_equal() -> None:
     verdict = replay(GOOD, TRUTH, upto_ts=CommitTs(310), complete_at={T: CommitTs(120)}, tables=[T, TableName("s", "ghost")])
-    assert [(found.table.table, found.equal) for found in verdict.tables] == [("ghost", False), ("t", True)]
+    assert [(table.table.table, table.equal) for table in verdict.tables] == [("ghost", False), ("t", True)]
 
 
 def test_no_tables_at_all_prove_nothing() -> None:
@@ -251,9 +251,9 @@ def test_a_row_that_does_not_fit_the_table_is_an_error() -> None:
 
 def test_the_verdict_is_json() -> None:
     verdict = replay([*GOOD[:2], *GOOD[3:]], TRUTH, upto_ts=CommitTs(310), complete_at={T: CommitTs(120)}, tables=[T])
-    found = json.loads(json.dumps(verdict.to_json()))
-    assert (found["ok"], found["tables"][0]["table"], found["tables"][0]["missing"]["count"]) == (False, "s.t", 3)
-    assert found["tables"][0]["missing"]["samples"][0]["at_ts"] == "200"
+    result = json.loads(json.dumps(verdict.to_json()))
+    assert (result["ok"], result["tables"][0]["table"], result["tables"][0]["missing"]["count"]) == (False, "s.t", 3)
+    assert result["tables"][0]["missing"]["samples"][0]["at_ts"] == "200"
 
 
 # ---- a folder -------------------------------------------------------------------------------------------------------
@@ -263,9 +263,9 @@ def delivered(folder: Folder, segments: list[tuple[int, list[dict[str, Any]]]]) 
     """An output folder of (upto_ts, rows of `t`) by seq, as the files sink leaves it."""
     for number, (upto_ts, rows) in enumerate(segments):
         path = file_path(T, number, "jsonl", part=0, owner=Owner(1, 1), attempt="0")
-        from_dump = sum(found["origin"] == "dump" for found in rows)
+        from_dump = sum(item["origin"] == "dump" for item in rows)
         file = DeliveredFile(path, T, len(rows) - from_dump, from_dump, 0)
-        storage.write_atomically(folder, path, b"".join(json.dumps(found).encode() + b"\n" for found in rows))
+        storage.write_atomically(folder, path, b"".join(json.dumps(item).encode() + b"\n" for item in rows))
         segment = DeliveredSegment(Seq(number), CommitTs(upto_ts), (file,), None)
         storage.write_atomically(folder, segment_path(number), SEGMENT.to_json(segment))
 

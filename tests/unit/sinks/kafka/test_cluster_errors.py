@@ -20,9 +20,9 @@ CLUSTER = SinkCluster("broker:9092,other:9092")
     ],
 )
 def test_an_error_names_the_brokers_and_says_whether_they_refuse_or_do_not_answer(code: int, says: str) -> None:
-    found = CLUSTER.raised(KafkaError(code), "topic orders")
-    assert isinstance(found, SinkError)
-    assert found.message.startswith(says)
+    result = CLUSTER.raised(KafkaError(code), "topic orders")
+    assert isinstance(result, SinkError)
+    assert result.message.startswith(says)
 
 
 def test_another_instance_is_no_error_for_an_operator() -> None:

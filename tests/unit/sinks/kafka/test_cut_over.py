@@ -24,11 +24,11 @@ class Topic:
         self.lanes = lanes
 
     def since(self, time_ms: int) -> list[list[Told]]:
-        found = []
+        result = []
         for lane in self.lanes:
             first = next((at for at, (time, _) in enumerate(lane) if time >= time_ms), len(lane))
-            found.append([event for _, event in lane[first:]])
-        return found
+            result.append([event for _, event in lane[first:]])
+        return result
 
 
 def ts_of(event: Told) -> int:

@@ -118,9 +118,9 @@ def test_rows_of_another_width_are_refused() -> None:
 def test_timestamps_are_hashed_in_the_servers_zone() -> None:
     schema = TableSchema(TableName("s", "t"), (Column("at", "timestamp", scale=2),), key=("at",))
     rows = changes((None, ["2024-02-29 23:59:59.12"]), (None, ["0000-00-00 00:00:00.00"]))
-    found = partitions(PartitionRule("index-value", hashing=Hashing(zone="Asia/Shanghai")), schema, rows, 2**31 - 1)
+    result = partitions(PartitionRule("index-value", hashing=Hashing(zone="Asia/Shanghai")), schema, rows, 2**31 - 1)
     texts = (b"at2024-03-01 07:59:59.12", b"at0000-00-00 00:00:00.00")
-    assert list(found) == [modulo(crc32(b"st") ^ crc32(text)) for text in texts]
+    assert list(result) == [modulo(crc32(b"st") ^ crc32(text)) for text in texts]
 
 
 @pytest.mark.parametrize(

@@ -61,11 +61,11 @@ def eras(folder: Recording, changes: list[Change]) -> Iterator[tuple[TableSchema
     """The rows of each table between two DDLs, with the schema that they have."""
     history = RecordedHistory(folder) if folder.name in MOVED else None
     cuts = sorted({event.commit_ts for event in history.events}) if history else []
-    found: dict[tuple[int, TableName], list[Change]] = {}
+    result: dict[tuple[int, TableName], list[Change]] = {}
     for change in changes:
         if (name := TableName(change.schema, change.table)) != MARK_TABLE:
-            found.setdefault((bisect_left(cuts, change.commit_ts), name), []).append(change)
-    for (_, name), group in found.items():
+            result.setdefault((bisect_left(cuts, change.commit_ts), name), []).append(change)
+    for (_, name), group in result.items():
         schemas = history.schemas_at(group[0].commit_ts - 1) if history else folder.schemas
         yield schemas[name], group
 

@@ -20,14 +20,14 @@ SCHEMA = TableSchema(
 
 
 def changes(*rows: tuple[int, str, Sequence[str | None] | None, Sequence[str | None] | None]) -> pa.Table:
-    found: list[dict[str, Any]] = [
+    results: list[dict[str, Any]] = [
         {
             "seq": 1, "commit_ts": ts, "rank": 0 if op == "delete" else 1, "ordinal": number, "schema": "shop", "table": "t", "op": op,
             "key": "[]", "before": before, "after": after,
         }
         for number, (ts, op, before, after) in enumerate(rows)
     ]  # fmt: skip
-    return pa.Table.from_pylist(found, CHANGES)
+    return pa.Table.from_pylist(results, CHANGES)
 
 
 def told(rows: pa.Table) -> list[tuple[int, str, Any, Any]]:

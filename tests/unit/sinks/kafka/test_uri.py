@@ -26,13 +26,13 @@ def output(text: str) -> Output:
 
 
 def test_a_plain_uri_has_ticdcs_defaults() -> None:
-    found = output("kafka://b1:9092,b2:9092/orders")
-    assert found.cluster == SinkCluster("b1:9092,b2:9092")
-    assert (found.topic, found.position_topic, found.protocol) == ("orders", "_ticdc_dump_orders", "open-protocol")
-    assert (found.max_message_bytes, found.partition_num, found.replicas, found.auto_create) == (10 << 20, None, 1, True)
-    assert found.router.topic(TableName("s", "t")) == "orders"
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert str(found) == "kafka://b1:9092,b2:9092/orders"
+    result = output("kafka://b1:9092,b2:9092/orders")
+    assert result.cluster == SinkCluster("b1:9092,b2:9092")
+    assert (result.topic, result.position_topic, result.protocol) == ("orders", "_ticdc_dump_orders", "open-protocol")
+    assert (result.max_message_bytes, result.partition_num, result.replicas, result.auto_create) == (10 << 20, None, 1, True)
+    assert result.router.topic(TableName("s", "t")) == "orders"
+    assert pickle.loads(pickle.dumps(result)) == result
+    assert str(result) == "kafka://b1:9092,b2:9092/orders"
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_brokers_and_topic_are_asked_for_in_words_of_a_sink(uri: str) -> None:
 
 
 def test_ticdcs_parameters_are_taken() -> None:
-    found = output(
+    result = output(
         "kafka://b:9092/orders?protocol=canal-json&enable-tidb-extension=true&partition-num=4&replication-factor=3&max-message-bytes=1000"
         "&compression=zstd&auto-create-topic=false&kafka-client-id=merged&position-topic=where"
     )
-    assert (found.protocol, found.partition_num, found.replicas, found.max_message_bytes) == ("canal-json", 4, 3, 1000)
-    assert (found.auto_create, found.position_topic) == (False, "where")
-    assert found.producer["compression.type"] == "zstd"
-    assert found.cluster.settings()["client.id"] == "merged"
+    assert (result.protocol, result.partition_num, result.replicas, result.max_message_bytes) == ("canal-json", 4, 3, 1000)
+    assert (result.auto_create, result.position_topic) == (False, "where")
+    assert result.producer["compression.type"] == "zstd"
+    assert result.cluster.settings()["client.id"] == "merged"
 
 
 def test_a_secret_does_not_travel_and_a_process_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +75,13 @@ def test_a_secret_does_not_travel_and_a_process_without_it_says_so(monkeypatch: 
 
 def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
     uri = "kafka+ssl://b:9093/orders?sasl-mechanism=SCRAM-SHA-256&sasl-user=u&sasl-password=hunter2&ca=/ca.pem"
-    found = output(uri)
-    client = dict(found.cluster.client)
+    result = output(uri)
+    client = dict(result.cluster.client)
     assert client["security.protocol"] == "SASL_SSL"
     assert (client["sasl.mechanism"], client["sasl.username"]) == ("SCRAM-SHA-256", "u")
-    assert found.cluster.settings()["sasl.password"] == "hunter2"
+    assert result.cluster.settings()["sasl.password"] == "hunter2"
     assert client["ssl.ca.location"] == "/ca.pem"
-    for shown in (repr(found), str(found), name_of(uri)):
+    for shown in (repr(result), str(result), name_of(uri)):
         assert "hunter2" not in shown
 
 
@@ -121,10 +121,10 @@ def test_the_changefeeds_own_file_routes_and_the_uri_wins_over_it(tmp_path: Path
         '[sink]\nprotocol = "canal-json"\ndispatchers = [{matcher = ["shop.*"], topic = "{schema}_{table}", partition = "ts"}]\n'
         '[sink.kafka-config]\npartition-num = 4\nsasl-mechanism = "PLAIN"\nsasl-user = "u"\nsasl-password = "hunter2"\n'
     )
-    found = output(f"kafka://b:9092/orders?config={file}&partition-num=2")
-    assert (found.protocol, found.partition_num) == ("canal-json", 2)
-    assert found.router.topic(TableName("shop", "item")) == "shop_item"
-    assert found.cluster.settings()["sasl.password"] == "hunter2"
+    result = output(f"kafka://b:9092/orders?config={file}&partition-num=2")
+    assert (result.protocol, result.partition_num) == ("canal-json", 2)
+    assert result.router.topic(TableName("shop", "item")) == "shop_item"
+    assert result.cluster.settings()["sasl.password"] == "hunter2"
 
 
 def test_a_position_topic_has_a_name_that_kafka_takes() -> None:

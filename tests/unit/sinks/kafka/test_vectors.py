@@ -62,15 +62,15 @@ def test_rows_go_where_ticdcs_own_router_puts_them(release: str) -> None:
     for number, (case, outcome) in enumerate(zip(VECTORS["cases"], VECTORS["outcomes"][release], strict=True)):
         schema = schemas[case["table"]]
         try:
-            found: object = routed(case, schema, hashing)
+            result: object = routed(case, schema, hashing)
         except (ConfigError, SinkError) as error:
-            found = error
-        if isinstance(found, Exception) and (refused := REFUSED_HERE.get(release)) and refused in str(found):
+            result = error
+        if isinstance(result, Exception) and (refused := REFUSED_HERE.get(release)) and refused in str(result):
             continue
         if "error" in outcome:
-            assert isinstance(found, ConfigError if outcome["error"].startswith("router") else SinkError), (number, case, outcome)
+            assert isinstance(result, ConfigError if outcome["error"].startswith("router") else SinkError), (number, case, outcome)
         else:
-            assert found == (outcome["topic"], outcome["partition"]), (number, case, outcome)
+            assert result == (outcome["topic"], outcome["partition"]), (number, case, outcome)
 
 
 @pytest.mark.parametrize("release", [release for release in VECTORS["outcomes"] if release != "new v9.0.0-beta.2"])

@@ -29,21 +29,21 @@ def partitions_of(rule: PartitionRule, *, deletes: bool) -> list[list[int]]:
     names = pa.nulls(2, pa.string()) if deletes else pa.array(["a", "b"])
     rows = pa.table({"id": ["1", "2"], "name": names})
     piece = ChunkPiece(DUE, Survivors(rows, pa.array([0, 1]), 0), deletes=deletes)
-    return [list(found) for found in writer._partitions("t", SCHEMA, piece, changes_of(piece, SCHEMA))]
+    return [list(partition) for partition in writer._partitions("t", SCHEMA, piece, changes_of(piece, SCHEMA))]
 
 
 @pytest.mark.parametrize("rule", [PartitionRule("table"), PartitionRule("index-value")])
 def test_a_delete_of_a_key_goes_where_the_keys_row_goes(rule: PartitionRule) -> None:
     rows = partitions_of(rule, deletes=False)
     assert partitions_of(rule, deletes=True) == rows
-    assert [len(found) for found in rows] == [1, 1]
+    assert [len(row) for row in rows] == [1, 1]
 
 
 def test_where_another_column_decides_a_delete_of_a_key_goes_to_every_partition() -> None:
     """The row that it deletes may be in any of them."""
     rule = PartitionRule("columns", columns=("name",))
     assert partitions_of(rule, deletes=True) == [[0, 1, 2], [0, 1, 2]]
-    assert [len(found) for found in partitions_of(rule, deletes=False)] == [1, 1]
+    assert [len(partition) for partition in partitions_of(rule, deletes=False)] == [1, 1]
 
 
 def test_a_ddl_that_the_protocol_has_no_number_for_is_not_sent_once_the_operator_says_so() -> None:
