@@ -128,9 +128,9 @@ class Pipeline:
     def step(self, *, poll_s: float) -> bool:
         """Take what is there, let the dump go on, and write what is resolved. False when nothing at all happened."""
         read = self._take_messages(poll_s)
-        asked = self._take_requests()
-        heard = self._drive_dump()
-        return bool(read + asked + heard + self._write_what_is_resolved())
+        requested = self._take_requests()
+        received = self._drive_dump()
+        return bool(read + requested + received + self._write_what_is_resolved())
 
     def _write_what_is_resolved(self) -> int:
         """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass. They are read after
@@ -248,7 +248,7 @@ class Pipeline:
         positions = {lane: position for lane, position in segment.positions.items() if lane in incarnations}  # of none that has ended
         data = outside.log.write_data(seq, epoch=self.epoch, codec=outside.codec.name, changes=self._watch(segment.changes, marks))
         windows = self.dump.segment(SegmentBuilt(seq, segment.after_ts, segment.upto_ts, bool(segment.ddls)), marks)
-        told = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
+        reported = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
         dumps = self._records()
@@ -265,7 +265,7 @@ class Pipeline:
                 positions=positions,
                 schemas=self._schemas,
                 codec=outside.codec.name,
-                ddls=tuple(DdlRecord(ddl.commit_ts, *own_name(ddl, self.tables, tables), ddl.query) for ddl in told),
+                ddls=tuple(DdlRecord(ddl.commit_ts, *own_name(ddl, self.tables, tables), ddl.query) for ddl in reported),
                 windows=windows,
                 progress=first.to_json() if first else None,
                 more_dumps=tuple(dump.to_json() for dump in dumps if dump is not first),
@@ -287,8 +287,8 @@ class Pipeline:
             self.pace.wrote(seq, self._last_segment_s, windows)
         self.next_seq = Seq(seq + 1)
         self.counts.segments += 1
-        self.counts.ddls += len(told)
-        self.last_ddl = told[-1] if told else self.last_ddl
+        self.counts.ddls += len(reported)
+        self.last_ddl = reported[-1] if reported else self.last_ddl
         self.counts.changes += data.rows
         self.counts.dump_rows += sum(chunk.rows for chunk in chunks)
         self.counts.dump_bytes += sum(chunk.bytes for chunk in chunks)

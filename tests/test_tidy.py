@@ -303,8 +303,8 @@ PLAIN_WORDS = {"open", "default"}
 def test_nothing_compares_a_protocols_name(path: Path) -> None:
     """What differs between protocols is in their records (sidecar/codecs/registry.py) and their modules."""
     names = {name for one in PROTOCOLS for name in (one.name, *one.aliases)} - PLAIN_WORDS
-    asked = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare | ast.MatchValue)]
-    results = [node for node in asked if any(isinstance(one, ast.Constant) and one.value in names for one in ast.walk(node))]
+    requested = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare | ast.MatchValue)]
+    results = [node for node in requested if any(isinstance(one, ast.Constant) and one.value in names for one in ast.walk(node))]
     assert not results, f"{path}:{results[0].lineno}: ask the protocol's record"
 
 

@@ -53,8 +53,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _tell_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ticdc-dump {sidecar.__version__}")
         raise typer.Exit
 

@@ -140,10 +140,10 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
     if detach or not verification.id:
         return verification
     request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id)
-    told = False
+    reported = False
     with View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(verification):
-            told = told or _told_deletes(call, verification)
+            reported = reported or _told_deletes(call, verification)
             view.show(look(verification))
             if watch:
                 _print_json(call, verification_json(verification))

@@ -156,9 +156,9 @@ def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
     )
 
 
-def unknown_sinks(asked: Iterable[str], known: Collection[str]) -> Iterator[str]:
+def unknown_sinks(requested: Iterable[str], known: Collection[str]) -> Iterator[str]:
     """Why a dump for these sinks is refused. `known`: the names of those that are configured."""
-    if unknown := sorted(set(asked) - set(known)):
+    if unknown := sorted(set(requested) - set(known)):
         meant = nearest(unknown[0], known) if len(unknown) == 1 else ""
         yield f"no sink is called {_listed(unknown)}{meant or ':'} the sinks are {_listed(known)}"
 

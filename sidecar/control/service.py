@@ -304,8 +304,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
         if (progress := as_asked(status.dumps, request, shows)) is not None:
             return dump_status(status, progress.dump_id)
         try:
-            asked = replace(request, asker=self._served.asker(context))
-            self._served.requests.submit(asked, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
+            requested = replace(request, asker=self._served.asker(context))
+            self._served.requests.submit(requested, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
         except RefusedRequest:
             status = self._published_next(context)
             if (progress := as_asked(status.dumps, request, shows)) is None:

@@ -101,7 +101,7 @@ class Subscriptions:
         self._places.release()
 
     def _from(self, seq: Seq, name: str, goes_on: Callable[[float], bool]) -> Iterator[delivery_pb2.Delivery]:
-        spool, told, heard_s = self._reading(), SubscriberReport(), monotonic()
+        spool, reported, heard_s = self._reading(), SubscriberReport(), monotonic()
         while goes_on(0):
             if name and monotonic() - heard_s > HEARD_EVERY_S:
                 spool.heard(name)
@@ -111,7 +111,7 @@ class Subscriptions:
                 if not goes_on(spool.look_s):
                     return
                 continue
-            yield from map(told.only_new, deliveries)
+            yield from map(reported.only_new, deliveries)
             seq = Seq(seq + 1)
 
     def _reading(self) -> Spool:
@@ -125,9 +125,9 @@ class Subscriptions:
             yield
             return
         with self._lock:
-            former, self._streams[name] = self._streams.get(name), context
-        if former is not None:
-            former.cancel()
+            previous, self._streams[name] = self._streams.get(name), context
+        if previous is not None:
+            previous.cancel()
         try:
             yield
         finally:

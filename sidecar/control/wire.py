@@ -163,8 +163,8 @@ def _rows_estimated(table: TableProgress, status: SidecarStatus) -> int:
 def listed(request: pb.ListRequest, status: SidecarStatus, entries: Iterable[HistoryEntry], *, now_ms: int) -> pb.ListResponse:
     """`entries`: newest first. Those of the dumps that are there are as far as the dumps."""
     name, there = status.changefeed, {dump.dump_id: dump for dump in status.dumps}
-    asked = [entry for entry in entries if request.kind in (pb.OPERATION_KIND_UNSPECIFIED, KINDS[entry.kind])]
-    result = (advanced(entry, there[entry.id], now_ms) if entry.id in there else entry for entry in asked[: request.limit or None])
+    requested = [entry for entry in entries if request.kind in (pb.OPERATION_KIND_UNSPECIFIED, KINDS[entry.kind])]
+    result = (advanced(entry, there[entry.id], now_ms) if entry.id in there else entry for entry in requested[: request.limit or None])
     return pb.ListResponse(
         dumps=[dump_status(status)],
         changefeed=pb.Changefeed(namespace=name.namespace, id=name.id),

@@ -78,8 +78,8 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
 
 def own_name(ddl: Ddl, *value: Tables) -> TableName:
     """Of the DDL's table as the first of `found` that has it spells it: TiCDC may have the schema in lower case (ticdc/topics.py)."""
-    told = TableName(ddl.schema, ddl.table)
-    return next((name for tables in value for name in tables if name.folded() == told.folded()), told)
+    reported = TableName(ddl.schema, ddl.table)
+    return next((name for tables in value for name in tables if name.folded() == reported.folded()), reported)
 
 
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:

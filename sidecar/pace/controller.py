@@ -391,6 +391,6 @@ class Controller:
         )  # fmt: skip
 
 
-def _receives(sink: str, asked: Collection[str]) -> bool:
+def _receives(sink: str, requested: Collection[str]) -> bool:
     """A dump for these sinks. Of a sink without a name nobody has reported yet."""
-    return not asked or not sink or sink in asked
+    return not requested or not sink or sink in requested

@@ -244,13 +244,13 @@ def sinks(config: Config, log_id: str) -> Told[frozenset[int]]:
             yield of_error(error, setting=setting)
             continue
         fit.add(number)
-        told = f"sink {number} ({shown(uri)})"
+        reported = f"sink {number} ({shown(uri)})"
         if accepted is None:
-            yield _begins(folder, told, shown(uri), setting)
+            yield _begins(folder, reported, shown(uri), setting)
             continue
-        yield ok(f"{told}: has accepted segment {accepted.seq}")
+        yield ok(f"{reported}: has accepted segment {accepted.seq}")
         try:
-            yield _tables_of(folder, told, shown(uri), config.changefeed, setting)
+            yield _tables_of(folder, reported, shown(uri), config.changefeed, setting)
         except SinkError as error:
             yield of_error(error, setting="log.uri")
     if len(fit) == len(config.sinks) and last_manifest(folder) is None:
@@ -261,29 +261,29 @@ def sinks(config: Config, log_id: str) -> Told[frozenset[int]]:
     return frozenset(fit)
 
 
-def _tables_of(log: Folder, told: str, sink: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
+def _tables_of(log: Folder, reported: str, sink: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
     """Of a sink that has segments: which tables it has whole, by what its worker has recorded."""
     known = read_sink_tables(log, [sink]).get(sink)
     last = last_manifest(log)
     if known is None or last is None:
         return warning(
-            f"{told}: which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
+            f"{reported}: which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
         )
     tables = carried(read_schemas(log, last.next_schemas or last.schemas))
     if lacking := known.incomplete(tables):
         name = ChangefeedName(changefeed.cluster, changefeed.namespace, changefeed.id)
-        what = f"{told}: {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
+        what = f"{reported}: {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
         return warning(what, setting=setting, hint=completing_dump(name, sink, lacking))
     each = named([f"{table} {complete_since(known.complete[table])}" for table in tables])
-    return ok(f"{told}: all {len(tables):,} tables are complete: {each}")
+    return ok(f"{reported}: all {len(tables):,} tables are complete: {each}")
 
 
-def _begins(log: Folder, told: str, sink: str, setting: str) -> CheckFinding:
+def _begins(log: Folder, reported: str, sink: str, setting: str) -> CheckFinding:
     """Of a sink that has nothing of this log."""
     if not (first := kept(log).start):
-        return ok(f"{told}: new")
+        return ok(f"{reported}: new")
     return warning(
-        f"{told}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
+        f"{reported}: new, and the log has segments from {first} on only: its tables will lack the rows from before",
         setting=setting,
         hint=f"once the sidecar runs with it, start a dump of the tables that it is to have: dumpstart --sink {shlex.quote(sink)}",
     )
@@ -292,10 +292,10 @@ def _begins(log: Folder, told: str, sink: str, setting: str) -> CheckFinding:
 def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema], fit: Collection[int]) -> Told[None]:
     """Whether each sink's target can take rows of the changefeed's tables. `fit`: the numbers of the sinks that answer."""
     name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
-    asked = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
-    if not asked:
+    requested = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
+    if not requested:
         raise CheckSkipped("no sink can be asked: see 'sinks'")
-    for number, uri in asked:
+    for number, uri in requested:
         try:
             with patience(SINK_PATIENCE_S):
                 results = misfits(uri, list(tables.values()), log_id=name)
@@ -322,11 +322,11 @@ def spark(section: SparkSection) -> Told[None]:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         yield failed(where, setting="JAVA_HOME", hint=hint)
         return
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
-    match = _JAVA_VERSION.search(told.stderr + told.stdout)
+    reported = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=False)
+    match = _JAVA_VERSION.search(reported.stderr + reported.stdout)
     version = int(match[2] if match[1] == "1" and match[2] else match[1]) if match else 0
     if version < JAVA_MIN:
-        first = (told.stderr + told.stdout).strip().partition("\n")[0]
+        first = (reported.stderr + reported.stdout).strip().partition("\n")[0]
         yield failed(f"{java} is {first or 'no Java'}, and Spark needs {JAVA_MIN} or later", setting="JAVA_HOME", hint=hint)
         return
     yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")

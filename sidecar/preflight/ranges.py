@@ -21,15 +21,15 @@ def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables,
     """A key that TiDB cannot range makes a dump the slower the more it has read, without an error."""
     scope = LiveScope(server_tz=server_tz)
     scope.follow(changefeed, carried)
-    asked = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
-    result = slow_reads(patient(section), asked, max_s=ASKED_MAX_S)
+    requested = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
+    result = slow_reads(patient(section), requested, max_s=ASKED_MAX_S)
     hint = "give them a key that TiDB can range, or dump them with larger chunks (--chunk-rows) or not at all: --tables '*.*,!schema.table'"
     for name, why in list(result.why.items())[:TOLD_MAX]:
         yield warning(f"{name}: {why}", setting=SETTING, hint=hint)
     if len(result.why) > TOLD_MAX:
         yield warning(f"so are {listed(list(result.why)[TOLD_MAX:], most=TOLD_MAX)}", setting=SETTING, hint=hint)
     if result.unasked:
-        what = f"{result.unasked} of {len(asked)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
+        what = f"{result.unasked} of {len(requested)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
         yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
     if not result.why:
-        yield ok(f"nothing is against reading {len(asked) - result.unasked} tables in pieces, by the source's plans")
+        yield ok(f"nothing is against reading {len(requested) - result.unasked} tables in pieces, by the source's plans")

@@ -19,16 +19,16 @@ AGAIN_S = 1.0
 
 def end_when_told(stop: Callable[[], None]) -> None:
     """Call `stop`, which raises nothing, when a signal says so. In the main thread."""
-    told: SimpleQueue[int] = SimpleQueue()
+    reported: SimpleQueue[int] = SimpleQueue()
 
     def wait(_: Event) -> None:
-        told.get()
+        reported.get()
         while True:
             stop()
             with suppress(Empty):
-                told.get(timeout=AGAIN_S)
+                reported.get(timeout=AGAIN_S)
 
     Background(wait, name="signals")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: told.put(number))
+            signal.signal(number, lambda number, _: reported.put(number))

@@ -150,17 +150,17 @@ class Pump:
                 service.close()
 
     def _join(self) -> None:
-        former = self.node.former()
+        previous = self.node.former()
         self.node.set_clock(self.tso())
         self.node.move(NodeState.ONLINE)
-        if former != NodeState.OFFLINE:
+        if previous != NodeState.OFFLINE:
             return
         try:
-            told = notify_drainers(self.node.registry, self.section.cluster_tls)
+            reported = notify_drainers(self.node.registry, self.section.cluster_tls)
         except TicdcDumpError:
             self.node.move(NodeState.OFFLINE)
             raise
-        self._notice("drainers know of this pump", drainers=", ".join(told) or "there are none")
+        self._notice("drainers know of this pump", drainers=", ".join(reported) or "there are none")
 
     async def _serve(self, service: PumpService) -> None:
         """Until it has left."""

@@ -97,12 +97,12 @@ class Lost:
             return 0
         keys = [(waiting.start_ts, _key(self._reader, waiting.start_ts)) for waiting in held]
         number = 0
-        for (start_ts, _), told in zip(keys, self._pool.map(lambda it: self._asked(it[0], it[1], now_ts), keys), strict=True):
-            if isinstance(told, TicdcDumpError):
+        for (start_ts, _), reported in zip(keys, self._pool.map(lambda it: self._asked(it[0], it[1], now_ts), keys), strict=True):
+            if isinstance(reported, TicdcDumpError):
                 self.tally.unanswered += 1
-                self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=told.message)
-            elif told is not None:
-                number += self._end(start_ts, told)
+                self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=reported.message)
+            elif reported is not None:
+                number += self._end(start_ts, reported)
         return number
 
     def close(self) -> None:

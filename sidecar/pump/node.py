@@ -76,7 +76,7 @@ class PumpNode:
 def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
     """Tell every online drainer of a pump that is in the registry; who was told. Raises CoordinationLost that names who did not answer."""
     credentials = section_credentials("pump.cluster_tls", tls)
-    told = []
+    reported = []
     for drainer in registry.drainers():
         if drainer.state != NodeState.ONLINE:
             continue
@@ -86,8 +86,8 @@ def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
         )
         with channel:
             _notify(channel, drainer)
-        told.append(drainer.node_id)
-    return told
+        reported.append(drainer.node_id)
+    return reported
 
 
 def _notify(channel: grpc.Channel, drainer: Node) -> None:

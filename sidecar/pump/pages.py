@@ -96,12 +96,12 @@ class Pages:
         if binlog is None:
             return f"fail read binlog by ts: {ts}: not found"
         message = binlog_pb2.Binlog.FromString(binlog.payload)
-        told = _line(message)
+        reported = _line(message)
         if message.prewrite_value:
-            told += f"\n\n PrewriteValue: \n{_prewrite_value(message.prewrite_value)}"
+            reported += f"\n\n PrewriteValue: \n{_prewrite_value(message.prewrite_value)}"
         if message.prewrite_key:
-            told += f"\n\n GetMvccByEncodedKey: \n{self._mvcc(message.prewrite_key)}"
-        return told
+            reported += f"\n\n GetMvccByEncodedKey: \n{self._mvcc(message.prewrite_key)}"
+        return reported
 
     def _mvcc(self, key: bytes) -> str:
         tikv = self._shown.connect()

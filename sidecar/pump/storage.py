@@ -106,7 +106,7 @@ class Storage:
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def submit(self, binlog: Binlog, told: Told) -> None:
+    def submit(self, binlog: Binlog, reported: Told) -> None:
         """Raises RefusedRequest, StorageFull; then `told` is not called."""
         if len(binlog.payload) > PAYLOAD_BYTES_MAX:
             raise RefusedRequest(
@@ -124,7 +124,7 @@ class Storage:
             if self._ended:
                 self.check()
                 raise RefusedRequest("the pump's storage has ended", hint="write to another pump; see this one's log")
-            self._waits.append(_Write(binlog, told))
+            self._waits.append(_Write(binlog, reported))
             self._changed.notify()
 
     def write(self, binlog: Binlog) -> None:

@@ -112,12 +112,12 @@ class BinlogRecording:
         return snapshot_at_start(self.recording)
 
     def jobs(self) -> list[DdlJob]:
-        asked = BinlogJobs(self.metas.get, wait_max_s=0.0)
+        requested = BinlogJobs(self.metas.get, wait_max_s=0.0)
         binlogs = {binlog.commit_ts: binlog for binlog in self._binlogs if binlog.ddl_job_id}
         ddls = (
             DdlBinlog(CommitTs(ts), one.ddl_job_id, one.ddl_schema_state, one.ddl_query.decode()) for ts, one in sorted(binlogs.items())
         )
-        return [job for ddl in ddls if (job := asked.job(ddl)) is not None]
+        return [job for ddl in ddls if (job := requested.job(ddl)) is not None]
 
     def rows(self, schemas: SchemaHistory[KvTable]) -> Sequence[RowChange]:  # noqa: ARG002  # rows are of several versions of a table
         return self._true_rows[0]

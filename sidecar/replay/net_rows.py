@@ -43,7 +43,7 @@ def net_rows(schemas: KvSchemas, jobs: Iterable[DdlJob], changes: Iterable[Chang
     tables = schemas.begin()
     for job in jobs:
         schemas.know_job(job)
-    cuts = [told.commit_ts for told in schemas.resolve(upto_ts)]
+    cuts = [reported.commit_ts for reported in schemas.resolve(upto_ts)]
     results: list[RowChange] = []
     for commit_ts, of_commit in groupby(changes, key=lambda change: change.commit_ts):
         while cuts and cuts[0] < commit_ts:
@@ -101,8 +101,8 @@ def without_false_deletes(recording: Recording, changes: Sequence[RowChange]) ->
             ):
                 false.setdefault((name, key), change)
     left_out = {id(change) for change in false.values()}
-    told = [FalseDelete(change.commit_ts, name, key) for (name, key), change in false.items()]
-    return [change for change in changes if id(change) not in left_out], told
+    reported = [FalseDelete(change.commit_ts, name, key) for (name, key), change in false.items()]
+    return [change for change in changes if id(change) not in left_out], reported
 
 
 def _last(recording: Recording, changes: Iterable[RowChange], upto_ts: CommitTs) -> dict[tuple[TableName, Key], RowChange]:

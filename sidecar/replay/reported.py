@@ -109,12 +109,12 @@ class ReportedDump:
     def _events(self) -> list[TimedEvent]:
         """The deaths, and what was asked of dumps that were restarted before."""
         others = (one for one in self._history.entries() if one.state is DumpState.STOPPED)
-        asked = (
+        requested = (
             TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", asked=True)
             for other in others
             for one in other.commands
         )
-        return [*self._deaths, *asked]
+        return [*self._deaths, *requested]
 
     def _status(self, pipeline: Pipeline, at_ms: int, changes: int) -> SidecarStatus:
         now_s, after_ts = self._clock.now_s(), pipeline.sequence.after_ts or None

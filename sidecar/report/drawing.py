@@ -167,7 +167,7 @@ def _key(kind: str, name: str) -> Markup:
 def _event_keys(events: Iterable[TimedEvent], span: Period) -> Markup:
     kinds = {event.asked for event in events if span.has(event.at_ms)}
     words = {True: _key("asked", "a command"), False: _key("happened", "what happened")}
-    return Markup("").join(key for asked, key in words.items() if asked in kinds)
+    return Markup("").join(key for requested, key in words.items() if requested in kinds)
 
 
 def _grid(span: Period, height: float, bottom: float) -> Markup:

@@ -46,8 +46,8 @@ def binlog_table_of(schema: TableSchema, schema_version: int) -> BinlogTable:
 
 
 @lru_cache(maxsize=_TABLES_MAX)
-def _older(name: TableName, layout: str, former: str) -> BinlogTable:
-    now, before = (kv_table_of(TableSchema(name, (), (), layout=one)) for one in (layout, former))
+def _older(name: TableName, layout: str, previous: str) -> BinlogTable:
+    now, before = (kv_table_of(TableSchema(name, (), (), layout=one)) for one in (layout, previous))
     by_id = {column.id: column for column in before.columns}
     gone = {column.column.name: column for column in _without(before.columns, now.columns)}
     came = _without(now.columns, before.columns)

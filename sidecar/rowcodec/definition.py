@@ -194,8 +194,8 @@ def partitioning_clause(method: str, by: str, names: Sequence[str], values: Sequ
     head, words = f"PARTITION BY {method} ({by})", _WITH_VALUES.get(method.split(" ")[0])
     if words is None and list(names) == [f"p{number}" for number in range(len(names))]:
         return f"{head} PARTITIONS {len(names)}"
-    told = (f"PARTITION {quoted(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True))
-    return f"{head} ({', '.join(told)})"
+    reported = (f"PARTITION {quoted(name)}" + (f" {words} ({value})" if words else "") for name, value in zip(names, values, strict=True))
+    return f"{head} ({', '.join(reported)})"
 
 
 def _values(kind: str, value: Mapping[str, Any]) -> str:
@@ -208,8 +208,8 @@ def _values(kind: str, value: Mapping[str, Any]) -> str:
 
 def bound(text: str) -> str:
     """A bound as TableInfo holds it, in SQL: text that has no form in SQL as hexadecimal digits."""
-    told = "".join(_ESCAPED.get(char, char) for char in text)
-    if told.isprintable():
-        return told
+    reported = "".join(_ESCAPED.get(char, char) for char in text)
+    if reported.isprintable():
+        return reported
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
     return "0x" + bare.encode().hex()

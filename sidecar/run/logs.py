@@ -61,7 +61,7 @@ class RetriesTold:
         error, now_s = details.caused_by, self._now_s()
         text, hint = error.message if isinstance(error, TicdcDumpError) else str(error), getattr(error, "hint", "")
         what = ": ".join([*getattr(error, "__notes__", ())[:1], text or type(error).__name__])
-        self._told_s = {told: at_s for told, at_s in self._told_s.items() if now_s - at_s < RETRY_TOLD_EVERY_S}
+        self._told_s = {reported: at_s for reported, at_s in self._told_s.items() if now_s - at_s < RETRY_TOLD_EVERY_S}
         if what not in self._told_s:
             self._told_s[what] = now_s
             hint = hint or "see that it runs and can be reached from this machine"

@@ -88,8 +88,8 @@ class Repair:
 
     def step(self) -> RepairReport:
         """One step, if there is one to be done now. Raises what the differences and the history raise."""
-        if asked := question(self._id, self.report.deletes):
-            self.report = structs.replace(self.report, state=RepairState.ASKS, waiting_for=asked)
+        if requested := question(self._id, self.report.deletes):
+            self.report = structs.replace(self.report, state=RepairState.ASKS, waiting_for=requested)
             return self.report
         if self._now is None:
             self._now = self._next()

@@ -75,8 +75,8 @@ class Term:
         self._retain_due_s = 0.0
         self._deliveries = deliveries
         self._worker_epochs = {epoch, worker_epoch}
-        told = deliveries.report_times()
-        self._told_before_ms = None if told is None else told.written_ms
+        reported = deliveries.report_times()
+        self._told_before_ms = None if reported is None else reported.written_ms
 
     def make_room(self, stopping: Event) -> None:
         """Where an earlier term ended for want of it: remove what every sink has accepted. Nothing is written but retention's note."""
@@ -145,12 +145,12 @@ class Term:
     def _delivered(self) -> Seq | None:
         """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's
         worker, may be of other sinks than are served now (P4)."""
-        told = self._deliveries.report_times()
-        if told is None:
+        reported = self._deliveries.report_times()
+        if reported is None:
             return self._deliveries.accepted()
-        if told.written_ms == self._told_before_ms or (self.config.spark.managed and told.epoch not in self._worker_epochs):
+        if reported.written_ms == self._told_before_ms or (self.config.spark.managed and reported.epoch not in self._worker_epochs):
             return None
-        return told.accepted
+        return reported.accepted
 
     @contextmanager
     def _noticing_no_room(self) -> Iterator[None]:

@@ -177,8 +177,10 @@ class TermVerifications:
             if entry is None or report is None or repair is None or repair.state is not RepairState.ASKS:
                 return  # another call was first
             deletes = rows_to_delete(report, delete_at_most)
-            if asked := question(operation_id, deletes):
-                raise RefusedRequest(f"the repair of {operation_id} waits for {asked}", hint="look at the extra rows first: --differences")
+            if requested := question(operation_id, deletes):
+                raise RefusedRequest(
+                    f"the repair of {operation_id} waits for {requested}", hint="look at the extra rows first: --differences"
+                )
             self._history.record(entry.commanded("repair", asker, self._wall_ms()))
             allowed = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
             self._write(files.repair_name(operation_id), allowed.to_json())
@@ -360,11 +362,11 @@ class TermVerifications:
 
     def _take_over_slice(self) -> None:
         """One without a request was not begun."""
-        asked = self._continuous.begin()
-        request = read_request(self._log, asked) if asked else None
+        requested = self._continuous.begin()
+        request = read_request(self._log, requested) if requested else None
         if request is not None and request.slice is not None:
             self._slice = request
-            self._running.setdefault(asked, entry_of(request, ASKER, request.asked_ms))
+            self._running.setdefault(requested, entry_of(request, ASKER, request.asked_ms))
 
     def _begin_slice(self) -> None:
         """If nothing else is there to be done. Raises as the log's storage."""

@@ -330,10 +330,10 @@ def _replaced(step: ColumnSwitch, columns: list[Mapping[str, Any]]) -> dict[int,
         return {}
     public = {column["id"]: column["state"] == _PUBLIC for column in step.amid["cols"]}
     by_name = {column["name"]["L"]: column for column in step.amid["cols"] if column["state"] == _PUBLIC}
-    told = {one.column_id for one in step.successors}
-    gone = [column for column in columns if column["id"] not in public.keys() | told]
+    reported = {one.column_id for one in step.successors}
+    gone = [column for column in columns if column["id"] not in public.keys() | reported]
     lost = [column["name"]["O"] for column in gone if column["name"]["L"] not in by_name]
-    being_dropped = sum(not public.get(column["id"], True) for column in columns if column["id"] not in told)
+    being_dropped = sum(not public.get(column["id"], True) for column in columns if column["id"] not in reported)
     if len(lost) > step.drops - being_dropped:
         raise UnsupportedDdl(
             f"{step.at()} changes type and name of a column ({', '.join(lost)}) in one statement with other changes",

@@ -66,15 +66,15 @@ def rules_of(config_text: str) -> ChangefeedFile:
         raise ConfigError(
             "sink.dispatchers is no list of rules", hint='write it as dispatchers = [{matcher = ["shop.*"], partition = "ts"}]'
         )
-    told = []
+    reported = []
     if config.get("filter"):
-        told.append("filter has no effect here: the log holds what the changefeed that it was made of let through")
+        reported.append("filter has no effect here: the log holds what the changefeed that it was made of let through")
     return ChangefeedFile(
         dispatchers=tuple(dispatchers),
         case_sensitive=config.get("case-sensitive") is True,
         protocol=str(sink.get("protocol") or ""),
         parameters=dict(_parameters(kafka)) | {name: "true" for name in _SHAPES if sink.get(name) is True},
-        told=tuple(told),
+        told=tuple(reported),
     )
 
 

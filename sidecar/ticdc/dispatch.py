@@ -144,9 +144,9 @@ class Router:
         """`dispatchers` as TiCDC's config has them, names in kebab-case. Raises ConfigError for what TiCDC refuses, and for tables that
         are sent under other names, which no consumer of the feed's own topic has seen."""
         hashing = hashing or Hashing()
-        told: list[str] = []
-        rules = tuple(_rule(number, one, hashing, case_sensitive, told) for number, one in enumerate(dispatchers, 1))
-        return cls(rules, default_topic, protocol, case_sensitive, hashing, tuple(told))
+        reported: list[str] = []
+        rules = tuple(_rule(number, one, hashing, case_sensitive, reported) for number, one in enumerate(dispatchers, 1))
+        return cls(rules, default_topic, protocol, case_sensitive, hashing, tuple(reported))
 
     def topic(self, table: TableName) -> str:
         """Of its rows."""
@@ -180,7 +180,7 @@ def _matcher(rules: tuple[str, ...], case_sensitive: bool) -> TableRules:
     return TableRules.of(rules, case_sensitive=case_sensitive)
 
 
-def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensitive: bool, told: list[str]) -> Rule:
+def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensitive: bool, reported: list[str]) -> Rule:
     setting = f"sink.dispatchers number {number}"
     try:
         dispatcher = msgspec.convert(mapping, _Dispatcher)
@@ -204,19 +204,19 @@ def _rule(number: int, mapping: Mapping[str, Any], hashing: Hashing, case_sensit
         _matcher(matcher, case_sensitive)
     except RefusedRequest as error:
         raise ConfigError(f"{setting}, matcher: {error.message}", hint=error.hint) from error
-    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, told))
+    return Rule(matcher, topic, _partition_rule(setting, dispatcher, hashing, reported))
 
 
-def _partition_rule(setting: str, value: _Dispatcher, hashing: Hashing, told: list[str]) -> PartitionRule:
+def _partition_rule(setting: str, value: _Dispatcher, hashing: Hashing, reported: list[str]) -> PartitionRule:
     written = value.partition or value.dispatcher or ""
     kind = _KINDS.get(written.lower())
     if kind is None:
-        told.append(f"{setting}: {written!r} is no dispatcher that TiCDC has, and it takes it for default: rows go by table")
+        reported.append(f"{setting}: {written!r} is no dispatcher that TiCDC has, and it takes it for default: rows go by table")
     index, columns = (value.index or "") if kind == "index-value" else "", tuple(value.columns or ()) if kind == "columns" else ()
     if value.index and not index:
-        told.append(f"{setting}: index {value.index!r} is of index-value only, and nothing here")
+        reported.append(f"{setting}: index {value.index!r} is of index-value only, and nothing here")
     if value.columns and not columns:
-        told.append(f"{setting}: columns are of the columns dispatcher only, and nothing here")
+        reported.append(f"{setting}: columns are of the columns dispatcher only, and nothing here")
     if (index or columns) and not hashing.named:
         raise ConfigError(
             f"{setting} names {'an index' if index else 'columns'}, whose values the new architecture of v9.0.0-beta.2 does not find",

@@ -86,15 +86,15 @@ def _names_before(before: TableSchema, after: TableSchema, statements: Iterable[
     old = {lowered(name): name for name in before.column_names()}
     names = _by_id(before, after)
     moved = moved_columns(statements)
-    gone = {former for name, former in moved.items() if former != name}
+    gone = {previous for name, previous in moved.items() if previous != name}
     for name in after.column_names():
         if name in names:
             continue
-        former = old.get(moved.get(lowered(name), ""))
-        if former is None and lowered(name) not in gone:
-            former = old.get(lowered(name))
-        if former is not None and former not in names.values():
-            names[name] = former
+        previous = old.get(moved.get(lowered(name), ""))
+        if previous is None and lowered(name) not in gone:
+            previous = old.get(lowered(name))
+        if previous is not None and previous not in names.values():
+            names[name] = previous
     return names
 
 
@@ -114,9 +114,9 @@ def moved_columns(statements: Iterable[Statement]) -> Mapping[str, str]:
     """Names before by names after, folded. Of several changes of one column the way through all of them."""
     result: dict[str, str] = {}
     for statement in statements:
-        made = {lowered(name): result.get(lowered(former), lowered(former)) for former, name in statement.columns}
-        for former, _ in statement.columns:
-            result.pop(lowered(former), None)
+        made = {lowered(name): result.get(lowered(previous), lowered(previous)) for previous, name in statement.columns}
+        for previous, _ in statement.columns:
+            result.pop(lowered(previous), None)
         result |= made
     return result
 

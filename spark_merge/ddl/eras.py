@@ -214,9 +214,9 @@ class _Backwards:
         """Of a statement that is not understood."""
         if begins(record.query, *_MAKE_TABLE):
             return False
-        own, told = self._era.name.folded(), TableName(record.schema, record.table).folded()
+        own, reported = self._era.name.folded(), TableName(record.schema, record.table).folded()
         named = re.search(rf"(?<!\w){re.escape(own.table)}(?!\w)", lowered(record.query))
-        return named is not None or told in (own, TableName(own.schema, ""))
+        return named is not None or reported in (own, TableName(own.schema, ""))
 
     def _begins(self, record: DdlRecord, statement: Statement | UnsupportedDdl) -> bool:
         if isinstance(statement, UnsupportedDdl):

@@ -43,15 +43,15 @@ def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifes
     whole, and one sink cannot continue.
     """
     manifests: list[Manifest] = []
-    asked = 1
+    requested = 1
     with _reading(log, "manifests"):
         first = Seq(kept(log).start) if after is None else Seq(after + 1)
         while len(manifests) < limit:
-            batch = _run(log, Seq(first + len(manifests)), min(asked, limit - len(manifests)))
+            batch = _run(log, Seq(first + len(manifests)), min(requested, limit - len(manifests)))
             manifests += batch
-            if len(batch) < asked:
+            if len(batch) < requested:
                 break
-            asked = min(asked * 4, MANIFESTS_AT_ONCE_MAX)
+            requested = min(requested * 4, MANIFESTS_AT_ONCE_MAX)
         if not manifests and limit > 0:
             _check_nothing_is_lost(log, first, after)
     return manifests

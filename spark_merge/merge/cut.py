@@ -182,9 +182,9 @@ def _decoded(unit: Unit, heads: Mapping[Seq, Head]) -> _Decoded:
         result[unit.seq, unit.within] = LIVE_ROW_COST * (head.manifest.rows if unit.within is None else len(unit.within))
     for chunk in unit.chunks:
         for seq in map(Seq, range(chunk.first_seq, chunk.seq + 1)):
-            told = heads.get(seq, head)
-            if told.table_rows is None:
-                result[seq, None] = LIVE_ROW_COST * told.manifest.rows
-            elif chunk.table in told.table_rows:
-                result[seq, chunk.table] = LIVE_ROW_COST * told.table_rows[chunk.table]
+            reported = heads.get(seq, head)
+            if reported.table_rows is None:
+                result[seq, None] = LIVE_ROW_COST * reported.manifest.rows
+            elif chunk.table in reported.table_rows:
+                result[seq, chunk.table] = LIVE_ROW_COST * reported.table_rows[chunk.table]
     return result

@@ -22,8 +22,8 @@ def _either(kind: SinkKind) -> SinkKind:
         return kind.open(uri)
 
     def holds_rows(uri: SinkUri) -> bool:
-        asked = storage_holds_rows if "protocol" in uri.parameters else kind.holds_rows
-        return asked is not None and asked(uri)
+        requested = storage_holds_rows if "protocol" in uri.parameters else kind.holds_rows
+        return requested is not None and requested(uri)
 
     def leaves(uri: SinkUri) -> str:
         return storage_leaves(uri) if "protocol" in uri.parameters else ""

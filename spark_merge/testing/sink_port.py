@@ -89,14 +89,14 @@ class SinkPort(DumpsPort):
 
     def test_a_former_worker_that_wakes_up_can_not_accept(self, story: Story) -> None:
         """Frozen after its tasks wrote: before the next owner accepts anything, and after it has accepted all."""
-        former = story.place.sink()
-        batch, work = story.begin(former)
+        previous = story.place.sink()
+        batch, work = story.begin(previous)
         outcomes = Here().run(work)
         successor = story.delivery()
         before = story.seen()
         for _ in range(2):
             with pytest.raises(OwnershipLost):
-                former.accept(batch, outcomes)
+                previous.accept(batch, outcomes)
             assert story.seen() == before or story.place.versioned
             while successor.deliver():
                 pass

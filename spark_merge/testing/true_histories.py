@@ -121,9 +121,9 @@ def _add_dump(rng: Random, history: RandomHistory, table: _Table, dump: int, pas
 
 def _add_pass(rng: Random, history: RandomHistory, table: _Table, dump_id: str, span: tuple[int, int], sinks: tuple[str, ...]) -> None:
     begin, end = span
-    keys, asked = _keys(), rng.choice(["all rows", "some keys", "all keys"])
+    keys, requested = _keys(), rng.choice(["all rows", "some keys", "all keys"])
     rng.shuffle(keys)
-    if asked == "some keys":
+    if requested == "some keys":
         keys = keys[: rng.randrange(1, len(keys))]
     for part in range(CHUNKS):
         high = rng.choice([ts for ts in range(begin + 1, end + 2) if ts not in table.marks])
@@ -131,7 +131,7 @@ def _add_pass(rng: Random, history: RandomHistory, table: _Table, dump_id: str, 
         table.marks.add(high)
         result, wanted = table.at(rng.randrange(low, high + 1)), keys[part::CHUNKS]
         rows = [result[key] for key in wanted if key in result]
-        absent: list[Key] = [] if asked == "all rows" else [tuple(map(str, key)) for key in wanted if key not in result]
+        absent: list[Key] = [] if requested == "all rows" else [tuple(map(str, key)) for key in wanted if key not in result]
         path = chunk_name(table.name.table, epoch=1, number=next(table.chunks))
         history.chunk_rows[path], history.absent[path] = rows, absent
         size, since = len(rows) + len(absent), Seq(begin // SEGMENT_TS)

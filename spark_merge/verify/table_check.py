@@ -273,14 +273,14 @@ class TableCheck:
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._accepted()
-        asked = key_table(schema, [key_of(key) for key in keys])
-        wanted = None if self._rereads and not self._by_keys else asked  # a sink may find one row of a key, and have another
+        requested = key_table(schema, [key_of(key) for key in keys])
+        wanted = None if self._rereads and not self._by_keys else requested  # a sink may find one row of a key, and have another
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
         rows = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
         theirs = newest_of([read for part in rows for read in part], schema)
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
-        part = self.context.source.by_keys(schema, asked, form=reading.form, where=self.table.where)
+        part = self.context.source.by_keys(schema, requested, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
         self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
         looked = _Looked(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))

@@ -110,9 +110,9 @@ def _refused(master: str, error: Exception) -> ConfigError:
             " or its executors do not start",
             hint=f"compare the address and {SECRET} with the cluster's, whose own log may say more (deploy/spark/README.md)",
         )
-    told = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    reported = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     return ConfigError(
-        f"Spark at {master} does not start: {told.strip()}",
+        f"Spark at {master} does not start: {reported.strip()}",
         hint="see Spark's own lines above; `ticdc-dump check` looks at Java and pyspark",
     )
 

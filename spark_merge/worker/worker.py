@@ -207,9 +207,9 @@ class Worker:
             storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
 
     def _reported(self, job: SparkJob | None, state: str, error: str) -> DeliveryReport:
-        now_ms, former = int(time.time() * 1000), self._former
+        now_ms, previous = int(time.time() * 1000), self._former
         if job is None:
-            before = former or DeliveryReport(None, CommitTs(0), state, now_ms)
+            before = previous or DeliveryReport(None, CommitTs(0), state, now_ms)
             return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="")
         seq, upto_ts = job.position()
         return DeliveryReport(
@@ -218,7 +218,7 @@ class Worker:
             state=state,
             written_ms=now_ms,
             pid=os.getpid(),
-            error=error or (former.error if former is not None and not job.delivered else ""),
+            error=error or (previous.error if previous is not None and not job.delivered else ""),
             dropped={table: rows.dropped for table, rows in list(job.counts.items()) if rows.dropped},
             rows=job.rows(),
             spark=SPARK_READY if job.spark.ready else SPARK_STARTING if job.spark.begun else "",
@@ -231,8 +231,8 @@ class Worker:
 
     def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:
         """With the position that the previous worker reported, where it cannot be opened: its lag does not restart with each worker."""
-        former = self._former.sinks if self._former is not None and sink.accepted is None else ()
-        return next((replace(sink, upto_ts=one.upto_ts) for one in former if one.sink == sink.sink), sink)
+        previous = self._former.sinks if self._former is not None and sink.accepted is None else ()
+        return next((replace(sink, upto_ts=one.upto_ts) for one in previous if one.sink == sink.sink), sink)
 
 
 def _error_text(error: Exception) -> str:

@@ -53,9 +53,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     scatter(writer, source)
     for target in targets:
         cost = _deliver(bench, source, target, limits=BatchLimits(segments_max=1))
-        told = f"wall of {COMMITS} batches, by {COMMITS}"
+        reported = f"wall of {COMMITS} batches, by {COMMITS}"
         yield Figure(
-            f"{SCATTERED_ROWS:,} scattered updates into {target.name}, {source.rows:,} rows there", cost.wall_s / COMMITS, "s", "", told
+            f"{SCATTERED_ROWS:,} scattered updates into {target.name}, {source.rows:,} rows there", cost.wall_s / COMMITS, "s", "", reported
         )
     yield from _readers(merged, folder / "reader", source, first)
 

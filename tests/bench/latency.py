@@ -94,8 +94,8 @@ class Asked:
     request: Request | None
 
     def take(self) -> Request | None:
-        asked, self.request = self.request, None
-        return asked
+        requested, self.request = self.request, None
+        return requested
 
     def answer(self, refused: RefusedRequest | None) -> None:
         if refused is not None:

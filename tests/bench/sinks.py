@@ -89,9 +89,9 @@ def of_target(bench: Bench, source: Dumped, target: Target) -> Iterator[Figure]:
         line = live(bench, {"sink": open_sink(target.uri(next(names)), log_id="bench")}, dump=dump)
         ages_s = line.ages_s["sink"]
         busy = f"{len(ages_s)} segments, {line.cost.cpu_s / line.cost.wall_s:.1f} cores busy"
-        told = f"{busy}, {line.dump_rows_a_s:,.0f} dump rows/s" if dump else busy
-        yield Figure(f"resolved to delivered, {target.name}, {name}: p50", percentile(ages_s, 0.5), "s", aim="", limit=told)
-        yield Figure(f"resolved to delivered, {target.name}, {name}: p99", percentile(ages_s, 0.99), "s", aim="", limit=told)
+        reported = f"{busy}, {line.dump_rows_a_s:,.0f} dump rows/s" if dump else busy
+        yield Figure(f"resolved to delivered, {target.name}, {name}: p50", percentile(ages_s, 0.5), "s", aim="", limit=reported)
+        yield Figure(f"resolved to delivered, {target.name}, {name}: p99", percentile(ages_s, 0.99), "s", aim="", limit=reported)
 
 
 def deliver_to(bench: Bench, source: Dumped, uri: str) -> Cost:

@@ -182,11 +182,11 @@ def test_a_dump_is_started_paused_and_resumed_by_keyboard_alone(browser: Browser
 
 
 def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
-    page, asked = window.open("/dump"), list[str]()
+    page, requested = window.open("/dump"), list[str]()
 
     def answer(accepts: bool) -> None:
         def answered(dialog: Dialog) -> None:
-            asked.append(dialog.message)
+            requested.append(dialog.message)
             dialog.accept() if accepts else dialog.dismiss()
 
         page.once("dialog", answered)
@@ -197,8 +197,8 @@ def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
     answer(True)
     page.click("text=Stop for good")
     page.wait_for_selector("text=stopped")
-    assert len(asked) == 2
-    assert "cannot be resumed" in asked[0]
+    assert len(requested) == 2
+    assert "cannot be resumed" in requested[0]
 
 
 # ---- over a death ----------------------------------------------------------------------------------------------------

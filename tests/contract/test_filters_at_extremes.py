@@ -59,7 +59,7 @@ def test_every_row_is_found_by_a_filter_on_each_of_its_values(tmp_path: Path, ou
 
 
 def check(uri: str, value: str, ops: Sequence[str]) -> None:
-    lost = [told for schema in TABLES.values() for told in _not_found(uri, schema, value, ops)]
+    lost = [reported for schema in TABLES.values() for reported in _not_found(uri, schema, value, ops)]
     assert not lost, (len(lost), lost[:20])
 
 

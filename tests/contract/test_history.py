@@ -173,18 +173,18 @@ def revision(store: EtcdProgress) -> int:
 def test_an_owner_that_was_replaced_records_nothing(etcd: Etcd, process: OwnerProcess) -> None:
     """Its clock stands still: it is etcd that stops it."""
     client = EtcdClient(EtcdSection(endpoints=etcd.endpoints))
-    former = EtcdOwner(client, ROOT, lease_s=600, holder=OwnerHolder("there", 2, "127.0.0.1:8311"), clock=lambda: 0.0)
-    assert former.acquire(timeout_s=0) is not None
-    history = EtcdHistory(client, ROOT, former)
+    previous = EtcdOwner(client, ROOT, lease_s=600, holder=OwnerHolder("there", 2, "127.0.0.1:8311"), clock=lambda: 0.0)
+    assert previous.acquire(timeout_s=0) is not None
+    history = EtcdHistory(client, ROOT, previous)
     history.record(entry(1))
     etcd.etcdctl("del", f"{ROOT}/owner")
     heir = process.become().history
     with pytest.raises(OwnershipLost):
         history.record(entry(2))
     with pytest.raises(OwnershipLost):
-        EtcdProgress(client, ROOT, former).save([PROGRESS], [entry(2)])
+        EtcdProgress(client, ROOT, previous).save([PROGRESS], [entry(2)])
     assert ids(heir) == [1]
-    former.release()
+    previous.release()
     client.close()
 
 

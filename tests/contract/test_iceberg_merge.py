@@ -89,8 +89,8 @@ def test_a_former_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     story: Story, monkeypatch: pytest.MonkeyPatch, where: str, ahead: int
 ) -> None:
     """Its successor has opened meanwhile, and delivered so many batches of another cut: what it deletes stays away, what it wrote stays."""
-    former = story.place.sink()
-    batch, work = story.begin(former)
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
     outcomes = Here().run(work)
     kind, name = {
         "before its tables": (LakeTables, "bring"),
@@ -110,7 +110,7 @@ def test_a_former_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     with monkeypatch.context() as patch:
         patch.setattr(kind, name, frozen)
         with pytest.raises(OwnershipLost):
-            former.accept(batch, outcomes)
+            previous.accept(batch, outcomes)
     story.check_beginning()
     story.finish(segments_max=1)
     story.check_end()
@@ -201,9 +201,9 @@ def _trusting(below: merge.Below, table: Any) -> merge.Below:
 
 
 def _of_data_alone(put: Callable[..., None]) -> Callable[..., None]:
-    def put_data(*args: Any, **told: Any) -> None:
-        if "content" not in told:
-            put(*args, **told)
+    def put_data(*args: Any, **reported: Any) -> None:
+        if "content" not in reported:
+            put(*args, **reported)
 
     return put_data
 

@@ -52,13 +52,13 @@ class TestIceberg(SinkPort):
         self, story: Story, monkeypatch: pytest.MonkeyPatch, where: str, ahead: int
     ) -> None:
         """Its successor has opened meanwhile, and delivered so many batches of another cut."""
-        former = story.place.sink()
-        batch, work = story.begin(former)
+        previous = story.place.sink()
+        batch, work = story.begin(previous)
         outcomes = Here().run(work)
         with monkeypatch.context() as patch:
             self.freeze(patch, where, lambda: self.succeed(story, ahead))
             with pytest.raises(OwnershipLost):
-                former.accept(batch, outcomes)
+                previous.accept(batch, outcomes)
         story.check_beginning()
         story.finish(segments_max=1)
         story.check_end()
@@ -68,8 +68,8 @@ class TestIceberg(SinkPort):
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A former worker commits two segments of each table, and its successor's tasks have written four of them in one file."""
-        former = story.place.sink()
-        batch, work = story.begin(former)
+        previous = story.place.sink()
+        batch, work = story.begin(previous)
         outcomes = Here().run(work)
         successor, bring = story.place.sink(), LakeTables.bring
         late: list[tuple[Batch, list[Outcome]]] = []
@@ -84,7 +84,7 @@ class TestIceberg(SinkPort):
 
         monkeypatch.setattr(LakeTables, "bring", meanwhile)
         with pytest.raises(OwnershipLost):
-            former.accept(batch, outcomes)
+            previous.accept(batch, outcomes)
         with pytest.raises(SinkError, match="from a former worker while this batch was written"):
             successor.accept(*late[0])
         story.check_beginning()
@@ -198,8 +198,8 @@ class TestIceberg(SinkPort):
         record = catalog.load_table((NAMESPACE, "_ticdc_dump"))
         assert len(record.metadata.snapshots) <= SNAPSHOTS_KEPT + 1
         assert record.properties["ticdc-dump.seq"] == str(Seq(len(story.manifests) - 1))
-        told = {row["table"] for row in record.scan().to_arrow().to_pylist() if row["what"] == "table"}
-        assert told == {name.table for name, table in tables_of(catalog) if rows_at(table)}
+        reported = {row["table"] for row in record.scan().to_arrow().to_pylist() if row["what"] == "table"}
+        assert reported == {name.table for name, table in tables_of(catalog) if rows_at(table)}
         catalog.close()
 
 

@@ -64,9 +64,9 @@ def test_what_was_kept_is_there_for_the_next_owner(place: Folder) -> None:
 
 
 def test_a_former_owner_is_out_as_soon_as_another_begins(place: Folder) -> None:
-    former, other = opened(place), opened(place)
+    previous, other = opened(place), opened(place)
     with pytest.raises(LogTaken, match="entry 1 was written by another owner"):
-        former.append([b"late"])
+        previous.append([b"late"])
     other.append([b"mine"])
     assert all_of(opened(place)) == [b"mine"]
 
@@ -82,31 +82,31 @@ def test_the_same_entries_of_two_owners_are_not_taken_for_one(place: Folder) -> 
 
 
 def test_a_former_owner_that_slept_through_a_removal_promises_nothing(place: Folder) -> None:
-    former = opened(place)
-    former.append([b"a"])
+    previous = opened(place)
+    previous.append([b"a"])
     other = opened(place)
     other.append([b"b"])
     other.append([b"c"])
     other.trim(other.next)
     assert files(place) == [4]
     with pytest.raises(LogTaken):
-        former.append([b"late"])
+        previous.append([b"late"])
     assert files(place) == [4], "a file left behind would stand for one that is gone"
 
 
 def test_who_begins_while_a_former_owner_writes_comes_after_it(place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    former, other = opened(place), Inbox(place)
+    previous, other = opened(place), Inbox(place)
     look, writes = other.look, [b"a", b"b"]
 
     def look_while_it_writes() -> None:
         look()
         if writes:
-            former.append([writes.pop(0)])
+            previous.append([writes.pop(0)])
 
     monkeypatch.setattr(other, "look", look_while_it_writes)
     other.open()
     with pytest.raises(LogTaken):
-        former.append([b"late"])
+        previous.append([b"late"])
     other.append([b"c"])
     assert all_of(other) == [b"a", b"b", b"c"]
 

@@ -355,9 +355,9 @@ def test_the_same_owner_may_write_the_data_again(place: Place) -> None:
 
 
 def test_a_former_owner_cannot_replace_data(place: Place) -> None:
-    former, later = owner(place, epoch=1), owner(place, epoch=2)
+    previous, later = owner(place, epoch=1), owner(place, epoch=2)
     written = append(later, 0, epoch=2, rows=2)
-    former.write_data(Seq(0), epoch=1, codec="canal-json", changes=[change(1)] * 5)
+    previous.write_data(Seq(0), epoch=1, codec="canal-json", changes=[change(1)] * 5)
     assert len(place.rows(written)) == 2
     assert recovered(place.open(), epoch=3) == written
 
@@ -482,13 +482,13 @@ def test_chunks_named_anywhere_in_the_log_stay(place: Place) -> None:
 
 def test_a_former_owner_that_commits_after_the_next_one_recovered_still_has_its_files(place: Place) -> None:
     """The next owner must not sweep before it has fenced the former one off by a commit of its own."""
-    former = owner(place, epoch=1)
-    append(former, 0)
+    previous = owner(place, epoch=1)
+    append(previous, 0)
     place.chunk(OLD_CHUNKS[0])
-    data = former.write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)])
+    data = previous.write_data(Seq(1), epoch=1, codec="canal-json", changes=[change(11)])
     later = owner(place, epoch=2)
     written = manifest(1, data=data, windows=(window(1, OLD_CHUNKS[0]),))
-    former.commit(written)
+    previous.commit(written)
     with pytest.raises(LogTaken):
         append(later, 1, epoch=2)
     assert recovered(place.open(), epoch=2) == written
@@ -551,9 +551,9 @@ def test_chunks_and_schemas_go_with_the_last_manifest_that_names_them(place: Pla
 
 def test_until_an_owner_has_written_what_a_former_ones_windows_reach_back_to_stays(place: Place) -> None:
     """A former owner that slept amid a commit may still close a window that was open when it wrote last."""
-    former = owner(place, epoch=1)
+    previous = owner(place, epoch=1)
     for seq in range(6):
-        append(former, seq, open_from=Seq(2))
+        append(previous, seq, open_from=Seq(2))
     later = owner(place, epoch=2)
     assert later.retain(delivered=Seq(5), open_from=None) == 2
     assert later.retain(delivered=Seq(5), open_from=None) == 0
@@ -562,9 +562,9 @@ def test_until_an_owner_has_written_what_a_former_ones_windows_reach_back_to_sta
 
 
 def test_where_a_manifest_does_not_say_what_was_open_nothing_is_retained_before_the_owner_has_written(place: Place) -> None:
-    former = owner(place, epoch=1)
+    previous = owner(place, epoch=1)
     for seq in range(6):
-        append(former, seq, open_from=OPEN_NOT_KNOWN)
+        append(previous, seq, open_from=OPEN_NOT_KNOWN)
     later = owner(place, epoch=2)
     assert later.retain(delivered=Seq(5), open_from=None) == 0
     append(later, 6, epoch=2)
@@ -605,10 +605,10 @@ def test_an_owner_that_slept_cannot_write_a_segment_that_is_retained_away(place:
 def test_a_former_owner_retains_nothing(place: Place) -> None:
     """It does not know the windows that the next owner has open."""
     filled(place)
-    former = owner(place, epoch=1)
+    previous = owner(place, epoch=1)
     append(owner(place, epoch=2), 3, epoch=2)
     with pytest.raises(LogTaken):
-        former.retain(delivered=Seq(2), open_from=None)
+        previous.retain(delivered=Seq(2), open_from=None)
     assert kept_seqs(place) == [0, 1, 2, 3]
 
 

@@ -103,9 +103,9 @@ class TestFiles(SinkPort):
         thawed: list[Callable[[], None]] = []
 
         def frozen(folder: Folder, names: object) -> None:
-            former = story.place.sink()
+            previous = story.place.sink()
             thawed.append(lambda: storage.remove(folder, list(names)))  # type: ignore[call-overload]  # it goes on where it was
-            assert former is not None
+            assert previous is not None
             raise Died
 
         with monkeypatch.context() as patch:

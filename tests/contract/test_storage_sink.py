@@ -79,12 +79,12 @@ def test_it_is_the_same_on_s3(tmp_path: Path, request: pytest.FixtureRequest) ->
     """The whole suite is in `make matrix`."""
     uri = f"s3://merged/{tmp_path.name}?{QUERIES['csv'][0]}&{request.getfixturevalue('bucket')}"
     story = Story(tmp_path, storage_place(uri, CSV), seed=5)
-    former = story.place.sink()
-    batch, work = story.begin(former)
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
     outcomes = Here().run(work)
     story.begin_and_die()
     with pytest.raises(OwnershipLost):
-        former.accept(batch, outcomes)
+        previous.accept(batch, outcomes)
     story.finish(segments_max=3)
     story.check_end()
     assert not storage.list_names(open_folder(f"s3://merged/{tmp_path.name}/_ticdc_dump/staged?{uri.partition('?')[2]}"), deep=False)
@@ -102,13 +102,13 @@ def test_a_worker_frozen_amid_showing_what_it_accepted_wakes_up_and_changes_no_f
         frozen.append(lambda: before(*args))
         raise Died
 
-    former = story.place.sink()
-    batch, work = story.begin(former)
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
     outcomes = Here().run(work)
     with monkeypatch.context() as patch:
         patch.setattr(storage, step, freeze)
         with pytest.raises(Died):
-            former.accept(batch, outcomes)
+            previous.accept(batch, outcomes)
     story.finish()
     there = _data(output(story.place.uri, CSV).files)
     for go_on in frozen:
@@ -124,11 +124,11 @@ def test_a_worker_frozen_amid_showing_what_it_accepted_wakes_up_and_changes_no_f
 
 
 def test_a_worker_that_is_a_former_one_writes_no_index_and_no_checkpoint(story: Story) -> None:
-    former = story.place.sink()
-    batch, work = story.begin(former)
-    former.accept(batch, Here().run(work))
-    assert isinstance(former, StorageSink)
-    positions = former._position._store
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
+    previous.accept(batch, Here().run(work))
+    assert isinstance(previous, StorageSink)
+    positions = previous._position._store
     assert isinstance(positions, CommitChain)
     last = positions._output.last().commit
     assert last is not None
@@ -213,8 +213,8 @@ def test_a_reader_may_remove_what_it_has_read(story: Story, tmp_path: Path) -> N
 
 
 def test_what_neither_is_staged_nor_there_of_an_accepted_batch_stops(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    former = story.place.sink()
-    batch, work = story.begin(former)
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
     outcomes = Here().run(work)
 
     def die(*_: object) -> None:
@@ -223,7 +223,7 @@ def test_what_neither_is_staged_nor_there_of_an_accepted_batch_stops(story: Stor
     with monkeypatch.context() as patch:
         patch.setattr(storage, "copy_files", die)
         with pytest.raises(Died):
-            former.accept(batch, outcomes)
+            previous.accept(batch, outcomes)
     storage.remove(open_folder(story.place.uri), [one.path for outcome in outcomes for one in outcome.note])
     with pytest.raises(SinkError, match="neither _ticdc_dump/staged/"):
         story.place.sink().open(epoch=None)
@@ -240,12 +240,12 @@ def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_commits")
 def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_former_worker_in(story: Story) -> None:
-    former = story.place.sink()
-    batch, work = story.begin(former)
+    previous = story.place.sink()
+    batch, work = story.begin(previous)
     outcomes = Here().run(work)
     delivery = story.delivery(segments_max=1)
-    assert isinstance(former, StorageSink)
-    positions = former._position._store
+    assert isinstance(previous, StorageSink)
+    positions = previous._position._store
     assert isinstance(positions, CommitChain)
     before, _, names = positions._output.last()
     assert before is not None
@@ -258,7 +258,7 @@ def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_form
         positions._check_last(before.number)
     for _ in range(2):
         with pytest.raises(OwnershipLost):
-            former.accept(batch, outcomes)
+            previous.accept(batch, outcomes)
     positions._output.head(before.number, names)
     assert accepted(story.place.sink()) == SEGMENTS - 1
     story.place.sink().open(epoch=None)

@@ -10,14 +10,14 @@ from tests.fuzz.verdict import Counts
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    asked.add_argument("--messages", type=int, default=1_000_000, help="of each target (1000000)")
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--only", nargs="+", choices=list(TARGETS), default=list(TARGETS))
-    asked.add_argument("--processes", type=int, default=2)
-    asked.add_argument("--batch", type=int, help="this batch alone, in this process: what a fault names")
-    asked.add_argument("--size", type=int, default=BATCH_SIZE, help="messages of that batch")
-    given = asked.parse_args()
+    requested = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    requested.add_argument("--messages", type=int, default=1_000_000, help="of each target (1000000)")
+    requested.add_argument("--seed", type=int, default=0)
+    requested.add_argument("--only", nargs="+", choices=list(TARGETS), default=list(TARGETS))
+    requested.add_argument("--processes", type=int, default=2)
+    requested.add_argument("--batch", type=int, help="this batch alone, in this process: what a fault names")
+    requested.add_argument("--size", type=int, default=BATCH_SIZE, help="messages of that batch")
+    given = requested.parse_args()
     if given.batch is not None:
         rows = {name: Found() for name in given.only}
         for name, one in rows.items():

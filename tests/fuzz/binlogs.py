@@ -78,8 +78,8 @@ def _envelopes(codec: BinlogCodec, message: Message) -> list[Envelope] | TicdcDu
         if not isinstance(expected, Refused) and (message.value or b"")[:1] not in (b"R", b"D"):
             raise differ("binlog", envelopes, expected, message.value)
         return envelopes
-    if (told := [told_of(one) for one in envelopes]) != expected:
-        raise differ("binlog", told, expected, message.value)
+    if (reported := [told_of(one) for one in envelopes]) != expected:
+        raise differ("binlog", reported, expected, message.value)
     for one in envelopes:
         if isinstance(one, Change):
             ours(lambda change=one: codec.identity(change), "identity", message.value)  # type: ignore[misc]  # a default that binds
@@ -104,11 +104,11 @@ def _net(schema: TableSchema, read: Sequence[tuple[Change, Outcome]], value: byt
         slow_binlog.Event(_handle(table, change, rows), *map(_tuple, rows)) for change, rows in read if isinstance(rows, DecodedBinlogRows)
     ]
     expected = slow_binlog.net(events)
-    told = [_slowly(schema, change.value) for change in result]
-    if any(isinstance(rows, MessageUnreadable) for rows in told):
-        raise differ(f"fold of {schema.name}", told, expected, value)
-    if sorted((tuple(map(_tuple, rows)) for rows in told if isinstance(rows, DecodedBinlogRows)), key=str) != expected:
-        raise differ(f"fold of {schema.name}", told, expected, value)
+    reported = [_slowly(schema, change.value) for change in result]
+    if any(isinstance(rows, MessageUnreadable) for rows in reported):
+        raise differ(f"fold of {schema.name}", reported, expected, value)
+    if sorted((tuple(map(_tuple, rows)) for rows in reported if isinstance(rows, DecodedBinlogRows)), key=str) != expected:
+        raise differ(f"fold of {schema.name}", reported, expected, value)
     return left
 
 
@@ -243,14 +243,14 @@ def _disordered(random: Random, mutation: TableMutation) -> None:
 
 
 def _message(version: int, value: Sequence[TableMutation], **more: Any) -> bytes:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "tp": Commit,
         "start_ts": COMMIT_TS - 5,
         "commit_ts": COMMIT_TS,
         "prewrite_key": b"t",
         "prewrite_value": _prewrite(version, value),
     }
-    made: bytes = Binlog(**(told | more)).SerializeToString()
+    made: bytes = Binlog(**(reported | more)).SerializeToString()
     return made
 
 

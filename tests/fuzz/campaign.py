@@ -80,13 +80,13 @@ def _alarm(within_s: int) -> Iterator[None]:
     def heard(*_: object) -> None:
         raise Hang(f"no end within {within_s} s")
 
-    former = signal.signal(signal.SIGALRM, heard)
+    previous = signal.signal(signal.SIGALRM, heard)
     former_s, _ = signal.setitimer(signal.ITIMER_REAL, within_s)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
+        signal.signal(signal.SIGALRM, previous)
         signal.setitimer(signal.ITIMER_REAL, former_s)  # a test's own
 
 

@@ -82,9 +82,9 @@ def _envelopes(protocol: Protocol, codec: Codec, packing: Compression, message: 
     if isinstance(envelopes, TicdcDumpError):
         return envelopes
     expected = slow(lambda: protocol.slow.envelopes(*inputs, partial(unpacked, packing)))
-    told = [told_of(one) for one in envelopes]
-    if told != expected:
-        raise differ(f"{codec.name} ({packing})", told, expected, *inputs)
+    reported = [told_of(one) for one in envelopes]
+    if reported != expected:
+        raise differ(f"{codec.name} ({packing})", reported, expected, *inputs)
     for one in envelopes:
         if isinstance(one, Change):
             ours(partial(codec.identity, one), "identity", *inputs)

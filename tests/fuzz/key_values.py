@@ -79,8 +79,8 @@ def _envelopes(codec: KvCodec, message: Message) -> list[Envelope] | TicdcDumpEr
         if message.key is not None and not isinstance(expected, Refused):
             raise differ("kv", envelopes, expected, *inputs)
         return envelopes
-    if (told := [told_of(one) for one in envelopes]) != expected:
-        raise differ("kv", told, expected, *inputs)
+    if (reported := [told_of(one) for one in envelopes]) != expected:
+        raise differ("kv", reported, expected, *inputs)
     for one in envelopes:
         if isinstance(one, Change):
             ours(lambda change=one: codec.identity(change), "identity", *inputs)  # type: ignore[misc]  # a default that binds

@@ -71,20 +71,20 @@ class Found:
     took_s: float = 0.0
 
 
-def refuses(name: str, asked: Callable[[], object], **more: float | bool) -> Attempt:
+def refuses(name: str, requested: Callable[[], object], **more: float | bool) -> Attempt:
     """`asked` must raise an error of ours, or the protocol's."""
 
     def tried() -> Outcome:
-        return _accepted(asked())
+        return _accepted(requested())
 
     return Attempt(name, tried, **more)  # type: ignore[arg-type]  # fields by name
 
 
-def serves(name: str, asked: Callable[[], object], **more: float | bool) -> Attempt:
+def serves(name: str, requested: Callable[[], object], **more: float | bool) -> Attempt:
     """`asked` looks odd and is right: it must be answered, by something that is true."""
 
     def tried() -> Outcome:
-        if not asked():
+        if not requested():
             raise Fault(Outcome.FOREIGN, "it was answered by nothing")
         return Outcome.HARMLESS
 

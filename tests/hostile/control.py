@@ -300,11 +300,11 @@ def rules(target: Target) -> Iterator[Attempt]:
 
 def where(target: Target) -> Iterator[Attempt]:
     for text in predicates.HOSTILE:
-        asked = pb.TablePredicate(schema="shop", table="orders", predicate=text)
-        yield refuses(f"where {text!r:.80}", partial(target.started, where=[asked]))
+        requested = pb.TablePredicate(schema="shop", table="orders", predicate=text)
+        yield refuses(f"where {text!r:.80}", partial(target.started, where=[requested]))
     for text in predicates.HARMLESS:
-        asked = pb.TablePredicate(schema="shop", table="orders", predicate=text)
-        yield serves(f"where {text!r:.80}", partial(target.started, where=[asked]))
+        requested = pb.TablePredicate(schema="shop", table="orders", predicate=text)
+        yield serves(f"where {text!r:.80}", partial(target.started, where=[requested]))
 
 
 IDS = (

@@ -100,11 +100,14 @@ def _entries() -> Iterator[tuple[str, bytes]]:
 
 def _left_out(data: bytes) -> Outcome:
     """The others are listed, and the owner goes on."""
-    key, told = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
+    key, reported = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
     client = _client({key: data})
-    entries = [*read_history(client, ROOT, told.append), EtcdHistory(client, ROOT, cast("EtcdOwner", None), told.append).find("1" * 16)]
-    if entries != [None] or len(told) != 2:
-        raise Fault(Outcome.ACCEPTED, f"{entries}, and told: {told}")
+    entries = [
+        *read_history(client, ROOT, reported.append),
+        EtcdHistory(client, ROOT, cast("EtcdOwner", None), reported.append).find("1" * 16),
+    ]
+    if entries != [None] or len(reported) != 2:
+        raise Fault(Outcome.ACCEPTED, f"{entries}, and told: {reported}")
     return Outcome.HARMLESS
 
 
@@ -114,10 +117,10 @@ def _client(values: dict[str, bytes]) -> EtcdClient:
 
 def _passed_over(values: dict[str, bytes]) -> Outcome:
     """The log is the truth: who owns it says what is there, and writes it anew."""
-    told: list[str] = []
-    results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), told.append).load()
-    if results or len(told) != 1:
-        raise Fault(Outcome.ACCEPTED, f"{results}, and told: {told}")
+    reported: list[str] = []
+    results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), reported.append).load()
+    if results or len(reported) != 1:
+        raise Fault(Outcome.ACCEPTED, f"{results}, and told: {reported}")
     return Outcome.HARMLESS
 
 

@@ -83,9 +83,9 @@ def _many(server: MetricsServer, said: bytes) -> Outcome:
 
 
 def _deaf(server: MetricsServer) -> Outcome:
-    asked: Sequence[bytes] = [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"] * CONNECTIONS_MAX
+    requested: Sequence[bytes] = [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"] * CONNECTIONS_MAX
     with ExitStack() as opened:
-        for said in asked:
+        for said in requested:
             opened.enter_context(closing(_connected(server, said)))
         _answers(server)
     return Outcome.HARMLESS

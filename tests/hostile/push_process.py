@@ -216,8 +216,8 @@ class Steady:
             if monotonic() > until_s or self._sender.ended:
                 raise Fault(Outcome.HANG, f"no segment is written: {self._sender.ended}")
             opened = self._sender.told("opened")
-            self._ts = max(self._ts, *(told.from_ts for told in opened)) + (MARK_MS << 18)
-            self._sender.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=told.span, ts=self._ts) for told in opened]))
+            self._ts = max(self._ts, *(reported.from_ts for reported in opened)) + (MARK_MS << 18)
+            self._sender.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=reported.span, ts=self._ts) for reported in opened]))
             sleep(MARK_MS / 1000)
 
     def _segments(self) -> int:

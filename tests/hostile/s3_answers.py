@@ -105,13 +105,13 @@ class Answering:
 
 
 def attempts(s3: Answering) -> Iterator[Attempt]:
-    asked: dict[str, Callable[[Folder], object]] = {
+    requested: dict[str, Callable[[Folder], object]] = {
         "a new owner": lambda folder: FolderLog(folder).recover(epoch=1),
         "a worker": _read,
         "who lists a folder": _listed,
     }
     for name, answer in ANSWERS.items():
-        for who, ask in asked.items():
+        for who, ask in requested.items():
             if answer.status == 200 and ask is _listed:
                 continue  # to botocore any XML is a listing, and one of no names is an empty folder
             tried = partial(_asked, s3, answer, ask, f"{name}-{who}".replace(" ", "-"))

@@ -82,14 +82,14 @@ def environments(folder: Path) -> Iterator[Attempt]:
 
 
 def signals(folder: Path) -> Iterator[Attempt]:
-    told = {
+    reported = {
         **{each.name: (each,) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)},
         "SIGTERM and at once SIGINT": (signal.SIGTERM, signal.SIGINT),
         "SIGTERM 50 times": (signal.SIGTERM,) * 50,
         "SIGSTOP, SIGTERM, SIGCONT": (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT),
         "SIGPIPE, SIGWINCH, SIGCHLD, and SIGTERM": (signal.SIGPIPE, signal.SIGWINCH, signal.SIGCHLD, signal.SIGTERM),
     }
-    for name, numbers in told.items():
+    for name, numbers in reported.items():
         yield Attempt(f"signals: {name}", partial(_signalled, folder, numbers), within_s=START_S + END_S, whole=True)
     yield Attempt("signals: SIGHUP that is ignored", partial(_ignored, folder), within_s=START_S + END_S, whole=True)
     for after_s in (0.0, 0.1, 0.3, 1.0):

@@ -228,21 +228,21 @@ def of(value: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFi
 
 def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None:
     online(registered, heard_ts=(long_ago := ts_at(1_794_999_000_000)))
-    (told,) = of(checked(registered), "pumps", CheckStatus.WARNING)
-    assert "pump a (127.0.0.1:1) is online" in told.what
-    assert f"heard of last at {utc(long_ago)}: the stream stands" in told.what
-    assert (told.setting, told.hint[:14]) == ("a", "start it again")
+    (reported,) = of(checked(registered), "pumps", CheckStatus.WARNING)
+    assert "pump a (127.0.0.1:1) is online" in reported.what
+    assert f"heard of last at {utc(long_ago)}: the stream stands" in reported.what
+    assert (reported.setting, reported.hint[:14]) == ("a", "start it again")
 
 
 def test_check_fails_without_pd_and_over_an_entry_that_is_none(registered: Config, etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     etcd.put(f"{PUMPS}x", "nonsense")
-    (told,) = of(checked(registered), "pumps", CheckStatus.FAILED)
-    assert f"etcd key {PUMPS}x" in told.what
+    (reported,) = of(checked(registered), "pumps", CheckStatus.FAILED)
+    assert f"etcd key {PUMPS}x" in reported.what
     silent = Pd(NOW)
     silent.error = FeedLost("PD says nothing", hint="see PD")
     monkeypatch.setattr(binlog, "pd_of", lambda _: silent)
-    (told,) = of(checked(registered), "pumps", CheckStatus.FAILED)
-    assert (told.what, told.setting, told.hint) == ("PD says nothing", "binlog.pd", "see PD")
+    (reported,) = of(checked(registered), "pumps", CheckStatus.FAILED)
+    assert (reported.what, reported.setting, reported.hint) == ("PD says nothing", "binlog.pd", "see PD")
 
 
 def shown(enable: str, ignore_error: str) -> list[tuple[str, str, str, str]]:
@@ -263,9 +263,9 @@ def test_check_reads_each_servers_settings(
 ) -> None:
     online(registered)
     tidb.settings_shown = shown(enable, ignore_error)
-    (told,) = of(checked(registered), "binlogs of tidb", worst)
-    assert told.what.startswith(text)
-    assert told.setting == setting
+    (reported,) = of(checked(registered), "binlogs of tidb", worst)
+    assert reported.what.startswith(text)
+    assert reported.setting == setting
 
 
 @pytest.mark.parametrize("told_by_tidb", [None, []])
@@ -275,18 +275,18 @@ def test_an_account_that_may_not_see_them_is_told_so_and_no_more(
     """The account of deploy/sql/account.sql has no such right, and reads binlogs."""
     online(registered)
     tidb.settings_shown = told_by_tidb
-    (told,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
-    assert told.setting == "GRANT CONFIG"
-    assert "binlog.ignore-error is false" in told.hint
+    (reported,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
+    assert reported.setting == "GRANT CONFIG"
+    assert "binlog.ignore-error is false" in reported.hint
 
 
 def test_a_tidb_that_says_it_skips_fails_the_check_whatever_its_settings_are(registered: Config, tidb: FakeTidb, etcd: Etcd) -> None:
     online(registered)
     tidb.settings_shown = shown("true", "true")
     etcd.put(f"{TIDB_SERVERS}1", json.dumps({"ip": "10.0.0.1", "listening_port": 4000, "binlog_status": "Skipping"}))
-    (told,) = of(checked(registered), "binlogs of tidb", CheckStatus.FAILED)
-    assert told.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
-    assert "begin a new log" in told.hint
+    (reported,) = of(checked(registered), "binlogs of tidb", CheckStatus.FAILED)
+    assert reported.what == "TiDB 10.0.0.1:4000 (binlog_status Skipping) writes no binlogs"
+    assert "begin a new log" in reported.hint
 
 
 def ended(at: CommitTs) -> LogEnd:
@@ -303,12 +303,12 @@ def test_check_asks_the_pumps_for_what_the_log_lacks(registered: Config) -> None
         assert "the log is new" in of(checked(registered), "binlogs kept", CheckStatus.OK)[0].what
         section = msgspec.structs.replace(registered.binlog, initial_commit_ts=NOW)
         for config, log in ((registered, ended(NOW)), (msgspec.structs.replace(registered, binlog=section), None)):
-            (told,) = of(checked(config, log), "binlogs kept", CheckStatus.FAILED)
-            assert f"pump a ({host}) has removed its binlogs up to" in told.what
+            (reported,) = of(checked(config, log), "binlogs kept", CheckStatus.FAILED)
+            assert f"pump a ({host}) has removed its binlogs up to" in reported.what
     finally:
         pump.kill()
-    (told,) = of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.FAILED)
-    assert "/metrics does not answer" in told.what
+    (reported,) = of(checked(registered, ended(NOW)), "binlogs kept", CheckStatus.FAILED)
+    assert "/metrics does not answer" in reported.what
     online(registered, host=host, state=PAUSED)
     assert checked(registered, ended(NOW))["binlogs kept"].status is CheckStatus.OK, "one that is not up cannot be asked"
 
@@ -355,8 +355,8 @@ def test_the_registry_is_read_as_the_user_of_etcd_where_both_are_pds(config: Con
 
 def test_check_refuses_the_name_of_a_changefeed_that_ticdc_has(registered: Config, etcd: Etcd) -> None:
     with closing(EtcdClient(registered.etcd)) as client:
-        (told,) = preflight_changefeed.changefeed(client, registered)
-        assert told.what == f"default/default/orders is TiDB-Binlog's of PD {', '.join(etcd.endpoints)}"
+        (reported,) = preflight_changefeed.changefeed(client, registered)
+        assert reported.what == f"default/default/orders is TiDB-Binlog's of PD {', '.join(etcd.endpoints)}"
         etcd.put("/tidb/cdc/default/default/changefeed/info/orders", "{}")
         refused, _ = preflight_changefeed.changefeed(client, registered)
     etcd.etcdctl("del", "/tidb/cdc/default/default/changefeed/info/orders")

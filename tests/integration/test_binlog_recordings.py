@@ -73,12 +73,12 @@ def test_every_row_is_as_the_cluster_had_it(name: str) -> None:
     false_deletes = set()
     for truth_ts in sorted(recording.truths[1:]):
         while left and left[0].commit_ts <= truth_ts:
-            told = left.popleft()
-            before, after = told.rows
+            reported = left.popleft()
+            before, after = reported.rows
             if before is not None:
-                last[told.table_id][key_of(told.schema, before)] = Last(told.commit_ts, None)
+                last[reported.table_id][key_of(reported.schema, before)] = Last(reported.commit_ts, None)
             if after is not None:
-                last[told.table_id][key_of(told.schema, after)] = Last(told.commit_ts, after)
+                last[reported.table_id][key_of(reported.schema, after)] = Last(reported.commit_ts, after)
         for table_id, schema, since, rows in recording.tables_at(truth_ts):
             if name == "binlog-ddl" and schema.name in EXCHANGED:
                 continue
@@ -137,14 +137,14 @@ def test_the_decoder_by_columns_gives_what_the_slow_one_gives(name: str) -> None
     for change in recording.changes:
         if (schema := recording.schema(change.table, change.commit_ts)) is not None:
             by_schema[schema].append(change.value)
-    former = 0
+    previous = 0
     for schema, values in by_schema.items():
         images = decode_events(schema, pa.array(values, pa.binary()))
         rows = [list(row) for row in zip(*(texts.to_pylist() for texts in images.columns), strict=True)]
         for value, old, new in zip(values, images.before, images.after, strict=True):
             assert decode_logged(schema, value) == (None if old == NO_IMAGE else rows[old], None if new == NO_IMAGE else rows[new])
-            former += is_older(schema, schema_version_of(value))
-    assert former == FORMER_ROWS.get(name, 0)
+            previous += is_older(schema, schema_version_of(value))
+    assert previous == FORMER_ROWS.get(name, 0)
 
 
 def test_marks_are_among_the_rows() -> None:

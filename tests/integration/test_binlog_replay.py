@@ -76,9 +76,9 @@ if "binlog-totidb" in NAMES:  # the recording is in the whole set alone
         verdict, _ = play(made, Run("snapshot", seed=1, chunk_rows=10))
         explained = {table.table: {sample.key for sample in table.explained.samples} for table in verdict.tables if table.explained.count}
         assert verdict.ok
-        told = {name: {key for key, _ in keys} for name, keys in made.feed.false_deletes.items()}
+        reported = {name: {key for key, _ in keys} for name, keys in made.feed.false_deletes.items()}
         assert explained
-        assert all(keys <= told[name] for name, keys in explained.items())
+        assert all(keys <= reported[name] for name, keys in explained.items())
 
 
 @pytest.mark.parametrize("name", DRAINED)
@@ -86,11 +86,13 @@ def test_commits_and_their_row_events_come_as_from_the_real_drainer(name: str) -
     """To its end, or where it died: from there on, as the pumps have them."""
     result = Recording(recording(name))
     drained = written(result.folder / "drainer")
-    told = [one for one in streamed(name) if result.start_ts < one.commit_ts <= result.end_ts and one.commit_ts not in UNTOLD.get(name, ())]
-    assert drained[-1].commit_ts == DIED.get(name, told[-1].commit_ts)
-    assert drained == told[: len(drained)]
+    reported = [
+        one for one in streamed(name) if result.start_ts < one.commit_ts <= result.end_ts and one.commit_ts not in UNTOLD.get(name, ())
+    ]
+    assert drained[-1].commit_ts == DIED.get(name, reported[-1].commit_ts)
+    assert drained == reported[: len(drained)]
     for seed in PLAYS:
-        assert list(released(name, seed)) == told
+        assert list(released(name, seed)) == reported
 
 
 def streamed(name: str) -> list[Written]:

@@ -113,7 +113,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
     assert verdict.ok, verdict
     assert all(table.snapshots_compared > 0 for table in verdict.tables)
     live = Counter(told_of(row) for row in read_output(output) if row["origin"] == "log")
-    due = Counter(told for one in tidb.committed for told in due_of(one))
+    due = Counter(reported for one in tidb.committed for reported in due_of(one))
     assert {*tidb.fates} == {*Fate}
     assert live == due, f"lost: {[*(due - live)][:3]}; too many: {[*(live - due)][:3]}"
 
@@ -149,8 +149,8 @@ def test_a_reader_that_behaves_as_the_real_drainer_gets_the_committed_transactio
 def streamed(pump: PumpProcess, end_ts: int) -> list[tuple[int, int]]:
     """commit_ts and start_ts of all transactions that a pump streams, from its first one up to `end_ts`."""
     with Client(pump.address) as client:
-        told = (binlog_pb2.Binlog.FromString(answer.entity.payload) for answer in client.pull())
-        places = takewhile(lambda place: place[0] <= end_ts, ((binlog.commit_ts, binlog.start_ts) for binlog in told))
+        reported = (binlog_pb2.Binlog.FromString(answer.entity.payload) for answer in client.pull())
+        places = takewhile(lambda place: place[0] <= end_ts, ((binlog.commit_ts, binlog.start_ts) for binlog in reported))
         return [place for place in places if place[0] != place[1]]
 
 

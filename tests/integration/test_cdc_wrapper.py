@@ -115,11 +115,11 @@ def test_arguments_environment_and_input_arrive_as_they_are(machine: Machine) ->
     arguments = ["cli", "changefeed", "create", "--sink-uri=kafka://h/t?a=b&c=d", "", "two words", "--", "-c", "ü", "*", "dumpstart"]
     done = machine(*arguments, stdin="y\n", TICDC_PASSWORD="pä ss", EMPTY="")
     assert (done.returncode, done.stdout) == (0, b"the real one\n")
-    told = machine.told()
-    assert told["argv"] == arguments
-    assert told["stdin"] == "y\n"
+    reported = machine.told()
+    assert reported["argv"] == arguments
+    assert reported["stdin"] == "y\n"
     given = {"PATH": os.pathsep.join(map(str, machine.path)), "LANG": "C.UTF-8", "TICDC_PASSWORD": "pä ss", "EMPTY": ""}
-    assert {name: value for name, value in told["environment"].items() if name not in (TRIED, "LC_CTYPE")} == given
+    assert {name: value for name, value in reported["environment"].items() if name not in (TRIED, "LC_CTYPE")} == given
 
 
 def test_the_real_one_takes_the_wrappers_place_and_is_no_child(machine: Machine) -> None:

@@ -169,7 +169,7 @@ def test_columns_come_go_and_are_renamed_and_older_rows_have_what_the_sources_ha
 
 
 @pytest.mark.parametrize(
-    ("query", "columns", "key", "told"),
+    ("query", "columns", "key", "reported"),
     [
         ("ALTER TABLE a MODIFY COLUMN name INT", (ID, replace(NAME, kind="int")), ("id",), "name: text becomes int"),
         ("ALTER TABLE a DROP PRIMARY KEY, ADD PRIMARY KEY (name)", (ID, replace(NAME, nullable=False)), ("name",), "handle key changes"),
@@ -179,11 +179,11 @@ def test_columns_come_go_and_are_renamed_and_older_rows_have_what_the_sources_ha
     ],
 )
 def test_what_the_target_cannot_follow_stops_and_goes_on_when_it_was_done_by_hand(
-    clickhouse: ClickHouse, tmp_path: Path, query: str, columns: tuple[Column, ...], key: tuple[str, ...], told: str
+    clickhouse: ClickHouse, tmp_path: Path, query: str, columns: tuple[Column, ...], key: tuple[str, ...], reported: str
 ) -> None:
     shop = Shop(clickhouse, tmp_path)
     after = {**shop.schemas, shop.a: replace(shop.schemas[shop.a], columns=columns, key=key)}
-    with pytest.raises(SinkError, match=told) as refused:
+    with pytest.raises(SinkError, match=reported) as refused:
         shop.carry_out(query, after)
     assert "ddl-done" in refused.value.hint
     by_hand = (
@@ -199,10 +199,10 @@ def test_what_the_target_cannot_follow_stops_and_goes_on_when_it_was_done_by_han
 
 def test_a_former_owner_carries_out_no_ddl(clickhouse: ClickHouse, tmp_path: Path) -> None:
     shop = Shop(clickhouse, tmp_path)
-    former = shop.sink
+    previous = shop.sink
     shop.opened()
     with pytest.raises(OwnershipLost):
-        former.accept(Batch((shop.head("TRUNCATE TABLE a", shop.schemas),), (), shop.batch.writer), [])
+        previous.accept(Batch((shop.head("TRUNCATE TABLE a", shop.schemas),), (), shop.batch.writer), [])
     assert len(shop.read(shop.a)) == 2
 
 

@@ -60,10 +60,10 @@ def test_a_server_that_stays_away_is_told_and_the_next_attempt_goes_on(
     try:
         with monkeypatch.context() as patch:
             patch.setattr(server, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match="reading the position") as told:
+            with pytest.raises(SinkError, match="reading the position") as reported:
                 story.finish()
-        assert "reached" in told.value.hint
-        assert clickhouse.password not in str(told.value)
+        assert "reached" in reported.value.hint
+        assert clickhouse.password not in str(reported.value)
     finally:
         clickhouse.start()
     story.finish()
@@ -84,9 +84,9 @@ def test_a_server_that_never_has_room_for_more_parts_is_told(story: Story, click
     try:
         with monkeypatch.context() as patch:
             patch.setattr(server, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match=f"code: {TOO_MANY_PARTS}") as told:
+            with pytest.raises(SinkError, match=f"code: {TOO_MANY_PARTS}") as reported:
                 story.finish()
-        assert "merges keep up" in told.value.hint
+        assert "merges keep up" in reported.value.hint
     finally:
         clickhouse.fail(TOO_MANY_PARTS, times=0)
     story.finish()
@@ -95,10 +95,10 @@ def test_a_server_that_never_has_room_for_more_parts_is_told(story: Story, click
 
 def test_who_may_not_log_in_is_told_without_the_password(clickhouse: ClickHouse) -> None:
     uri = f"clickhouse://{clickhouse.user}:hunter2@{clickhouse.host}:{clickhouse.port}/"
-    with pytest.raises(SinkError, match="code: 516") as told:
+    with pytest.raises(SinkError, match="code: 516") as reported:
         open_sink(uri, log_id="l").open(epoch=None)
-    assert "hunter2" not in str(told.value)
-    assert "password" in told.value.hint
+    assert "hunter2" not in str(reported.value)
+    assert "password" in reported.value.hint
     assert "DROP TABLE ticdc_dump.ticdc_dump_position" in leaves(uri)
 
 
@@ -113,31 +113,31 @@ def test_somebody_elses_table_is_not_touched(clickhouse: ClickHouse, tmp_path: P
     number = next(numbers)
     story = Story(tmp_path, history_place(clickhouse, number, tables=12), seed=11)
     clickhouse.execute(f"CREATE DATABASE history{number}", there.format(f"history{number}"))
-    with pytest.raises(SinkError, match="is at the target already") as told:
+    with pytest.raises(SinkError, match="is at the target already") as reported:
         story.finish()
-    assert hint in told.value.hint
+    assert hint in reported.value.hint
     named = clickhouse.rows(f"SELECT engine FROM system.tables WHERE database = 'history{number}' AND engine = 'Memory'")
     assert named == [["Memory"]]
 
 
 @pytest.mark.parametrize(
-    ("altered", "told"),
+    ("altered", "reported"),
     [
         ("DROP COLUMN v", "no column v"),
         ("MODIFY COLUMN v Nullable(FixedString(20))", "v Nullable.FixedString.20.. and not Nullable.String."),
     ],
 )
-def test_a_table_that_somebody_changed_is_told(story: Story, clickhouse: ClickHouse, altered: str, told: str) -> None:
+def test_a_table_that_somebody_changed_is_told(story: Story, clickhouse: ClickHouse, altered: str, reported: str) -> None:
     story.delivery(segments_max=1).deliver()
     database = f"history{story.place.uri.partition('/pos')[2].partition('?')[0]}"
     for table in sorted(story.tables):
         clickhouse.execute(f"ALTER TABLE {database}.{table.table}__rows {altered} SETTINGS mutations_sync = 2")
-    with pytest.raises(SinkError, match=told):
+    with pytest.raises(SinkError, match=reported):
         story.finish()
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         ("clickhouse://h:x/", "usable port"),
         ("clickhouse:///d", "names no host"),
@@ -152,8 +152,8 @@ def test_a_table_that_somebody_changed_is_told(story: Story, clickhouse: ClickHo
         ("clickhouse://h/?password-file=/not/there", "cannot be read"),
     ],
 )
-def test_a_uri_that_cannot_be_meant_is_refused(uri: str, told: str) -> None:
-    with pytest.raises(SinkError, match=told):
+def test_a_uri_that_cannot_be_meant_is_refused(uri: str, reported: str) -> None:
+    with pytest.raises(SinkError, match=reported):
         open_sink(uri, log_id="l")
 
 

@@ -64,28 +64,28 @@ class TestClickHouse(SinkPort):
     def test_an_accept_amid_a_later_owners_opening_is_counted_or_fails(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whichever of the opening's steps it falls between: what was answered as accepted is accepted."""
         for step in range(1, 7):
-            former = story.place.sink()
-            if (former.look() or (0,))[0] >= 5:
+            previous = story.place.sink()
+            if (previous.look() or (0,))[0] >= 5:
                 break
-            batch, work = story.begin(former)
-            outcomes, left, told = Here().run(work), [step], list[bool]()
+            batch, work = story.begin(previous)
+            outcomes, left, reported = Here().run(work), [step], list[bool]()
 
             def between(
-                former: Sink = former,
+                previous: Sink = previous,
                 batch: Batch = batch,
                 outcomes: list[Outcome] = outcomes,
                 left: list[int] = left,
-                told: list[bool] = told,
+                reported: list[bool] = reported,
             ) -> None:
                 left[0] -= 1
                 if left[0] == 0:
-                    told.append(ended(lambda: former.accept(batch, outcomes)))
+                    reported.append(ended(lambda: previous.accept(batch, outcomes)))
 
             with monkeypatch.context() as patch:
                 for name in ("_rows", "_write"):
-                    patch.setattr(Journal, name, _before(getattr(Journal, name), between, former))
+                    patch.setattr(Journal, name, _before(getattr(Journal, name), between, previous))
                 standing = story.place.sink().open(epoch=None)
-            if told == [True]:
+            if reported == [True]:
                 assert standing.accepted is not None
                 assert standing.accepted.seq == batch.heads[-1].seq
         story.finish()
@@ -104,12 +104,12 @@ class TestClickHouse(SinkPort):
         story.check_end()
 
 
-def _before(call: Callable[..., object], act: Callable[[], None], former: Sink) -> Callable[..., object]:
+def _before(call: Callable[..., object], act: Callable[[], None], previous: Sink) -> Callable[..., object]:
     """`call`, and `act` before it, but for what the former owner itself does."""
-    assert isinstance(former, ClickHouseSink)
+    assert isinstance(previous, ClickHouseSink)
 
     def step(self: Journal, *args: object, **named: object) -> object:
-        if self is not former._journal:
+        if self is not previous._journal:
             act()
         return call(self, *args, **named)
 

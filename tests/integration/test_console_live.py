@@ -97,9 +97,9 @@ def test_a_dump_by_clicks_is_what_the_command_line_reports(browser: Browser, tmp
         await_equal(page, sidecar, f"{address}/", least=10)
 
         page.click("nav >> text=History")
-        asked = f"{token_name(CONSOLE_TOKEN)} at 127.0.0.1:"
+        requested = f"{token_name(CONSOLE_TOKEN)} at 127.0.0.1:"
         row = page.locator("tbody tr", has_text=dump_id)
-        assert row.inner_text().count(asked) == 4, row.inner_text()  # the start, and three commands
+        assert row.inner_text().count(requested) == 4, row.inner_text()  # the start, and three commands
         assert sidecar.ask("dumplist")["operations"][0]["asked_by"]["name"] == token_name(CONSOLE_TOKEN)
         await_files(page, address)
         with page.expect_download() as download:

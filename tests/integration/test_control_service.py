@@ -98,9 +98,9 @@ def query(address: str, **access: Any) -> pb.DumpStatus:
 
 
 def fails(address: str, **access: Any) -> CallFailed:
-    with pytest.raises(CallFailed) as told:
+    with pytest.raises(CallFailed) as reported:
         query(address, **access)
-    return told.value
+    return reported.value
 
 
 # ---- who may listen ------------------------------------------------------------------------------------------------------
@@ -166,9 +166,9 @@ def test_with_a_token_every_call_needs_it(owner: Owner, token_file: Path) -> Non
         for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
             failed = fails(serving.address, token=token)
             assert (failed.exit_code, failed.reason) == (6, "not_allowed")
-            with ControlClient(serving.address, Access(token=token)) as client, pytest.raises(CallFailed) as told:
+            with ControlClient(serving.address, Access(token=token)) as client, pytest.raises(CallFailed) as reported:
                 next(client.watch(ASK))
-            assert told.value.exit_code == 6
+            assert reported.value.exit_code == 6
 
 
 def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: Owner, token_file: Path) -> None:
@@ -176,9 +176,9 @@ def test_with_a_token_health_answers_without_it_and_reflection_does_not(owner: O
     with Serving(owner.served(), control) as serving, grpc.insecure_channel(serving.address) as channel:
         checks = health_pb2_grpc.HealthStub(channel)
         assert checks.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-        with pytest.raises(grpc.RpcError) as told:
+        with pytest.raises(grpc.RpcError) as reported:
             reflected(channel)
-        assert told.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert reported.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_beyond_this_machine_with_tls_and_token(owner: Owner, authority: Authority, signed: Signed, token_file: Path) -> None:
@@ -314,19 +314,19 @@ def test_nobody_there_is_told_with_the_way_out() -> None:
 def test_the_address_is_the_given_one_else_etcds_else_the_default() -> None:
     address = find_address("a:1", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME)
     assert address == "a:1"
-    asked: list[object] = []
+    requested: list[object] = []
 
     def lookup(endpoints: object, tls: object, name: object) -> str:
-        asked.extend((endpoints, name))
+        requested.extend((endpoints, name))
         return "b:2"
 
     endpoints = ["http://pd1:2379", "https://pd2:2379/"]
     assert find_address("", endpoints=endpoints, tls=Tls(), changefeed=NAME, owner_address=lookup) == "b:2"
-    assert asked == [["pd1:2379", "pd2:2379"], NAME]
+    assert requested == [["pd1:2379", "pd2:2379"], NAME]
     assert find_address("", endpoints=[], tls=Tls(), changefeed=NAME) == ADDRESS_DEFAULT
-    with pytest.raises(CallFailed) as told:
+    with pytest.raises(CallFailed) as reported:
         find_address("", endpoints=["pd:2379"], tls=Tls(), changefeed=NAME, owner_address=lambda *_: None)
-    assert told.value.exit_code == 4
+    assert reported.value.exit_code == 4
 
 
 @pytest.mark.xdist_group("etcd")
@@ -412,9 +412,9 @@ def test_a_start_whose_answer_was_lost_is_made_again_and_starts_one_dump(owner: 
 def test_a_sidecar_that_comes_back_answers_the_call_that_found_nobody(owner: Owner) -> None:
     at = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(query, at, patience_s=PATIENCE_S)
+        requested = threads.submit(query, at, patience_s=PATIENCE_S)
         with Serving(owner.served(), ControlSection(listen=at)):
-            assert asked.result(PATIENCE_S).owner == "here:1"
+            assert requested.result(PATIENCE_S).owner == "here:1"
 
 
 def test_many_clients_with_one_request_start_one_dump(owner: Owner, serving: Serving) -> None:
@@ -481,9 +481,9 @@ def test_closing_the_server_ends_watches_at_once(owner: Owner) -> None:
         watch = client.watch(ASK)
         next(watch)
         serving.server.close(grace_s=60.0)
-        with pytest.raises(CallFailed) as told:
+        with pytest.raises(CallFailed) as reported:
             next(watch)
-        assert told.value.exit_code == 5
+        assert reported.value.exit_code == 5
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------------
@@ -554,8 +554,8 @@ def test_a_dump_is_changed_as_it_runs(at: str, owner: Owner, capsys: pytest.Capt
     assert "chunks of 7 rows, 3 readers, 11 rows/s at most" in out
     assert run(capsys, "dumppause", "-c", "cf")[0] == 0
     code, out, _ = run(capsys, "dumpresume", "-c", "cf", "--rows-per-second", "0", "--json")
-    told = json.loads(out)["settings"]
-    assert (told["chunk_rows"], told["readers"], told["rows_per_second"], told["delivery_bound_seconds"]) == (7, 3, 0, 2.5)
+    reported = json.loads(out)["settings"]
+    assert (reported["chunk_rows"], reported["readers"], reported["rows_per_second"], reported["delivery_bound_seconds"]) == (7, 3, 0, 2.5)
 
 
 def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:

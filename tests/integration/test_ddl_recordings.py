@@ -50,18 +50,18 @@ def wrong_in_ticdc(name: str, feed: str) -> frozenset[tuple[TableName, Key]]:
     """The keys, with their table's last name, whose rows differ from what TiKV sent."""
     history = stage(name, feed).feed.history
     assert history is not None
-    told: dict[tuple[int, TableName, Key], Row] = {}
+    reported: dict[tuple[int, TableName, Key], Row] = {}
     for version, decoded in feed_changes(ddl_recording(name), feed):
         if decoded["after"] is not None:
             row: Row = tuple(decoded["after"])
-            told[decoded["commit_ts"], version.name, history.key_of(version.name, decoded["commit_ts"] - 1, row)] = row
+            reported[decoded["commit_ts"], version.name, history.key_of(version.name, decoded["commit_ts"] - 1, row)] = row
     result = set()
     for change in history.changes:
         if change.table != MARK_TABLE and change.after is not None:
             table = history.table_at(change.table, change.commit_ts - 1)
             assert table is not None
             key = history.key_of(change.table, change.commit_ts - 1, change.after)
-            other = told.get((change.commit_ts, change.table, key))
+            other = reported.get((change.commit_ts, change.table, key))
             if other is None or not equal_rows(table.schema, other, change.after):
                 result.add((last_name(history, change.table, change.commit_ts), key))
     return frozenset(result)
@@ -101,8 +101,8 @@ def test_a_dump_at_any_moment_of_schema_changes_ends_equal_to_the_truth(name: st
     for seed in SEEDS:
         made, part = stage(name, FEEDS[seed % len(FEEDS)]), seed % 10 / 11
         run = Run(brackets, seed, chunk_rows=CHUNK_ROWS[seed % len(CHUNK_ROWS)], crashes=seed % 4, resends=seed % 5, after_part=part)
-        told, died = phases(made, run)
-        result += told
+        reported, died = phases(made, run)
+        result += reported
         deaths += died
     assert deaths >= LANE.schedules / 2, "too few crashes to prove anything"
     met = [result[phase] for phase in ("before the dump", "before the table", "inside the table", "after the table")]

@@ -42,10 +42,10 @@ def test_each_version_is_the_table_at_the_moment_that_its_commit_tells(tmp_path:
         assert result is not None
         commits = [commit for commit in result.history() if "userMetadata" in commit]
         for commit in commits if LANE.whole else [commits[0], commits[len(commits) // 2]]:
-            told = json.loads(commit["userMetadata"])["ticdc-dump"]
-            upto_ts = CommitTs(int(told["upto_ts"]))
-            assert upto_ts == log.manifests[told["last_seq"]].upto_ts
-            complete_at = judge.complete(told["last_seq"]).get(name)
+            reported = json.loads(commit["userMetadata"])["ticdc-dump"]
+            upto_ts = CommitTs(int(reported["upto_ts"]))
+            assert upto_ts == log.manifests[reported["last_seq"]].upto_ts
+            complete_at = judge.complete(reported["last_seq"]).get(name)
             whole += _check_version(made, folder_of(uri), mode, name, commit["version"], upto_ts, complete_at)
     assert whole
     assert not differences(made, partial(rows_of, folder_of(uri), mode))

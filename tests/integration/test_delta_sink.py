@@ -53,14 +53,14 @@ class TestDelta(SinkPort):
     def test_rows_that_a_former_owner_commits_late_are_there_once(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """It was frozen between its look at the fence and its tables' commits, with what it staged read; the next owner cuts otherwise."""
         monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
-        former = story.place.sink()
-        batch, work = story.begin(former)
+        previous = story.place.sink()
+        batch, work = story.begin(previous)
         outcomes = Here().run(work)
         successor = story.delivery(segments_max=3)
         with monkeypatch.context() as patch:
             patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
             with pytest.raises(OwnershipLost):
-                former.accept(batch, outcomes)
+                previous.accept(batch, outcomes)
         story.check_beginning()
         while successor.deliver():
             pass

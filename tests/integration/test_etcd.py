@@ -221,28 +221,28 @@ def command_line(pid: int) -> bytes:
 
 
 def test_the_fence_holds_whatever_the_former_owners_clock_says(etcd: Etcd) -> None:
-    with candidate(etcd, lease_s=600, clock=lambda: 0.0) as former, candidate(etcd) as standby:
-        former.acquire(timeout_s=0)
-        store = EtcdProgress(former.client, KEYS, former)
+    with candidate(etcd, lease_s=600, clock=lambda: 0.0) as previous, candidate(etcd) as standby:
+        previous.acquire(timeout_s=0)
+        store = EtcdProgress(previous.client, KEYS, previous)
         store.save(progress_of(3))
-        entry = former.client.get(f"{KEYS}/owner")
+        entry = previous.client.get(f"{KEYS}/owner")
         assert entry is not None
         etcd.etcdctl("lease", "revoke", f"{entry.lease:x}")
         standby.acquire(timeout_s=PATIENCE_S)
-        assert former.held(), "it must not know yet, for this test to say something"
+        assert previous.held(), "it must not know yet, for this test to say something"
         with pytest.raises(OwnershipLost, match="another one is the owner"):
             store.save(progress_of(3, revision=2))
         assert load_progress(standby.client, KEYS) == progress_of(3)
-        assert not former.held()
+        assert not previous.held()
 
 
 def test_a_write_whose_lease_ran_out_is_refused_also_when_nobody_took_over(etcd: Etcd) -> None:
-    with candidate(etcd, lease_s=600) as former:
-        former.acquire(timeout_s=0)
+    with candidate(etcd, lease_s=600) as previous:
+        previous.acquire(timeout_s=0)
         etcd.etcdctl("del", f"{KEYS}/owner")
         with pytest.raises(OwnershipLost, match="ran out"):
-            former.fenced([Put(f"{KEYS}/x", b"")])
-        assert former.client.get(f"{KEYS}/x") is None
+            previous.fenced([Put(f"{KEYS}/x", b"")])
+        assert previous.client.get(f"{KEYS}/x") is None
 
 
 def test_ownership_is_lost_by_our_own_clock_and_stays_lost(etcd: Etcd) -> None:
@@ -673,10 +673,10 @@ MANY = 2 * OPERATIONS_MAX * PART_TABLES
 
 @pytest.mark.parametrize(("before", "after"), [(40, MANY), (MANY, 40), (40, 40), (40, 0)])
 def test_a_crash_between_any_two_transactions_leaves_the_former_progress_or_the_next_one(faulty: Faulty, before: int, after: int) -> None:
-    former, following = progress_of(before), progress_of(after, dump_id="d2", revision=2)
+    previous, following = progress_of(before), progress_of(after, dump_id="d2", revision=2)
     last = _transactions_of_a_save(faulty, following)
     assert last == (4 if after == MANY else 2 if after else 1)
-    EtcdProgress(faulty.client, KEYS, faulty).save(former)
+    EtcdProgress(faulty.client, KEYS, faulty).save(previous)
     seen = []
     for crash_at in range(1, last + 1):
 
@@ -689,9 +689,9 @@ def test_a_crash_between_any_two_transactions_leaves_the_former_progress_or_the_
             EtcdProgress(faulty.client, KEYS, faulty).save(following)
         seen.append(load_progress(faulty.client, KEYS))
         faulty.after = lambda _: None
-        EtcdProgress(faulty.client, KEYS, faulty).save(former)
-        assert load_progress(faulty.client, KEYS) == former
-    assert seen == [former] * (last - 1) + [following]
+        EtcdProgress(faulty.client, KEYS, faulty).save(previous)
+        assert load_progress(faulty.client, KEYS) == previous
+    assert seen == [previous] * (last - 1) + [following]
     assert _generations(faulty.client) == 1
 
 

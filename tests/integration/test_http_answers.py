@@ -54,13 +54,13 @@ def test_a_body_whose_answer_was_lost_is_there_once(server: Scripted, asking: Cl
     assert server.seen[0][1]["idempotency-key"] == server.seen[1][1]["idempotency-key"] == BODY.key
 
 
-@pytest.mark.parametrize("told", ["2", "date"])
-def test_it_waits_as_long_as_it_is_told(server: Scripted, asking: Client, told: str) -> None:
+@pytest.mark.parametrize("reported", ["2", "date"])
+def test_it_waits_as_long_as_it_is_told(server: Scripted, asking: Client, reported: str) -> None:
     """A date is a whole second, so it may be up to one nearer."""
     began_s = time.monotonic()
-    if told == "date":
-        told = format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
-    server.answers.append(Answer(429, headers={"Retry-After": told}))
+    if reported == "date":
+        reported = format_datetime(datetime.now(UTC) + timedelta(seconds=3), usegmt=True)
+    server.answers.append(Answer(429, headers={"Retry-After": reported}))
     assert asking.state() is None
     assert time.monotonic() - began_s > 1.5
 
@@ -73,9 +73,9 @@ def test_a_wait_that_is_too_long_is_cut_and_one_that_is_none_is_passed_over() ->
 def test_a_storm_of_429_is_told_with_what_the_receiver_says(server: Scripted, asking: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.1)
     server.answers.extend([Answer(429, '{"reason": "too many\\nrequests"}')] * 1000)
-    with pytest.raises(SinkError, match="429: too many requests") as told:
+    with pytest.raises(SinkError, match="429: too many requests") as reported:
         asking.post(BODY, after=None, state="a")
-    assert "continues automatically" in told.value.hint
+    assert "continues automatically" in reported.value.hint
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_a_storm_of_429_is_told_with_what_the_receiver_says(server: Scripted, as
 )
 def test_what_does_not_pass_stops_at_once_and_names_the_way_out(server: Scripted, asking: Client, status: int, hint: str) -> None:
     server.answers.append(Answer(status, "no \x1b[31m" + "x" * 5000, {"Location": "http://127.0.0.1:1/"}))
-    with pytest.raises(SinkError, match=f"{status}: no") as told:
+    with pytest.raises(SinkError, match=f"{status}: no") as reported:
         asking.post(BODY, after=None, state="a")
-    assert hint in told.value.hint
-    assert len(str(told.value)) < 1000
-    assert "\x1b" not in str(told.value)
+    assert hint in reported.value.hint
+    assert len(str(reported.value)) < 1000
+    assert "\x1b" not in str(reported.value)
     assert len(server.seen) == 1
 
 
@@ -114,10 +114,10 @@ def test_an_answer_without_an_end_is_not_read(server: Scripted, asking: Client) 
 
 def test_a_slow_receiver_is_asked_again_when_its_time_is_over(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 60.0)
-    asked = Scripted.asked
+    requested = Scripted.asked
 
     def slowly(self: Scripted, method: str, headers: dict[str, str], body: bytes) -> Answer:
-        answer = asked(self, method, headers, body)
+        answer = requested(self, method, headers, body)
         time.sleep(3 if len(self.seen) == 1 else 0)
         return answer
 
@@ -136,16 +136,16 @@ def test_a_token_is_read_anew_for_each_request_and_never_shown(server: Scripted,
     token.write_text("correct-horse\n")
     sink = open_sink(f"{server.url}?token-file={token}", log_id="log-1")
     server.answers.append(Answer(403, "not Bearer correct-horse"))
-    with pytest.raises(SinkError, match="403: not Bearer …") as told:
+    with pytest.raises(SinkError, match="403: not Bearer …") as reported:
         sink.look()
-    assert "correct-horse" not in str(told.value)
+    assert "correct-horse" not in str(reported.value)
     token.write_text("battery-staple\n")
     assert sink.look() is None
     assert [headers["authorization"] for _, headers, _ in server.seen] == ["Bearer correct-horse", "Bearer battery-staple"]
     token.write_text("two words\n")
-    with pytest.raises(SinkError, match="not one token") as told:
+    with pytest.raises(SinkError, match="not one token") as reported:
         sink.look()
-    assert "two" not in told.value.message.replace(str(token), "")
+    assert "two" not in reported.value.message.replace(str(token), "")
 
 
 def test_a_password_goes_to_tasks_by_the_environment_alone(server: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,9 @@ def test_a_password_goes_to_tasks_by_the_environment_alone(server: Scripted, tmp
     work[0].carry_out()
     assert {headers["authorization"] for _, headers, _ in server.seen} == {"Basic dXNlcjpwYXNzL3dvcmQ="}
     monkeypatch.setattr(client, "kept", lambda *_: None)
-    with pytest.raises(SinkError, match="password is not known") as told:
+    with pytest.raises(SinkError, match="password is not known") as reported:
         work[0].carry_out()
-    assert "token-file" in told.value.hint
+    assert "token-file" in reported.value.hint
 
 
 # ---- what a body is --------------------------------------------------------------------------------------------------
@@ -216,9 +216,9 @@ def test_a_redo_sends_the_same_lines_under_the_same_keys(story: Story, server: S
 def test_a_body_that_is_too_large_is_named_and_smaller_ones_go_on_where_it_was(story: Story, server: Scripted) -> None:
     _, work = story.begin(open_sink(f"{server.url}?body-rows=1", log_id="log-1"))
     server.answers.extend([Answer(204, taken=True), Answer(204, taken=True), Answer(413)])
-    with pytest.raises(SinkError, match=r"segment \d+ from row \d+ on.* 413") as told:
+    with pytest.raises(SinkError, match=r"segment \d+ from row \d+ on.* 413") as reported:
         work[0].carry_out()
-    assert "body-bytes" in told.value.hint
+    assert "body-bytes" in reported.value.hint
     place = Place(server.url, lambda log_id: open_sink(f"{server.url}?body-rows=3", log_id=log_id), dict)
     delivery = story.delivery(place.sink())
     while delivery.deliver():
@@ -237,9 +237,9 @@ def test_a_row_that_is_too_large_by_itself_is_told_with_its_table(story: Story, 
     sink = open_sink(f"{server.url}?body-rows=1", log_id="log-1")
     _, work = story.begin(sink)
     server.answers.append(Answer(413))
-    with pytest.raises(SinkError, match=r"a single row of s\.t\d") as told:
+    with pytest.raises(SinkError, match=r"a single row of s\.t\d") as reported:
         work[0].carry_out()
-    assert "client_max_body_size" in told.value.hint
+    assert "client_max_body_size" in reported.value.hint
 
 
 def test_a_receiver_that_refuses_what_follows_its_own_state_is_told(story: Story, server: Scripted) -> None:

@@ -176,9 +176,9 @@ def test_a_receiver_that_stays_away_is_told_and_the_next_attempt_goes_on(
     small.delivery(segments_max=1).deliver()
     receiver.kill()
     try:
-        with pytest.raises(SinkError, match="no answer") as told:
+        with pytest.raises(SinkError, match="no answer") as reported:
             small.finish()
-        assert "continues automatically" in told.value.hint
+        assert "continues automatically" in reported.value.hint
     finally:
         receiver.start()
     small.finish()
@@ -218,6 +218,6 @@ def test_a_receiver_that_was_restored_from_a_backup_is_filled_from_there(small: 
 def test_what_is_no_receiver_is_told(small: Story, receiver: HttpReceiver, output: str) -> None:
     with contextlib.closing(sqlite3.connect(receiver.file, timeout=60)) as db, db:
         db.execute("INSERT INTO state VALUES (?, 'hello', 0)", (f"/{output}",))
-    with pytest.raises(SinkError, match="something else than a state of ours") as told:
+    with pytest.raises(SinkError, match="something else than a state of ours") as reported:
         small.place.sink().look()
-    assert "HTTP-SINK.md" in told.value.hint
+    assert "HTTP-SINK.md" in reported.value.hint

@@ -136,12 +136,12 @@ if LANE.whole:
         assert rewritten > 3
 
     def upkeep(spark: IcebergSpark, table: str) -> int:
-        ((told),) = spark.rows(f"CALL prod.system.rewrite_data_files(table => '{table}', options => map('rewrite-all', 'true'))")
+        ((reported),) = spark.rows(f"CALL prod.system.rewrite_data_files(table => '{table}', options => map('rewrite-all', 'true'))")
         spark.rows(f"CALL prod.system.rewrite_manifests('{table}')")
         spark.rows(
             f"CALL prod.system.expire_snapshots(table => '{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1)"
         )
-        return int(told["rewritten_data_files_count"])
+        return int(reported["rewritten_data_files_count"])
 
     def test_rows_are_in_the_partitions_that_spark_puts_them_in(spark: IcebergSpark, uri: str) -> None:
         """The same rows, copied by Spark into a table that it has made PARTITIONED BY what our rule says."""
@@ -178,9 +178,9 @@ if LANE.whole:
         for number in range(3):
             to.bring((str(number), f"2020-01-0{number + 1} 00:00:00"), of_partitions.BY_DAY)
         drop = "ALTER TABLE orders DROP COLUMN at"
-        with pytest.raises(SinkError) as told:
+        with pytest.raises(SinkError) as reported:
             to.sink.accept(*to.write(("3", "2020-01-04 00:00:00"), of_partitions.BY_DAY, plain_columns, drop))
-        hint = re.search(r"ALTER TABLE .*? DROP PARTITION FIELD \w+", told.value.hint)
+        hint = re.search(r"ALTER TABLE .*? DROP PARTITION FIELD \w+", reported.value.hint)
         assert hint is not None
         spark.rows(hint[0].replace("ALTER TABLE ", "ALTER TABLE prod."))
         spark.rows(f"ALTER TABLE {named(uri, *ORDERS)} SET TBLPROPERTIES ('commit.manifest.min-count-to-merge' = '2')")

@@ -133,9 +133,9 @@ def test_a_large_task_writes_a_partition_in_several_files_and_holds_no_more_than
 def test_rows_of_too_many_partitions_are_refused_until_they_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "PARTITIONS_MAX", 10)
     to, rows = Target(tmp_path, partitions="shop.orders(id)"), [(str(n), "2020-01-01 00:00:00") for n in range(11)]
-    with pytest.raises(SinkError, match=r"shop\.orders: 11 rows fall into 11 partitions") as told:
+    with pytest.raises(SinkError, match=r"shop\.orders: 11 rows fall into 11 partitions") as reported:
         to.write_all(rows, BY_DAY)
-    assert "REPLACE PARTITION FIELD" in told.value.hint
+    assert "REPLACE PARTITION FIELD" in reported.value.hint
     with to.table().update_spec() as update:
         update.remove_field("id").add_field("at", MonthTransform(), "at_month")
     again = Target(tmp_path)
@@ -228,9 +228,9 @@ def test_a_change_that_partitions_do_not_stand_stops_until_they_are_dropped(
     for number in range(3):
         to.bring((str(number), f"2020-01-0{number + 1} 00:00:00"), BY_DAY)
     batch = to.write(("3", "2020-01-04 00:00:00"), BY_DAY, after, query)
-    with pytest.raises(SinkError, match=what) as told:
+    with pytest.raises(SinkError, match=what) as reported:
         to.sink.accept(*batch)
-    assert "DROP PARTITION FIELD at_day" in told.value.hint
+    assert "DROP PARTITION FIELD at_day" in reported.value.hint
     with to.table().update_spec() as update:
         update.remove_field("at_day")
     again = Target(tmp_path, **parameters)
@@ -285,10 +285,10 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "what"), WRONG)
 def test_what_is_no_rule_is_refused_at_the_start(tmp_path: Path, text: str, what: str) -> None:
-    with pytest.raises(SinkError) as told:
+    with pytest.raises(SinkError) as reported:
         open_sink(uri_of(tmp_path, partitions=text), log_id="log-1")
-    assert what in told.value.message
-    assert "write partitions=" in told.value.hint
+    assert what in reported.value.message
+    assert "write partitions=" in reported.value.hint
 
 
 MISFITS: Sequence[tuple[str, str]] = [
@@ -303,8 +303,8 @@ MISFITS: Sequence[tuple[str, str]] = [
 @pytest.mark.parametrize(("rule", "what"), MISFITS)
 def test_a_rule_that_does_not_fit_a_table_is_told_by_the_check_and_when_the_table_comes(tmp_path: Path, rule: str, what: str) -> None:
     uri, made = uri_of(tmp_path / "lake", partitions=rule), columns(AT, Column("ratio", "double"))
-    ((told, hint),) = misfits(uri, list(made.values()), log_id="log-1")
-    assert what in told
+    ((reported, hint),) = misfits(uri, list(made.values()), log_id="log-1")
+    assert what in reported
     assert hint
     with pytest.raises(SinkError, match=what):
         Target(tmp_path, partitions=rule).write(("1", None, None), made, made, "")

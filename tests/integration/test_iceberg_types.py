@@ -145,13 +145,13 @@ def _equal(name: str, value: Any) -> BooleanExpression:
 
 
 def test_the_pages_table_of_types_is_the_sinks() -> None:
-    told: dict[str, set[str]] = {}
+    reported: dict[str, set[str]] = {}
     for kinds, kind in re.findall(r"^\| (.*?) \| `(.*?)` \|", PAGE.read_text(), re.MULTILINE):
         for name in re.findall(r"`(\w+)`", kinds):
-            told.setdefault(name, set()).add(kind)
+            reported.setdefault(name, set()).add(kind)
     for made in (column for kind in get_args(Kind) for column in (Column("c", kind, length=10), Column("c", kind, length=65, scale=30))):
         kind = str(iceberg_type(made)).replace("decimal(10, 0)", "decimal(p, s)")
-        assert kind in told[made.kind], made
+        assert kind in reported[made.kind], made
 
 
 def test_each_type_of_the_recorded_rows_has_a_line_in_the_page() -> None:
@@ -180,9 +180,9 @@ def test_a_place_that_is_away_is_waited_for_and_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr(lake, "RETRY_S", 0.3)
     (tmp_path / "lake").rename(tmp_path / "away")
     (tmp_path / "lake").write_text("not a folder")
-    with pytest.raises(SinkError) as told:
+    with pytest.raises(SinkError) as reported:
         delivery.deliver()
-    assert "nothing accepted is lost" in told.value.hint
+    assert "nothing accepted is lost" in reported.value.hint
     (tmp_path / "lake").unlink()
     (tmp_path / "away").rename(tmp_path / "lake")
     story.finish()

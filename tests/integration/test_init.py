@@ -81,11 +81,11 @@ def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: 
 
 @pytest.mark.recordings
 def test_ids_of_two_clusters_are_told_apart_and_the_file_is_private(etcd: Etcd, tmp_path: Path) -> None:
-    told = init(etcd, "-c", "cap-open", "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
-    assert "2 changefeeds fit" in told
-    assert "default/default/cap-open: normal, open-protocol to kafka://127.0.0.1:9092/cap-open-classic" in told
-    assert "newarch/default/cap-open" in told
-    assert "secret" not in told
+    reported = init(etcd, "-c", "cap-open", "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
+    assert "2 changefeeds fit" in reported
+    assert "default/default/cap-open: normal, open-protocol to kafka://127.0.0.1:9092/cap-open-classic" in reported
+    assert "newarch/default/cap-open" in reported
+    assert "secret" not in reported
     path, result = written(etcd, tmp_path, "-c", "cap-filter", "--cluster", "default")
     assert path.stat().st_mode & 0o777 == 0o600
     assert [one["setting"] for one in result["problems"]][:2] == [
@@ -156,9 +156,9 @@ def test_by_tls_with_a_client_certificate(tmp_path: Path) -> None:
     with Etcd(tmp_path / "etcd", tls=made) as etcd:
         fill(etcd)
         common = ("-c", "cap-open", "--cluster", "default")
-        told = init(etcd, *common, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
-        assert f"PD at {etcd.endpoints[0]} does not answer" in told
-        assert "--ca" in told
+        reported = init(etcd, *common, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
+        assert f"PD at {etcd.endpoints[0]} does not answer" in reported
+        assert "--ca" in reported
         tls = ("--ca", str(made.ca), "--cert", str(made.client_cert), "--key", str(made.client_key))
         path, _ = written(etcd, tmp_path, *common, *tls)
         assert etcds_checks(path)["changefeed"] is CheckStatus.OK
@@ -168,8 +168,8 @@ def test_by_tls_with_a_client_certificate(tmp_path: Path) -> None:
 def test_the_tidb_of_another_cluster_is_not_offered(etcd: Etcd, tmp_path: Path) -> None:
     try:
         etcd.etcdctl("put", CLUSTER_ID_KEY, "8 bytes.")
-        told = init(etcd, "-c", "cap-open", "--cluster", "default", "-y", "-o", str(tmp_path / "x.toml"), code=2).stderr
-        assert "--tidb" in told
+        reported = init(etcd, "-c", "cap-open", "--cluster", "default", "-y", "-o", str(tmp_path / "x.toml"), code=2).stderr
+        assert "--tidb" in reported
     finally:
         etcd.etcdctl("del", CLUSTER_ID_KEY)
 
@@ -182,5 +182,5 @@ def test_pds_other_members_are_found_and_those_that_do_not_answer_are_told(tmp_p
         path, result = written(members[0], tmp_path, "-c", "cap-open", "--cluster", "default")
         assert set(read_config(path).etcd.endpoints) == {members[0].endpoints[0], members[1].endpoints[0]}
         assert read_config(path).etcd.endpoints[0] == members[0].endpoints[0], "the one that was given is the first"
-        (told,) = (one["what"] for one in result["problems"] if one["setting"] == "etcd.endpoints")
-        assert members[2].endpoints[0] in told
+        (reported,) = (one["what"] for one in result["problems"] if one["setting"] == "etcd.endpoints")
+        assert members[2].endpoints[0] in reported

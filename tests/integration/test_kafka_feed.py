@@ -265,11 +265,11 @@ def test_a_partition_is_a_lane_before_the_messages_that_could_let_r_pass_it(brok
     broker.write(topic, numbered(2, 0, 1))
     broker.write(topic, numbered(0, 1, 2))
     broker.write(topic, numbered(1, 1, 2))
-    heard: set[Lane] = set()
-    while heard < {lane(topic, 0), lane(topic, 1)}:
-        heard |= {m.lane for m in feed.poll(timeout_s=0.2)}
+    received: set[Lane] = set()
+    while received < {lane(topic, 0), lane(topic, 1)}:
+        received |= {m.lane for m in feed.poll(timeout_s=0.2)}
     assert feed.lanes() == {lane(topic, number) for number in range(3)}
-    assert lane(topic, 2) in heard or [m.position for m in read(feed, 1)] == [0]
+    assert lane(topic, 2) in received or [m.position for m in read(feed, 1)] == [0]
 
 
 def test_a_topic_that_comes_later_is_read_from_its_beginning(broker: KafkaBroker, open_feed: Open, topic: str) -> None:

@@ -149,11 +149,11 @@ def test_who_was_fenced_by_a_former_task_takes_its_id_again(story: Story) -> Non
     assert isinstance(sink, KafkaSink)
     successor = story.delivery(segments_max=1)
     assert successor.deliver()
-    former = TransactionalProducer(sink.output.cluster, sink.output.transactional_id(LIVE), {})
-    former.take()
+    previous = TransactionalProducer(sink.output.cluster, sink.output.transactional_id(LIVE), {})
+    previous.take()
     while successor.deliver():
         pass
-    former.close()
+    previous.close()
     story.check_end()
 
 
@@ -161,9 +161,9 @@ def test_two_that_open_at_once_are_one_owner_and_one_that_lost(story: Story) -> 
     """Each of them may lose, both never; who won goes on."""
     deliveries = sorted(opened_at_once(story), key=lambda one: one._standing.owner)
     assert deliveries
-    for former in deliveries[:-1]:
+    for previous in deliveries[:-1]:
         with pytest.raises(OwnershipLost):
-            former.deliver()
+            previous.deliver()
     while deliveries[-1].deliver():
         pass
     story.check_end()

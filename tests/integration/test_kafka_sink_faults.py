@@ -53,8 +53,8 @@ class Scene:
 
     def await_error(self, text: str) -> None:
         """The sink's own, in what operators are told."""
-        told = self.sidecar.await_status(lambda value: any(one["error"] for one in value["sinks"]), timeout_s=DEADLINE_S)
-        (sink,) = told["sinks"]
+        reported = self.sidecar.await_status(lambda value: any(one["error"] for one in value["sinks"]), timeout_s=DEADLINE_S)
+        (sink,) = reported["sinks"]
         assert sink["sink"].startswith(f"kafka://{self.broker.bootstrap}/{TOPIC}")
         assert text in sink["error"]
 

@@ -121,8 +121,8 @@ def check_dump_is_told(output: Output, manifests: Sequence[Manifest]) -> None:
     last = dict[tuple[tuple[str, int], TableName], int]()
     for place in places:
         marks = [record for record, _ in output.marks if record.place == place]
-        told = {int(record.origin[1]): record.dump and tuple(record.dump.values()) for record in marks}
-        assert told == expected
+        reported = {int(record.origin[1]): record.dump and tuple(record.dump.values()) for record in marks}
+        assert reported == expected
         assert len(marks) == len(manifests), "a batch that was done again tells nothing again"
         last |= {(place, TableName(*table)): record.offset for record in marks if record.dump for table in record.dump["complete"]}
     assert [dump.state for dump in logged_dumps(manifests[-1].dumps)] == ["finished"]
@@ -151,6 +151,6 @@ def partitions_of(changes: Sequence[Change], schemas: Schemas) -> dict[tuple[Tab
     rows = [change for change in changes if (change.schema, change.table) in partitioned]
     partitions: dict[tuple[TableName, str], set[int]] = {}
     for row in decode(logged(rows, codec=OPEN), codec=OPEN, schemas=schemas).to_pylist():
-        told = json.loads(rows[row["ordinal"]].key)["ptn"]
-        partitions.setdefault((TableName(row["schema"], row["table"]), row["key"]), set()).add(told)
+        reported = json.loads(rows[row["ordinal"]].key)["ptn"]
+        partitions.setdefault((TableName(row["schema"], row["table"]), row["key"]), set()).add(reported)
     return partitions

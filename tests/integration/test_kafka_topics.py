@@ -135,10 +135,10 @@ def test_a_table_of_the_source_is_a_lane_before_what_could_let_r_pass_it(
     writer.write("new")  # the DDL that makes the table
     tables.present.add("new")
     writer.write("default", "t")  # marks above it
-    heard = take(feed, 2)
+    received = take(feed, 2)
     assert tables.lane("new") in feed.lanes()
-    heard += poll(feed, lambda messages: any(m.lane == tables.lane("new") for m in heard + messages))
-    assert [m.position for m in heard if m.lane == tables.lane("new")] == [0]
+    received += poll(feed, lambda messages: any(m.lane == tables.lane("new") for m in received + messages))
+    assert [m.position for m in received if m.lane == tables.lane("new")] == [0]
 
 
 def test_a_table_that_a_ddl_in_the_log_made_holds_r_until_the_brokers_were_asked(
@@ -262,11 +262,11 @@ def test_a_source_that_hangs_holds_no_poll_and_r_does_not_pass(
     """What is no whole round comes as it is written. What completes one waits, each poll returns, and R has the table that came."""
     writer.write("default", "t")
     take(feed, 2)
-    asked = tables.asked
+    requested = tables.asked
     tables.may_answer.clear()
     writer.write("default")
     assert [m.lane for m in take(feed, 1)] == [tables.lane("default")]
-    poll(feed, lambda _: tables.asked > asked)  # by its clock the feed asks again, with or without messages, and hangs
+    poll(feed, lambda _: tables.asked > requested)  # by its clock the feed asks again, with or without messages, and hangs
     writer.write("default")
     assert [m.position for m in take(feed, 1)] == [2]
     broker.create_topic(tables.topic("new"), 1)
@@ -376,7 +376,7 @@ class Line:
         log, results, seq = MemoryLog(self.disk), [], 0
         while (manifest := log.manifest(Seq(seq))) is not None:
             results += [(change.commit_ts, change.table) for change in log.read_data(manifest)]
-            results += [(told.commit_ts, told.query) for told in manifest.ddls]
+            results += [(reported.commit_ts, reported.query) for reported in manifest.ddls]
             seq += 1
         return [(int(ts), text) for ts, text in results]
 
@@ -480,7 +480,7 @@ def test_a_table_renamed_in_a_schema_with_capitals_is_read_in_both_of_its_topics
         log = MemoryLog(line.disk)
         manifests = [log.manifest(Seq(seq)) for seq in range(pipeline.next_seq)]
         assert {change.schema for manifest in manifests if manifest for change in log.read_data(manifest)} == {"Shop"}
-        assert {told.schema for manifest in manifests if manifest for told in manifest.ddls} == {"Shop"}
+        assert {reported.schema for manifest in manifests if manifest for reported in manifest.ddls} == {"Shop"}
         assert {name for name, columns in pipeline.tables.items() if len(columns.columns) == 2} == {after}
     finally:
         line.feed.close()

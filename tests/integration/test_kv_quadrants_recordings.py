@@ -122,7 +122,7 @@ QUADRANTS: dict[str, tuple[tuple[str, ...], str, tuple[int, int]]] = {
 @pytest.mark.parametrize("quadrant", QUADRANTS)
 def test_the_quadrant_has_rows_in_the_recordings(quadrant: str) -> None:
     queries, pattern, expected = QUADRANTS[quadrant]
-    counts = tuple(sum(n for told, n in (seen(name, q).items()) if re.fullmatch(pattern, told)) for name in NAMES for q in queries)
+    counts = tuple(sum(n for reported, n in (seen(name, q).items()) if re.fullmatch(pattern, reported)) for name in NAMES for q in queries)
     half = len(queries)
     assert (sum(counts[:half]), sum(counts[half:])) == expected
     assert sum(expected) > 0

@@ -332,5 +332,5 @@ if LANE.whole:  # minutes; the DDLs above are of these kinds
         judge.end()
         assert judge.whole > len(made.tables)
         assert len(judge.refused) < len(made.tables) / 2
-        told = [repr(ddl.query) for manifest in log.manifests for ddl in manifest.ddls]
-        assert all(any(query in message for query in told) for message in judge.refused.values()), judge.refused
+        reported = [repr(ddl.query) for manifest in log.manifests for ddl in manifest.ddls]
+        assert all(any(query in message for query in reported) for message in judge.refused.values()), judge.refused

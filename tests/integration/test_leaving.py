@@ -214,7 +214,7 @@ def test_while_pd_is_away_etcd_keeps_what_tells_of_the_safe_points(place: Place)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ((), "there is no terminal to ask"),
         (("--json",), "there is no terminal to ask"),
@@ -222,11 +222,11 @@ def test_while_pd_is_away_etcd_keeps_what_tells_of_the_safe_points(place: Place)
         (("--yes", "-c", "orders"), "give --config FILE"),
     ],
 )
-def test_nothing_is_removed_by_halves_of_a_command(place: Place, arguments: tuple[str, ...], told: str) -> None:
+def test_nothing_is_removed_by_halves_of_a_command(place: Place, arguments: tuple[str, ...], reported: str) -> None:
     before = place.entries()
     done = place.remove(*arguments)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert reported in done.stderr
     assert place.entries() == before
 
 

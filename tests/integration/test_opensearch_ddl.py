@@ -143,11 +143,11 @@ def test_whatever_request_a_worker_dies_at_a_change_is_done_once(rig: Rig, monke
 
 def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one that slept between asking whose it is and the request itself, where that replaces an index."""
-    former = rig.sink()
-    former.open(epoch=None)
+    previous = rig.sink()
+    previous.open(epoch=None)
     rig.seq += 1
     now = [replace(TABLE, table_id=9, physical_ids=(9,)), OTHER]
-    batch, outcomes = rig.segment(former, [], "TRUNCATE TABLE a", now), rig.outcomes
+    batch, outcomes = rig.segment(previous, [], "TRUNCATE TABLE a", now), rig.outcomes
     lead, asleep = OpenSearchSession.asked, list[object]()
 
     def sleeps(session: OpenSearchSession, doing: str, method: str, path: str, *more: object, **named: object) -> object:
@@ -160,11 +160,11 @@ def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monke
 
     monkeypatch.setattr(OpenSearchSession, "asked", sleeps)
     with pytest.raises((OwnershipLost, SinkError)):
-        former.accept(batch, outcomes)
+        previous.accept(batch, outcomes)
     assert asleep
     assert rig.rows(TABLE) == [ROWS[1]]
     with pytest.raises(OwnershipLost):
-        former.accept(batch, outcomes)
+        previous.accept(batch, outcomes)
 
 
 def test_a_column_that_comes_back_has_nothing_of_the_former_one(rig: Rig) -> None:

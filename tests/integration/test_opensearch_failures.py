@@ -49,9 +49,9 @@ def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_bri
     try:
         with monkeypatch.context() as patch:
             patch.setattr(client, "RETRY_S", 0.2)
-            with pytest.raises(SinkError, match=r"writing rows|reading the position|looking") as told:
+            with pytest.raises(SinkError, match=r"writing rows|reading the position|looking") as reported:
                 story.finish()
-        assert "reached" in told.value.hint
+        assert "reached" in reported.value.hint
         monkeypatch.setattr(client, "RETRY_S", 600.0)
         delivering = Background(lambda _: waiting.deliver(), name="delivers")
         time.sleep(AWAY_S)
@@ -75,7 +75,7 @@ def test_who_may_not_is_told_without_the_password(opensearch: OpenSearchNode, mo
     for status, hint in ((401, "password"), (403, "rights"), (413, "bulk-bytes"), (400, "manual")):
         assert hint in client.hint_of(status, server)
     assert "make room" in client.hint_of(429, server, "disk usage exceeded flood-stage watermark")
-    with pytest.raises(SinkError, match=r"nobody@.*: looking: no such index \[not_there\] \(status 404\)") as told:
+    with pytest.raises(SinkError, match=r"nobody@.*: looking: no such index \[not_there\] \(status 404\)") as reported:
         session.asked("looking", "GET", "/not_there")
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(reported.value)
     session.close()

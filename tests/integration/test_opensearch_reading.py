@@ -95,24 +95,24 @@ def test_a_document_that_somebody_else_wrote_is_told(opensearch: OpenSearchNode,
         output.read(schema)
 
 
-@pytest.mark.parametrize(("lost", "told"), [("a page", "85 documents came of 95"), ("a shard", "1 shards did not answer")])
+@pytest.mark.parametrize(("lost", "reported"), [("a page", "85 documents came of 95"), ("a shard", "1 shards did not answer")])
 def test_what_is_incomplete_is_an_error(
-    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, told: str
+    opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, reported: str
 ) -> None:
     monkeypatch.setattr(reading, "PAGE_ROWS_MAX", 10)
     output = output_of(opensearch)
     schema = output.table(ID, key=["id"])
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [(str(at),) for at in range(95)])])
     (part,) = reading_of(output.uri, schema, log_id=LOG, parts=1).parts
-    asked, pages = OpenSearchSession.asked, itertools.count()
+    requested, pages = OpenSearchSession.asked, itertools.count()
 
     def losing(session: OpenSearchSession, doing: str, method: str, path: str, *more: Any, **named: Any) -> Any:
-        result = asked(session, doing, method, path, *more, **named)
+        result = requested(session, doing, method, path, *more, **named)
         if path != "/_search/scroll" or next(pages) != 2:
             return result
-        return asked(session, doing, method, path, *more, **named) if lost == "a page" else result.replace('"failed":0', '"failed":1')
+        return requested(session, doing, method, path, *more, **named) if lost == "a page" else result.replace('"failed":0', '"failed":1')
 
     monkeypatch.setattr(OpenSearchSession, "asked", losing)
-    with pytest.raises(SinkError, match=told):
+    with pytest.raises(SinkError, match=reported):
         list(part())
     assert scrolls(opensearch) == 0

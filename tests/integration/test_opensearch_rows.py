@@ -123,9 +123,9 @@ def test_a_row_that_is_refused_is_told_by_table_key_and_reason(opensearch: OpenS
     bring(uri, tmp_path, ROWS[:1]).close()
     (physical,) = opensearch.ask("GET", f"/{name}.shop.kinds")
     opensearch.ask("PUT", f"/{physical}/_mapping", {"properties": {"t": {"type": "text", "fields": {"n": {"type": "integer"}}}}})
-    with pytest.raises(SinkError, match=r'1 rows are not taken: row \["5"\] of shop\.kinds: .*t\.n') as told:
+    with pytest.raises(SinkError, match=r'1 rows are not taken: row \["5"\] of shop\.kinds: .*t\.n') as reported:
         bring(uri, tmp_path, [["5", *[None] * 14, "no number", None]], seq=2)
-    assert "mapping" in told.value.hint
+    assert "mapping" in reported.value.hint
 
 
 def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
@@ -150,9 +150,9 @@ def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
     assert len(rows_of(opensearch, name, SCHEMA)) == len(ROWS)
     last = False
     monkeypatch.setattr(client, "RETRY_S", 0.1)
-    with pytest.raises(SinkError, match=r"1 rows are not taken: row .* the queue is full \(status 429\)") as told:
+    with pytest.raises(SinkError, match=r"1 rows are not taken: row .* the queue is full \(status 429\)") as reported:
         bring(uri, tmp_path, ROWS, seq=2)
-    assert "continues automatically" in told.value.hint
+    assert "continues automatically" in reported.value.hint
 
 
 def test_a_request_holds_a_row_once_and_no_more_than_it_may(

@@ -46,9 +46,9 @@ def test_over_schema_changes_each_row_is_in_the_partition_that_ticdc_says(name: 
         images = [row["after"] or row["before"] for row in decoded]
         result = partition_ids(schema, [pa.array(column, pa.string()) for column in zip(*images, strict=True)])
         assert result is not None
-        told = [rows[row["ordinal"]][0] for row in decoded]
-        assert [int(one) for one in result] == told, schema
-        seen[schema.name.table] += len(told)
+        reported = [rows[row["ordinal"]][0] for row in decoded]
+        assert [int(one) for one in result] == reported, schema
+        seen[schema.name.table] += len(reported)
         partitionings.add((schema.name.table, schema.physical_ids))
     assert seen["event_log"] > 300
     assert seen["ledger"] > 400

@@ -112,7 +112,7 @@ def test_a_new_pump_is_online_before_drainers_hear_of_it_and_a_paused_one_tells_
     drainer, away = MadeDrainer(rig.etcd, refusals=1), MadeDrainer(rig.etcd, "away", state="paused")
     with rig.running():
         pass
-    assert [heard["state"] for heard in drainer.heard] == ["online"]
+    assert [received["state"] for received in drainer.heard] == ["online"]
     assert away.heard == []
     rig.told.clear()
     with rig.running():

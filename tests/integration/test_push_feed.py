@@ -289,7 +289,7 @@ def test_a_sender_that_is_turned_away_says_why_and_stops() -> None:
 
 
 def test_help_tells_every_option() -> None:
-    told = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True).stdout
+    reported = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True).stdout
     for option in (
         "--to",
         "--speed",
@@ -302,7 +302,7 @@ def test_help_tells_every_option() -> None:
         "--tables",
         "--changefeed",
     ):
-        assert option in told
+        assert option in reported
 
 
 # ---- who may send -------------------------------------------------------------------------------------------------------

@@ -61,9 +61,9 @@ def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar
                 assert first.poll() is None, (tmp_path / "first.log").read_text()
             with sending_all(made, at, tmp_path / "second.log", "--until-kept") as second:
                 assert second.wait(PATIENCE_S) == 0, (tmp_path / "second.log").read_text()
-                told = sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
+                reported = sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
             assert sidecar.stop(timeout_s=PATIENCE_S) == 0
-    assert told["epoch"] >= after["epoch"] > before["epoch"]
+    assert reported["epoch"] >= after["epoch"] > before["epoch"]
     output = [row for row in read_output(open_folder(f"{tmp_path}/output")) if int(row["commit_ts"]) <= end]
     check_from_start(made, output)
     counter = Counter(map(told_by, output))

@@ -67,23 +67,23 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
                 due = Counter(map(told_by, undisturbed(made)))  # while Spark starts
                 before = sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
                 sidecar.kill()
-                former = set(tmp_path.glob("aside-*/*"))
+                previous = set(tmp_path.glob("aside-*/*"))
                 sidecar.start()
                 after = sidecar.await_status(lambda value: as_far(value, before), timeout_s=PATIENCE_S)
                 assert half <= int(after["resolved_tso"]) < end, "what is judged comes from both senders"
             with sending_all(made.recording, push_port, tmp_path / "second.log"):
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) >= end, timeout_s=PATIENCE_S)
-                told = sidecar.ask("dumpquery")
+                reported = sidecar.ask("dumpquery")
                 assert sidecar.stop(timeout_s=PATIENCE_S) == 0
-    assert set(tmp_path.glob("aside-*/*")) <= former
+    assert set(tmp_path.glob("aside-*/*")) <= previous
     until_s = monotonic() + PATIENCE_S
     while [*tmp_path.glob("aside-*/*")]:  # the killed life's JVM may still be starting
         assert monotonic() < until_s
         sweep(tmp_path / "aside-1")
         sleep(0.1)
     assert not [path for name in ("log", "output") for path in (tmp_path / name).rglob("*") if path.stat().st_mode & 0o077]
-    assert told["epoch"] >= after["epoch"] > before["epoch"]
-    assert told["segments"] > before["segments"] > 0
+    assert reported["epoch"] >= after["epoch"] > before["epoch"]
+    assert reported["segments"] > before["segments"] > 0
     output = list(read_output(open_folder(f"{tmp_path}/output")))
     check_from_start(made, output)
     counter = Counter(map(told_by, output))

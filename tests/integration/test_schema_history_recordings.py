@@ -156,8 +156,8 @@ def test_a_snapshot_at_any_moment_and_the_jobs_after_it_give_the_same(name: str)
             for schema in recorded.snapshot(recorded.start)
         }
         later = SchemaHistory(ts, schemas.values(), describe=describe)
-        told = [later.apply(one) is not None for one in jobs]
-        assert told == [number > place and changes(jobs[place + 1 : number], one) for number, one in enumerate(jobs)]
+        reported = [later.apply(one) is not None for one in jobs]
+        assert reported == [number > place and changes(jobs[place + 1 : number], one) for number, one in enumerate(jobs)]
         later.advance(recorded.end)
         assert_equals_snapshot(later, recorded, recorded.end)
 
@@ -249,10 +249,10 @@ def test_amid_modify_column_the_rows_columns_have_successors(name: str) -> None:
     history, events = recorded.replayed()
     switches = [job for job in recorded.jobs() if isinstance(job, ColumnSwitch)]
     steps = [job for number, job in enumerate(switches) if changes([*switches[:number]], job)]
-    told = [(len(step.successors), step.amid is not None, set(step.dropped)) for step in switches]
+    reported = [(len(step.successors), step.amid is not None, set(step.dropped)) for step in switches]
     dropped: list[tuple[int, bool, set[str]]] = [(0, False, {"flags"}), (0, False, {"note"}), (0, True, {"c_text"})]
     modified = [(1, False, set[str]())] * 2
-    assert told == [*dropped[:1], *modified, *modified, *dropped[1:], *[(0, True, set())] * 3, *modified]
+    assert reported == [*dropped[:1], *modified, *modified, *dropped[1:], *[(0, True, set())] * 3, *modified]
     assert [[(one.column_id, one.column["id"]) for one in step.successors] for step in steps] == [[(9, 12)], [(8, 13)], [(4, 16)]]
     for step in steps:
         (done,) = [job for job in recorded.jobs() if isinstance(job, DdlJob) and job.job_id == step.job_id]
@@ -269,7 +269,7 @@ def test_amid_modify_column_the_rows_columns_have_successors(name: str) -> None:
 
 def test_what_the_ddls_did_to_the_tables_is_told() -> None:
     _, events = Recorded("ddl").replayed()
-    told = [
+    reported = [
         f"{event.action.name}{'*' if event.effect is Effect.SWITCH else ''}"
         f" {one.name_before}({one.id_before}) -> {one.name_after}({one.id_after})"
         + (f" +{sorted(one.appeared)}" if one.appeared else "")
@@ -278,7 +278,7 @@ def test_what_the_ddls_did_to_the_tables_is_told() -> None:
         for one in event.tables
         if event.effect not in (Effect.ALTER, Effect.SWITCH) or one.appeared
     ]
-    assert told == [
+    assert reported == [
         "RENAME_TABLE shop.nokey(579) -> shop.nokey2(579)",
         "CREATE_TABLE None(None) -> shop.born_later(605) +[605]",
         "TRUNCATE_TABLE_PARTITION* shop.ledger(574) -> shop.ledger(574) +[607] -[575]",

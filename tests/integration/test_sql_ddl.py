@@ -349,11 +349,11 @@ def _without_ddl(plain: Callable[..., tuple[tuple[Any, ...], ...]], sql: str, va
 
 
 def test_a_statement_of_a_former_worker_that_still_runs_is_waited_for(two_tables: MariaDb) -> None:
-    reader, former = OneConnection(two_tables, autocommit=False), OneConnection(two_tables)
-    before = pictures(former, DIALECT, [TableName("app", "a")])
+    reader, previous = OneConnection(two_tables, autocommit=False), OneConnection(two_tables)
+    before = pictures(previous, DIALECT, [TableName("app", "a")])
     reader.rows("SELECT * FROM app.a")  # its transaction holds the table's definition
-    former.rows("SELECT GET_LOCK('log-1', 0)")
-    running = Thread(target=former.rows, args=("ALTER TABLE app.a ADD COLUMN w int",))
+    previous.rows("SELECT GET_LOCK('log-1', 0)")
+    running = Thread(target=previous.rows, args=("ALTER TABLE app.a ADD COLUMN w int",))
     running.start()
     give_up = monotonic() + 60
     while not two_tables.execute("SELECT 1 FROM information_schema.processlist WHERE INFO LIKE 'ALTER TABLE app.a%'"):
@@ -368,7 +368,7 @@ def test_a_statement_of_a_former_worker_that_still_runs_is_waited_for(two_tables
     assert not running.is_alive()
     carry_out(position, head)
     assert position.statements == [], "it was done meanwhile"
-    former.close()
+    previous.close()
 
 
 # ---- values ------------------------------------------------------------------------------------------------------------

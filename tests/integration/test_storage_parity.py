@@ -47,27 +47,27 @@ def test_a_schema_file_is_ticdcs_own(name: str, architecture: str) -> None:
     """Each one of a table that the log knows: all but views and tables without a key."""
     made, compared = stage(name, "kv"), 0
     for path, data in schema_files(name).items():
-        told = json.loads(data)
-        table, ts = TableName(told["Schema"], told["Table"]), CommitTs(told["TableVersion"])
+        reported = json.loads(data)
+        table, ts = TableName(reported["Schema"], reported["Table"]), CommitTs(reported["TableVersion"])
         schema = made.history.schema(table, ts) or made.history.schema(table, CommitTs(ts - 1))  # of one that is dropped as it was
         if schema is None:
             assert table.table in ("v1", "nokey", "nokey2"), path
             continue
-        ddl = DdlRecord(ts, *table, told["Query"]) if told["Query"] else None
+        ddl = DdlRecord(ts, *table, reported["Query"]) if reported["Query"] else None
         file = schema_file(table, schema, ts, architecture, ddl)  # type: ignore[arg-type]  # one of the two
         if path.startswith("shop/item/"):
-            path, data = _without_virtual(told, schema)
+            path, data = _without_virtual(reported, schema)
         assert (file.path, file.text()) == (path, data.decode())
         compared += 1
     assert compared >= {"tz": 3, "ddl": 42, "ddl-new": 42}[name]
 
 
-def _without_virtual(told: dict[str, Any], schema: TableSchema) -> tuple[str, bytes]:
+def _without_virtual(reported: dict[str, Any], schema: TableSchema) -> tuple[str, bytes]:
     """As TiCDC would write it if it left virtual columns out of schema files, as it does of rows: the one difference that is meant."""
-    columns = [column for column in told["TableColumns"] if column["ColumnName"] in schema.column_names()]
-    assert len(columns) == len(told["TableColumns"]) - 1
-    reduced = {**told, "TableColumns": columns, "TableColumnsTotal": len(columns)}
-    path = f"{told['Schema']}/{told['Table']}/meta/schema_{told['TableVersion']}_{checksum(reduced):010d}.json"
+    columns = [column for column in reported["TableColumns"] if column["ColumnName"] in schema.column_names()]
+    assert len(columns) == len(reported["TableColumns"]) - 1
+    reduced = {**reported, "TableColumns": columns, "TableColumnsTotal": len(columns)}
+    path = f"{reported['Schema']}/{reported['Table']}/meta/schema_{reported['TableVersion']}_{checksum(reduced):010d}.json"
     return path, json.dumps(reduced, indent=4, ensure_ascii=False).encode()
 
 
@@ -146,11 +146,11 @@ if LANE.whole:
         assert {_version(path) for path in ours.keys() ^ theirs.keys() if path.split("/")[1] not in (*known, "item")} == set()
         assert {_version(path) for path in ours if "/item/" in path} == {_version(path) for path in theirs if "/item/" in path}
         for path in ours.keys() & theirs.keys():
-            mine, told = json.loads(ours[path]), json.loads(theirs[path])
-            if told["Table"] == "dec_pk2":  # of two tables that one statement renames the first one's file has it, whole
-                assert (mine["Query"], told["Type"]) == ("", 14)
+            mine, reported = json.loads(ours[path]), json.loads(theirs[path])
+            if reported["Table"] == "dec_pk2":  # of two tables that one statement renames the first one's file has it, whole
+                assert (mine["Query"], reported["Type"]) == ("", 14)
                 continue
-            assert _unworded(mine) == _unworded(told), path
+            assert _unworded(mine) == _unworded(reported), path
         assert len([ddl for ddl in there.read() if isinstance(ddl, Ddl)]) > 25
 
 
@@ -158,6 +158,6 @@ def _version(path: str) -> str:
     return path.rpartition("_")[0]
 
 
-def _unworded(told: dict[str, object]) -> dict[str, object]:
+def _unworded(reported: dict[str, object]) -> dict[str, object]:
     """TiCDC writes statements anew; the log has them as TiDB's jobs do."""
-    return {**told, "Query": bool(told["Query"])}
+    return {**reported, "Query": bool(reported["Query"])}

@@ -671,11 +671,11 @@ def test_each_changefeed_has_a_row_of_its_own(db: MariaDb, schema: str) -> None:
 
 
 def test_a_former_owner_cannot_send_a_mark(db: MariaDb, schema: str) -> None:
-    with dumping(db.settings()) as former, dumping(db.settings()) as present:
-        former.ask(SendMark(uuid(0), LOW))
+    with dumping(db.settings()) as previous, dumping(db.settings()) as present:
+        previous.ask(SendMark(uuid(0), LOW))
         assert present.ask(SendMark(uuid(0, "f" * 16), LOW)) == [MarkSent(uuid(0, "f" * 16))]
         for number in (1, 2):
-            (fenced,) = former.ask(SendMark(uuid(number), HIGH))
+            (fenced,) = previous.ask(SendMark(uuid(number), HIGH))
             assert isinstance(fenced, MarkFenced)
             assert uuid(0, "f" * 16) in fenced.reason
         assert present.ask(SendMark(uuid(1, "f" * 16), HIGH)) == [MarkSent(uuid(1, "f" * 16))]

@@ -111,8 +111,8 @@ def play(it: Made, *, seed: int) -> list[str]:
 @pytest.mark.parametrize("name", ["demo", "shop", "ddl", "restart"])
 def test_what_the_history_tells_is_what_was_recorded(name: str) -> None:
     played = history(name)
-    told = {it for range_, from_ts in played.ranges.items() for it in played.writes(range_, from_ts)}
-    assert told == {it._replace(region=0) for _, it in joined(name).entries}
+    reported = {it for range_, from_ts in played.ranges.items() for it in played.writes(range_, from_ts)}
+    assert reported == {it._replace(region=0) for _, it in joined(name).entries}
 
 
 @pytest.mark.parametrize("name", ["shop", "ddl", "restart"])
@@ -447,10 +447,10 @@ def row(key: bytes, *, kind: int = COMMITTED, commit_ts: int = 1 << 62, value: b
     return Row(type=kind, key=key, start_ts=5, commit_ts=commit_ts, op_type=PUT, value=value)
 
 
-def refused(it: Made, error: type[Exception], *told: str) -> None:
+def refused(it: Made, error: type[Exception], *reported: str) -> None:
     with pytest.raises(error) as raised:
         it.until(lambda: False)
-    for text in told:
+    for text in reported:
         assert re.search(text, str(raised.value)), f"{text!r} is not in: {raised.value}"
     with pytest.raises(error):  # and it stays so
         it.puller.poll(timeout_s=0)

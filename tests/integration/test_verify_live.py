@@ -115,25 +115,25 @@ def listed(sidecar: SidecarProcess) -> list[dict[str, Any]] | None:
 def named(sidecar: SidecarProcess, spoilt: Faults) -> None:
     code, result = verified(sidecar)
     assert (code, result["state"]) == (1, "different")
-    told: Faults = {}
+    reported: Faults = {}
     for table in result["tables"]:
         for one in table["examples"]:
             assert table["table"] == SPOILT
-            told.setdefault(table["sink"], {})[one["key"][0]] = one["kind"]
-    check_named(told, spoilt)
+            reported.setdefault(table["sink"], {})[one["key"][0]] = one["kind"]
+    check_named(reported, spoilt)
     columns = {table["sink"]: [one["column"] for one in table["columns"]] for table in result["tables"] if table["columns"]}
     assert columns == {"copy": ["note"], "small": ["balance"]}
     done = sidecar.cdc("dumpverify", "--differences", "--id", result["id"])
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in told.items() for key in keys}
+    assert {(one["sink"], one["row"]["key"][0]) for one in lines} == {(sink, key) for sink, keys in reported.items() for key in keys}
 
 
-def check_named(told: Faults, spoilt: Faults) -> None:
+def check_named(reported: Faults, spoilt: Faults) -> None:
     """Nothing but what was spoilt, and all of it that no write has corrected."""
     for sink, faults in spoilt.items():
-        assert told[sink].items() <= faults.items()
-        assert len(faults) - len(told[sink]) <= HEALED_MAX
-    assert {key for key, kind in told["copy"].items() if kind == "extra"} == set(map(str, EXTRA))
+        assert reported[sink].items() <= faults.items()
+        assert len(faults) - len(reported[sink]) <= HEALED_MAX
+    assert {key for key, kind in reported["copy"].items() if kind == "extra"} == set(map(str, EXTRA))
 
 
 def assert_goes_on_after_deaths(sidecar: SidecarProcess, spoilt: Faults) -> None:

@@ -162,8 +162,8 @@ def test_a_repair_dumps_the_keys_to_the_sink_that_differs_and_compares_again(ser
     assert done.exit_code == 0, done.output
     [start] = [one for one in service.owner.carried_out if isinstance(one, StartDump)]
     assert (start.sinks, dict(start.keys)) == (("copy",), {ORDERS: (("1",), ("2",), ("3",))})
-    asked = [request for one in request_ids(service.log) if (request := read_request(service.log, one)) is not None]
-    assert sorted((request.sinks, tuple(table.name for table in request.tables)) for request in asked) == [
+    requested = [request for one in request_ids(service.log) if (request := read_request(service.log, one)) is not None]
+    assert sorted((request.sinks, tuple(table.name for table in request.tables)) for request in requested) == [
         (("copy",), (ORDERS,)), (("copy", "lake"), (ORDERS, ITEM)),
     ]  # fmt: skip
     assert "finished: 3 keys in 1 dumps, followed by verification" in done.output

@@ -142,7 +142,7 @@ def test_slices_name_every_planted_fault_but_extra_rows_once(
     output.spoil(world, faults.rows)
     differences = [one for check in in_parts(world, output.uri) for one in check.tally.differences]
     healed = {key for ts, key in world.changed if ts > since_ts}
-    told = {one.key: named(one) for one in differences}
-    assert len(told) == len(differences), "each by one slice"
-    assert told.items() <= faults.named.items()
-    assert {key for key, (kind, _) in faults.named.items() if kind != "extra"} - healed <= told.keys()
+    reported = {one.key: named(one) for one in differences}
+    assert len(reported) == len(differences), "each by one slice"
+    assert reported.items() <= faults.named.items()
+    assert {key for key, (kind, _) in faults.named.items() if kind != "extra"} - healed <= reported.keys()

@@ -114,26 +114,26 @@ class _Finder(MetaPathFinder):
         return spec_from_file_location(fullname, self._loader.path, loader=self._loader) if fullname == self._loader.name else None
 
 
-def _in_a_fork(asked: dict[str, Any]) -> dict[str, Any]:
+def _in_a_fork(requested: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryFile() as said:
         child = os.fork()
         if child == 0:
-            _live(asked, said.fileno())
+            _live(requested, said.fileno())
         _, status = os.waitpid(child, 0)
         said.seek(0)
         return {"code": os.waitstatus_to_exitcode(status), "output": said.read().decode(errors="replace")[-OUTPUT_CHARS_MAX:]}
 
 
-def _live(asked: dict[str, Any], said: int) -> None:
+def _live(requested: dict[str, Any], said: int) -> None:
     """Does not return: what pytest leaves behind goes with the process."""
     code = -1
     os.environ["TICDC_DUMP_PATIENCE_S"] = "60"
     try:
         os.dup2(said, 1)
         os.dup2(said, 2)
-        sys.meta_path.insert(0, _Finder(_Mutated(asked["place"], asked["old"], asked["new"])))
+        sys.meta_path.insert(0, _Finder(_Mutated(requested["place"], requested["old"], requested["new"])))
         pytest: Any = importlib.import_module("pytest")
-        code = int(pytest.main([*OPTIONS, asked["test"]]))
+        code = int(pytest.main([*OPTIONS, requested["test"]]))
     except BaseException:  # noqa: BLE001 - printed, and the process ends
         traceback.print_exc()
     finally:

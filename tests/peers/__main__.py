@@ -194,8 +194,8 @@ def _absent(one: Measurement, runs: Sequence[Run]) -> str:
 
 def _in_short(figures: Run) -> str:
     live = [f"{figures[name]:.2f} s" for name in ("live_p50_s", "live_p99_s", "dump_p50_s", "dump_p99_s") if name in figures]
-    told = f"p50 and p99 {' '.join(live[:2])}, during the dump {' '.join(live[2:])}, " if live else ""
-    return f"{told}{figures['beside_rows_per_s']:,.0f} rows/s; others kept {figures['others_cores']:.2f} cores busy"
+    reported = f"p50 and p99 {' '.join(live[:2])}, during the dump {' '.join(live[2:])}, " if live else ""
+    return f"{reported}{figures['beside_rows_per_s']:,.0f} rows/s; others kept {figures['others_cores']:.2f} cores busy"
 
 
 def _fetch(chosen: Sequence[Measurement]) -> None:

@@ -77,9 +77,9 @@ def measure(rig: Rig, system: System, sizes: Sizes) -> Run:
             meter.watch("system", system.pid)
             phases, writes = _beside_writes(rig, system, sizes)
             time.sleep(REST_S)  # a phase, not a wait
-            asked = big.queries(rig.db)
+            requested = big.queries(rig.db)
             alone_ns = _dump(rig, system)
-            answered = big.queries(rig.db).since(asked)
+            answered = big.queries(rig.db).since(requested)
             meter.sample()
         arrivals = system.arrivals()
     result = figures(Phases(*phases, alone_ns), writes, arrivals, meter, rows=sizes.rows)
@@ -165,9 +165,9 @@ def measure_mydumper(rig: Rig, sizes: Sizes, *, threads: int) -> Run:
             beside = _mydumper(rig, sizes.rows, threads, "beside")
             writer.stop()
         time.sleep(REST_S)  # a phase, not a wait
-        asked = big.queries(rig.db)
+        requested = big.queries(rig.db)
         alone = _mydumper(rig, sizes.rows, threads, "alone")
-        answered = big.queries(rig.db).since(asked)
+        answered = big.queries(rig.db).since(requested)
         meter.sample()
     return {
         "beside_s": beside.seconds,

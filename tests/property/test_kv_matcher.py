@@ -113,11 +113,11 @@ def tellings(draw: st.DrawFn) -> Telling:
     for _ in range(late):
         region.step(data)
     # What the scan's snapshot has in it, of the live rows too, is told before INITIALIZED; what came after it, at any time.
-    told = [(row, number < seen) for number, row in enumerate(region.live) if number >= observed]
+    reported = [(row, number < seen) for number, row in enumerate(region.live) if number >= observed]
     for row in draw(st.permutations(scan)):
-        told.insert(draw(st.integers(0, len(told))), (row, True))
-    last = max((number for number, (_, in_snapshot) in enumerate(told) if in_snapshot), default=-1)
-    rows = [row for row, _ in told]
+        reported.insert(draw(st.integers(0, len(reported))), (row, True))
+    last = max((number for number, (_, in_snapshot) in enumerate(reported) if in_snapshot), default=-1)
+    rows = [row for row, _ in reported]
     rows.insert(draw(st.integers(last + 1, len(rows))), R(INITIALIZED))
     return Telling(rows, checkpoint_ts, [row for row in region.committed if row.commit_ts > checkpoint_ts])
 
@@ -130,8 +130,10 @@ def obvious(rows: Sequence[R], checkpoint_ts: int) -> set[KvEntry]:
         if row.type == COMMITTED:
             result.add(row)
         if row.type == COMMIT:
-            told = [it for it in rows[: max(number, initialized)] if (it.type, it.start_ts, it.key) == (PREWRITE, row.start_ts, row.key)]
-            real = [it for it in told if it.value or it.op_type == DELETE]  # no heartbeats
+            reported = [
+                it for it in rows[: max(number, initialized)] if (it.type, it.start_ts, it.key) == (PREWRITE, row.start_ts, row.key)
+            ]
+            real = [it for it in reported if it.value or it.op_type == DELETE]  # no heartbeats
             if real:
                 last = max(real, key=lambda it: it.generation)
                 result.add(row._replace(value=last.value, old_value=last.old_value))

@@ -191,14 +191,14 @@ def _key_of(schema: TableSchema, row: Row) -> Key:
 
 
 def _write_truth(folder: Path, ts: CommitTs, tables: Iterable[_Table]) -> None:
-    place, told = folder / "truth" / str(ts), {}
+    place, reported = folder / "truth" / str(ts), {}
     place.mkdir(parents=True)
     for table in tables:
         names = table.schema.column_names()
         columns = zip(*table.rows.values(), strict=True)
         pq.write_table(pa.table([pa.array(column, pa.string()) for column in columns], list(names)), place / f"{table.schema.name}.parquet")
-        told[str(table.schema.name)] = {"rows": len(table.rows), "columns": [{"name": name, "extra": ""} for name in names]}
-    (place / "tables.json").write_text(json.dumps({"tso": str(ts), "tables": told}))
+        reported[str(table.schema.name)] = {"rows": len(table.rows), "columns": [{"name": name, "extra": ""} for name in names]}
+    (place / "tables.json").write_text(json.dumps({"tso": str(ts), "tables": reported}))
 
 
 def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, end_ts: CommitTs) -> None:
@@ -210,8 +210,8 @@ def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, en
     marks = [ts_at(ms) for ms in range(physical_ms(start_ts), physical_ms(end_ts) + 2 * RESOLVED_EVERY_MS, RESOLVED_EVERY_MS)]
     for partition in range(PARTITIONS):
         resolved = [(CommitTs(ts), RowMessage(*encode_resolved(ts, physical_ms(ts)))) for ts in marks]
-        told = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
-        results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(told)]
+        reported = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
+        results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(reported)]
     kinds = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary(), "value": pa.binary()}
     path.parent.mkdir(parents=True)
     columns = zip(*results, strict=True)

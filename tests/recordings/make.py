@@ -133,9 +133,9 @@ def main(arguments: list[str]) -> int:
         copy = given.to / f"{name}.tar.xz"
         if not given.check:
             copy.write_bytes(pack(given.source / name))
-        told = list(differences(given.source / name, copy.read_bytes()))
-        wrong += len(told)
-        print(f"{name}: {copy.stat().st_size:,} bytes", *told, sep="\n  ")  # noqa: T201  (a command's output)
+        reported = list(differences(given.source / name, copy.read_bytes()))
+        wrong += len(reported)
+        print(f"{name}: {copy.stat().st_size:,} bytes", *reported, sep="\n  ")  # noqa: T201  (a command's output)
     for path in [] if given.names else sorted((given.source / ANSWERS).iterdir()):
         copy = given.to / ANSWERS / path.name
         if not given.check:

@@ -96,16 +96,16 @@ class Disasters:
     def worker_freezes(self) -> None:
         """Another one takes over; what the frozen one wakes up to is no longer its own. (One that has not opened its sinks yet when it
         freezes would be the later of the two.)"""
-        former = self.worker._process
-        assert former is not None
+        previous = self.worker._process
+        assert previous is not None
         self.await_delivery()
-        os.killpg(former.pid, signal.SIGSTOP)
+        os.killpg(previous.pid, signal.SIGSTOP)
         self.worker.start()
         self.await_delivery()
-        os.killpg(former.pid, signal.SIGCONT)
-        eventually(lambda: former.poll() is not None, "a former worker that woke up goes on", within_s=DEADLINE_S)
+        os.killpg(previous.pid, signal.SIGCONT)
+        eventually(lambda: previous.poll() is not None, "a former worker that woke up goes on", within_s=DEADLINE_S)
         with suppress(ProcessLookupError):
-            os.killpg(former.pid, signal.SIGKILL)  # Spark's JVM, if it ends more slowly
+            os.killpg(previous.pid, signal.SIGKILL)  # Spark's JVM, if it ends more slowly
 
     def await_delivery(self) -> dict[str, Any]:
         """Of a batch, or more."""

@@ -68,8 +68,8 @@ def _effect(statement: Statement) -> str:
     parts = [f"{one.word.value} {one.before}" + (f" to {one.after}" if one.after != one.before else "") for one in statement.changes]
     parts += [f"RENAME to {target}" for _, target in statement.moves if statement.kind is StatementKind.ALTER_TABLE]
     parts += [] if statement.partitions is Partitions.UNTOUCHED else [statement.partitions.value]
-    told = f"{statement.kind.value} {', '.join(str(name) if name.table else name.schema for name in names)}"
-    return f"{told}: {', '.join(parts)}" if parts else told
+    reported = f"{statement.kind.value} {', '.join(str(name) if name.table else name.schema for name in names)}"
+    return f"{reported}: {', '.join(parts)}" if parts else reported
 
 
 def _sent(statement: Statement) -> Iterator[str]:

@@ -79,8 +79,8 @@ class DumpPlayer:
             out = self._act(words, given, flags)
         except TicdcDumpError as error:
             assert pickle.dumps(self.dump) == before, "what is illegal changes nothing"
-            told = "refused" if isinstance(error, RefusedRequest) else type(error).__name__
-            out = [f"{told}: {_first_line(error)}"]
+            reported = "refused" if isinstance(error, RefusedRequest) else type(error).__name__
+            out = [f"{reported}: {_first_line(error)}"]
         return [*out, *self._news()] or ["nothing"]
 
     def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
@@ -146,11 +146,11 @@ class DumpPlayer:
         return []
 
     def _chunk_read(self, number: int, given: dict[str, str], *, exhausted: bool) -> ChunkRead:
-        asked, rows = self.asked[number], int(given["rows"])
+        requested, rows = self.asked[number], int(given["rows"])
         last = (given["last"],) if "last" in given else None
         size, tso = int(given.get("bytes", rows * ROW_BYTES)), CommitTs(int(given["tso"])) if "tso" in given else None
         bounds = tuple((key,) for key in given.get("bounds", "").split(",") if key)
-        file = ChunkFile(asked.table, f"chunk {number}", rows, size, asked.after, last, tso)
+        file = ChunkFile(requested.table, f"chunk {number}", rows, size, requested.after, last, tso)
         return ChunkRead(number, file, exhausted, bounds, float(given.get("read_s", 0)))
 
     def _segment(self, given: dict[str, str]) -> list[str]:

@@ -116,11 +116,11 @@ class EffectsPlayer:
             self._tables, line = self._read(first, {}), rest
         text, arrow, tables = line.partition(" ->")
         after = self._read(tables, self._tables) if arrow else self._tables
-        told = [(log, list(self._told(_head(text, self._tables, after, log)))) for log in _LOGS]
-        if all(lines == told[0][1] for _, lines in told):
-            return told[0][1]
+        reported = [(log, list(self._told(_head(text, self._tables, after, log)))) for log in _LOGS]
+        if all(lines == reported[0][1] for _, lines in reported):
+            return reported[0][1]
         by_lines: dict[tuple[str, ...], list[str]] = {}
-        for log, lines in told:
+        for log, lines in reported:
             by_lines.setdefault(tuple(lines), []).append(log)
         return [f"{', '.join(logs)}: {one}" for lines, logs in by_lines.items() for one in lines or ("nothing",)]
 
@@ -143,8 +143,8 @@ class EffectsPlayer:
                     elements=("x", "y") if kind in ("enum", "set") else (),
                 )
             )  # fmt: skip
-            former = None if was is None or match["new"] else was.column_ids.get(match["was"] or name)
-            ids[name] = former or self._next_id()
+            previous = None if was is None or match["new"] else was.column_ids.get(match["was"] or name)
+            ids[name] = previous or self._next_id()
             defaults |= {name: match["default"]} if match["default"] else {}
             formulas |= {name} if match["formula"] else set()
         key = tuple(one["key"].split(",")) if one["key"] else () if one["keyless"] else (columns[0].name,)

@@ -84,13 +84,13 @@ class F1Player:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def _switch(self, ts: CommitTs, parts: list[str]) -> list[str]:
-        told = []
+        reported = []
         for part in parts:
             old, _, new = part.partition(" -> ")
             (made,) = self._known([new])
-            told.append(Successor(int(old), made))
+            reported.append(Successor(int(old), made))
         self._schemas.apply(
-            ColumnSwitch(self._jobs + 1, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", "shop", _TABLE_ID, tuple(told))
+            ColumnSwitch(self._jobs + 1, Action.MODIFY_COLUMN, ts, ts - 5, "alter table t …", "shop", _TABLE_ID, tuple(reported))
         )
         return []
 
@@ -131,12 +131,12 @@ class F1Player:
         new, _, old = cells.partition("was")
         assert (bool(new.strip()), bool(old.strip())) == {"insert": (True, False), "update": (True, True), "delete": (False, True)}[word]
         version, key = self._version(ts), row_key(memcomparable_int(int(handle)), table_id=_TABLE_ID)
-        told = [
+        reported = [
             f"{name} {self._decoded(version.description, key, self._values(result), is_old=name == 'before')}"
             for name, result in (("before", old), ("after", new))
             if result.strip()
         ]
-        return [f"since {version.since_ts}: {'; '.join(told)}"]
+        return [f"since {version.since_ts}: {'; '.join(reported)}"]
 
     def _values(self, cells: str) -> dict[int, Plain | None]:
         results = _CELL.findall(cells)

@@ -69,9 +69,9 @@ class RoundsPlayer:
         self.questions[str(question.number)] = question
         return f"question {question.number}: the source, and of {', '.join(sorted(question.at_log | question.known)) or 'no topic'}"
 
-    def _answer(self, question: Question, told: dict[str, str]) -> list[str]:
-        topics = _topics(told["found"].split(",")) if "found" in told else None
-        learned = self.rounds.learn(RoundAnswer(question, _present(told["source"].split(",")), topics), now_s=self.now_s)
+    def _answer(self, question: Question, reported: dict[str, str]) -> list[str]:
+        topics = _topics(reported["found"].split(",")) if "found" in reported else None
+        learned = self.rounds.learn(RoundAnswer(question, _present(reported["source"].split(",")), topics), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
         out += ["the round may end"] if self.rounds.told else []

@@ -72,7 +72,7 @@ def _envelope(text: str, lane: str, position: int) -> Envelope:
 
 
 def _segment(segment: Segment, rows: list[Change]) -> str:
-    told = ", ".join(f"{row.rank.name.lower()} {row.commit_ts} {row.key.decode()}" for row in rows) or "no rows"
+    reported = ", ".join(f"{row.rank.name.lower()} {row.commit_ts} {row.key.decode()}" for row in rows) or "no rows"
     ddls = "".join(f" | ddl {ddl.commit_ts} {ddl.query}" for ddl in segment.ddls)
     positions = " ".join(f"{lane}@{position}" for lane, position in sorted(segment.positions.items())) or "the beginning"
-    return f"({segment.after_ts}, {segment.upto_ts}] {told}{ddls} | read on from {positions}"
+    return f"({segment.after_ts}, {segment.upto_ts}] {reported}{ddls} | read on from {positions}"

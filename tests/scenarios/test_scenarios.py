@@ -70,8 +70,8 @@ def played(text: str, play: Play) -> str:
 def _outcome(inputs: list[str], play: Play) -> list[str]:
     if len(inputs) == 1:
         return play(inputs[0])
-    told = [(asked, play(asked)) for asked in inputs]
-    return [line for asked, out in told if out for line in (f"> {asked}", *(f"  {said}" for said in out))]
+    reported = [(requested, play(requested)) for requested in inputs]
+    return [line for requested, out in reported if out for line in (f"> {requested}", *(f"  {said}" for said in out))]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)

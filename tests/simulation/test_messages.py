@@ -299,16 +299,16 @@ class Life:
 
     def run(self, sidecar: Sidecar) -> None:
         """A step of its inlet or its pipeline. The current one may die of it, and a former one ends."""
-        former = sidecar in self.former
+        previous = sidecar in self.former
         try:
-            if former or self.random.random() < 0.6:
+            if previous or self.random.random() < 0.6:
                 sidecar.take_in()
             else:
                 sidecar.read()
         except Death:
             self.end(sidecar)
         except LogTaken:
-            assert former, "nobody else writes"
+            assert previous, "nobody else writes"
             self.end(sidecar)
 
     def end(self, sidecar: Sidecar) -> None:
@@ -402,8 +402,8 @@ class Life:
 
     def flushed(self) -> set[int]:
         """What some capture was told to be kept, of which it had all before."""
-        told = [(table, one.tables[table].flushed) for one in [*self.captures, *self.zombies] for table in one.tables]
-        return {commit.ts for table, end in told for commit in self.history[table][:end]}
+        reported = [(table, one.tables[table].flushed) for one in [*self.captures, *self.zombies] for table in one.tables]
+        return {commit.ts for table, end in reported for commit in self.history[table][:end]}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

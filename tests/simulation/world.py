@@ -333,10 +333,10 @@ def keyed_dump(
     keys = {table: [(f"{key:03d}",) for key in more] for table in cluster.tables}
     for table, key in sorted(wrong):
         keys[table].append((key,))
-    asked = tuple((table, tuple(dict.fromkeys(results))) for table, results in keys.items() if results)
-    tables = tuple(table for table, _ in asked)
+    requested = tuple((table, tuple(dict.fromkeys(results))) for table, results in keys.items() if results)
+    tables = tuple(table for table, _ in requested)
     receiving = like.sinks if sinks is None else sinks
-    return replace(like, dump_id=dump_id, tables=tables, keys=asked, narrowed=tables, sinks=receiving)
+    return replace(like, dump_id=dump_id, tables=tables, keys=requested, narrowed=tables, sinks=receiving)
 
 
 def check_history(history: OperationHistory, dumps: Sequence[Progress]) -> None:

@@ -76,9 +76,9 @@ def soak(folder: Path, *, minutes: float, writes_per_s: float, seed: int, result
             error.add_note((folder / "worker.log").read_text()[-_LOG_SHOWN_CHARS:])
             raise
         finally:
-            told = {**trouble.counts, "rows written": workload.counts.rows, "rows dumped": trouble.dumped}
-            write(result, sampler.series, told)
-            say("\n" + table(sampler.series) + "\n\n" + ", ".join(f"{name} {count}" for name, count in told.items()))
+            reported = {**trouble.counts, "rows written": workload.counts.rows, "rows dumped": trouble.dumped}
+            write(result, sampler.series, reported)
+            say("\n" + table(sampler.series) + "\n\n" + ", ".join(f"{name} {count}" for name, count in reported.items()))
         say(f"the output {'equals' if verdict.ok else 'is not'} the source: {verdict if not verdict.ok else ''}")
         return 0 if verdict.ok else 1
 
@@ -87,10 +87,10 @@ def await_equal(rig: Rig, folder: Path, done: dict[str, Any]) -> VerifyVerdict:
     return await_delivered(open_folder(f"{folder}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
 
 
-def write(result: Path, series: Series, told: dict[str, int]) -> None:
+def write(result: Path, series: Series, reported: dict[str, int]) -> None:
     results = {
         "growth": [asdict(growth(name, samples)) for name, samples in series.items() if samples],
-        "counts": told,
+        "counts": reported,
         "samples": {name: [list(one) for one in samples] for name, samples in series.items()},
     }
     result.parent.mkdir(parents=True, exist_ok=True)
@@ -102,13 +102,13 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    asked.add_argument("--minutes", type=float, default=60.0)
-    asked.add_argument("--writes-per-s", type=float, default=100.0)
-    asked.add_argument("--seed", type=int, default=1)
-    asked.add_argument("--json", type=Path, default=Path("build/soak.json"), help="where figures and samples go")
-    asked.add_argument("--folder", type=Path, help="where everything is kept; default: a temporary folder")
-    given = asked.parse_args()
+    requested = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    requested.add_argument("--minutes", type=float, default=60.0)
+    requested.add_argument("--writes-per-s", type=float, default=100.0)
+    requested.add_argument("--seed", type=int, default=1)
+    requested.add_argument("--json", type=Path, default=Path("build/soak.json"), help="where figures and samples go")
+    requested.add_argument("--folder", type=Path, help="where everything is kept; default: a temporary folder")
+    given = requested.parse_args()
     instrumentation.set_on_retry_hooks([])
     with ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))

@@ -31,12 +31,12 @@ class Trouble:
         self.counts: Counter[str] = Counter()
         self.dumped = 0
 
-    def run(self, seconds: float, told: Callable[[str], None]) -> None:
+    def run(self, seconds: float, reported: Callable[[str], None]) -> None:
         began_s = time.monotonic()
         while (passed_s := time.monotonic() - began_s) < seconds:
             self.dump()
             kind = self._random.choice(self._kinds(deaths=passed_s < seconds * DEATHS_SHARE))
-            told(f"{passed_s:7.1f} s  {kind.__name__}")
+            reported(f"{passed_s:7.1f} s  {kind.__name__}")
             kind()
             self.counts[kind.__name__] += 1
             time.sleep(self._random.uniform(2, 8))  # what goes on between two disasters is what is measured

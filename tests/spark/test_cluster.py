@@ -245,10 +245,10 @@ def test_who_has_another_secret_is_refused(refused: MergeCommand, cluster: Spark
     wrong = cluster.write_conf(tmp_path / "wrong", {SECRET: "a guess"})
     cluster.start_worker(7, conf=wrong)
     assert refused.ended() == EXIT_ERROR
-    told = refused.told()
-    assert f"the Spark cluster at {cluster.url} does not take this application" in told
-    assert f"compare the address and {SECRET} with the cluster's" in told
-    assert "a guess" not in told
+    reported = refused.told()
+    assert f"the Spark cluster at {cluster.url} does not take this application" in reported
+    assert f"compare the address and {SECRET} with the cluster's" in reported
+    assert "a guess" not in reported
     cluster.worker_tells(7, "Failed to connect to master")
     cluster.kill_worker(7)
     assert len(cluster.alive()) == 2

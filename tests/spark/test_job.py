@@ -60,8 +60,8 @@ def deliver_all(spark: SparkSession, log: Folder, *sinks: Sink, limits: BatchLim
 
 
 def test_a_session_on_one_machine_is_authenticated_and_encrypted_too(spark: SparkSession) -> None:
-    told = spark.sparkContext.getConf()
-    assert {name: told.get(name) for name in SECURITY} == SECURITY
+    reported = spark.sparkContext.getConf()
+    assert {name: reported.get(name) for name in SECURITY} == SECURITY
 
 
 def test_a_python_worker_that_dies_while_it_loads_ends_nothing(
@@ -90,10 +90,10 @@ def test_what_no_python_worker_can_load_ends_the_start(spark: SparkSession, monk
         tasks.check()
 
 
-def dies_once(told: str, _: int) -> None:
+def dies_once(reported: str, _: int) -> None:
     """In a task, as it begins."""
     try:
-        os.close(os.open(told, os.O_CREAT | os.O_EXCL))
+        os.close(os.open(reported, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
     os._exit(1)

@@ -87,10 +87,10 @@ def test_the_worker_says_what_it_stands_at_and_goes_on_when_an_operator_leaves_t
     process.start()
     try:
         wait_for(lambda: (result := story.report()) is not None and all(sink.error for sink in result.sinks), story.report)
-        told = story.error()
-        assert "(segment 2, ordinal 3 of the log)" in told
-        assert "type 'blob' does not fit kind text" in told
-        assert "ticdc-dump skip --config FILE --seq 2 --ordinal 3" in told
+        reported = story.error()
+        assert "(segment 2, ordinal 3 of the log)" in reported
+        assert "type 'blob' does not fit kind text" in reported
+        assert "ticdc-dump skip --config FILE --seq 2 --ordinal 3" in reported
         report = story.report()
         assert report is not None
         assert (report.state, report.seq) == ("running", 1), "all before it is delivered"
@@ -116,9 +116,9 @@ def test_a_worker_whose_spark_does_not_start_says_so_and_ends_by_its_own_exit_co
     finally:
         worker.kill()
         worker.communicate()
-    told = (tmp_path / "said").read_text()
-    assert code == 3, told
-    assert "Fatal Python error" not in told
+    reported = (tmp_path / "said").read_text()
+    assert code == 3, reported
+    assert "Fatal Python error" not in reported
     report = story.report()
     assert report is not None
     assert report.state == "stopped"

@@ -66,8 +66,8 @@ def test_each_has_the_files_rows_and_they_are_the_truth(
     assert report.dump_rows > 0
     assert database.password not in "".join(report.outputs)
 
-    told = decoded(read_all(broker.bootstrap, [topic]), "open-protocol", played.schemas)
-    assert {table: in_halves(rows) for table, rows in told.rows.items()} == rows_of_files(tmp_path / "files")
+    reported = decoded(read_all(broker.bootstrap, [topic]), "open-protocol", played.schemas)
+    assert {table: in_halves(rows) for table, rows in reported.rows.items()} == rows_of_files(tmp_path / "files")
     kept: dict[TableName, dict[str, tuple[str | None, ...]]] = {}
     for row in read_output(open_folder(f"{tmp_path}/files")):
         table = kept.setdefault(TableName(row["schema"], row["table"]), {})

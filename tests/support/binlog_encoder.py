@@ -52,11 +52,11 @@ def transaction(
     commit_ts: int, tables: Mapping[int, Sequence[Event]], *, schema_version: int = 1, start_ts: int | None = None, **more: Any
 ) -> bytes:
     """What a pump streams. `more` overrides its fields."""
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "tp": 1, "start_ts": commit_ts - 5 if start_ts is None else start_ts, "commit_ts": commit_ts, "prewrite_key": b"t",
         "prewrite_value": prewrite_value(tables, schema_version=schema_version),
     }  # fmt: skip
-    made: bytes = Binlog(**(told | more)).SerializeToString()
+    made: bytes = Binlog(**(reported | more)).SerializeToString()
     return made
 
 

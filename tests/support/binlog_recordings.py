@@ -86,8 +86,8 @@ class BinlogRecording:
 
 def _schema(known: list[_Version]) -> TableSchema:
     layouts = [layout_of(1, version.info, new_collation=True) for version in known]
-    former = Former(known[-1].schema_version, layouts[-2]) if len(known) > 1 else None
-    return replace(kv_table(known[-1].info, schema=known[-1].schema).schema, layout=layouts[-1], former=former)
+    previous = Former(known[-1].schema_version, layouts[-2]) if len(known) > 1 else None
+    return replace(kv_table(known[-1].info, schema=known[-1].schema).schema, layout=layouts[-1], former=previous)
 
 
 def _truth(path: Path, columns: tuple[str, ...]) -> list[Row]:
@@ -98,8 +98,8 @@ def _truth(path: Path, columns: tuple[str, ...]) -> list[Row]:
 @cache
 def binlog_recording(name: str) -> BinlogRecording:
     folder = recording(name)
-    told = json.loads((folder / "recording.json").read_bytes())
-    start_ts, end_ts = int(told["start_ts"]), int(told["end_ts"])
+    reported = json.loads((folder / "recording.json").read_bytes())
+    start_ts, end_ts = int(reported["start_ts"]), int(reported["end_ts"])
     codec = BinlogCodec(unmarked)
     by_ts: dict[int, list[Change]] = {}
     ddls: dict[int, int] = {}
@@ -115,7 +115,7 @@ def binlog_recording(name: str) -> BinlogRecording:
     changes = [change for ts in sorted(by_ts) for change in sorted(by_ts[ts], key=lambda change: change.rank)]
     schemas = {table_id: [_schema(known[: count + 1]) for count in range(len(known))] for table_id, known in versions.items()}
     net = folded(changes, {table_id: kv_table_of(results[0]) for table_id, results in schemas.items()}.get)
-    return BinlogRecording(folder, start_ts, end_ts, tuple(map(int, told["truth"])), tuple(net), versions, schemas)
+    return BinlogRecording(folder, start_ts, end_ts, tuple(map(int, reported["truth"])), tuple(net), versions, schemas)
 
 
 def _versions(folder: Path, start_ts: int, ddls: dict[int, int]) -> dict[str, list[_Version]]:
@@ -126,10 +126,10 @@ def _versions(folder: Path, start_ts: int, ddls: dict[int, int]) -> dict[str, li
         versions[str(info["id"])] = [_Version(0, 0, path.name.split(".")[0], info)]
     jobs = [json.loads(json.loads(line)["job_meta"]) for line in (folder / "schema" / "ddl_history.jsonl").read_text().splitlines()]
     for job in sorted(jobs, key=lambda job: int(job["binlog"]["SchemaVersion"])):
-        told, commit_ts = job["binlog"], CommitTs(ddls.get(job["id"], 0))
+        reported, commit_ts = job["binlog"], CommitTs(ddls.get(job["id"], 0))
         if commit_ts <= start_ts or job["state"] not in (5, 6):
             continue
-        for info in [told["TableInfo"], *(told["MultipleTableInfos"] or [])]:
+        for info in [reported["TableInfo"], *(reported["MultipleTableInfos"] or [])]:
             if info is not None and not info["view"] and not info["sequence"]:
-                versions.setdefault(str(info["id"]), []).append(_Version(commit_ts, told["SchemaVersion"], job["schema_name"], info))
+                versions.setdefault(str(info["id"]), []).append(_Version(commit_ts, reported["SchemaVersion"], job["schema_name"], info))
     return versions

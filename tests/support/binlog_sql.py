@@ -34,10 +34,10 @@ def serving(tidb: BinlogTidb, folder: Path) -> Iterator[SourceSection]:
     """`folder`: of the server that stands in."""
     with closing(StatusPort(schema_folder())) as status, _Sql(folder, tidb) as sql:
         status.paths["/schema/mysql/tidb_ddl_job"] = (200, json.dumps(DDL_JOB_TABLE_INFO).encode())
-        told = status.sql()
+        reported = status.sql()
         for name, table in tidb.tables.items():
-            told[name] = replace(told[name], columns={}, clustered=table.clustered, counted=100, info=table.info)
-        sql.history = {0: told}
+            reported[name] = replace(reported[name], columns={}, clustered=table.clustered, counted=100, info=table.info)
+        sql.history = {0: reported}
         yield sql.settings(status_port=status.port)
 
 

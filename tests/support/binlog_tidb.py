@@ -143,10 +143,12 @@ class BinlogTidb:
             with self.servers.cluster.changed:
                 ttl_ms = DEAD_MS if fate is Fate.DEAD else LIVES_MS
                 self.servers.cluster.transactions.lock(Lock(primary, start_ts, primary, ttl_ms))
-            told = Binlog(tp=Prewrite, start_ts=start_ts, prewrite_key=primary, prewrite_value=_prewrite_value(changes)).SerializeToString()
-            taken = [self.client.prewrite(start_ts, told)]
+            reported = Binlog(
+                tp=Prewrite, start_ts=start_ts, prewrite_key=primary, prewrite_value=_prewrite_value(changes)
+            ).SerializeToString()
+            taken = [self.client.prewrite(start_ts, reported)]
             while fate is Fate.DOUBLED and not {*taken} >= {*self.client.available()}:
-                taken.append(self.client.prewrite(start_ts, told))
+                taken.append(self.client.prewrite(start_ts, reported))
             with self._changed:
                 self.fates[fate] += 1
             if fate is Fate.DEAD:

@@ -61,7 +61,7 @@ def parity(name: str, feed: str, *, architecture: Literal["classic", "new"], ser
     """Of every message of a feed."""
     result = Recording(recording(name))
     made = encoder("canal-json", architecture=architecture, options={"enable-tidb-extension": "true", "time-zone": server_tz})
-    told, codec = Parity(), CanalJson()
+    reported, codec = Parity(), CanalJson()
     groups: defaultdict[TableSchema, list[tuple[Change, Sent]]] = defaultdict(list)
     schema_at = _schemas(result)
     for lane, messages in result.messages(result.feed_config(feed)).items():
@@ -71,19 +71,19 @@ def parity(name: str, feed: str, *, architecture: Literal["classic", "new"], ser
                 (envelope,) = codec.envelopes(Message(lane, position, *sent))
             except FeedUnsuitable:
                 assert b'"claimCheckLocation":' in (message.value or b"") or b'"onlyHandleKey":true' in (message.value or b"")
-                told.apart["of a large row"] += 1
+                reported.apart["of a large row"] += 1
                 continue
             if isinstance(envelope, Change):
                 table = TableName(envelope.schema, envelope.table)
                 if table == MARK_TABLE:
-                    told.apart["of a mark"] += 1
+                    reported.apart["of a mark"] += 1
                 else:
                     groups[schema_at(table, envelope.commit_ts - 1)].append((envelope, sent))
             else:
-                _compare_other(told, made, envelope, sent)
+                _compare_other(reported, made, envelope, sent)
     for schema, rows in groups.items():
-        _compare_rows(told, made, schema, rows, server_tz)
-    return told
+        _compare_rows(reported, made, schema, rows, server_tz)
+    return reported
 
 
 def _schemas(value: Recording) -> SchemaAt:
@@ -99,7 +99,7 @@ def _schemas(value: Recording) -> SchemaAt:
     return at
 
 
-def _compare_other(told: Parity, made: Encoder, envelope: Any, sent: Sent) -> None:
+def _compare_other(reported: Parity, made: Encoder, envelope: Any, sent: Sent) -> None:
     match envelope:
         case Resolved(ts=ts):
             ours, what = made.resolved(ts), "resolved"
@@ -110,12 +110,12 @@ def _compare_other(told: Parity, made: Encoder, envelope: Any, sent: Sent) -> No
     assert sent[1] is not None
     assert ours.value is not None
     if ours.key == sent[0] and of_other(ours.value) == of_other(sent[1]):
-        told.equal[what] += 1
+        reported.equal[what] += 1
     else:
-        told.differing[f"{what}: {sent[1]!r} is here {ours.value!r}"] += 1
+        reported.differing[f"{what}: {sent[1]!r} is here {ours.value!r}"] += 1
 
 
-def _compare_rows(told: Parity, made: Encoder, schema: TableSchema, rows: list[tuple[Change, Sent]], server_tz: str) -> None:
+def _compare_rows(reported: Parity, made: Encoder, schema: TableSchema, rows: list[tuple[Change, Sent]], server_tz: str) -> None:
     decoded = decode(
         logged([change for change, _ in rows], "canal-json"), codec="canal-json", schemas={schema.name: schema}, server_tz=server_tz
     )
@@ -128,10 +128,10 @@ def _compare_rows(told: Parity, made: Encoder, schema: TableSchema, rows: list[t
         assert ours.value is not None
         kind = msgspec.json.decode(value)["type"]
         if ours.key == key and of_row(ours.value) == of_row(value):
-            told.equal[kind] += 1
-            told.values.update(types[column.name].partition("(")[0].partition(" ")[0] for column in schema.columns)
+            reported.equal[kind] += 1
+            reported.values.update(types[column.name].partition("(")[0].partition(" ")[0] for column in schema.columns)
         else:
-            told.differing.update(_differences(schema.name, kind, ours, value))
+            reported.differing.update(_differences(schema.name, kind, ours, value))
 
 
 def _differences(table: TableName, kind: str, ours: RowMessage, value: bytes) -> Iterator[str]:

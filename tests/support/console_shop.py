@@ -204,16 +204,16 @@ class Shop:
                 sha256(str(number).encode()).hexdigest()[:16], kind, scope, NIGHTLY, began_ms, state, began_ms + 612_000, result
             )
             entries.append(replace(entry, **done))  # type: ignore[arg-type]  # its fields, by name
-        asked = Asker(mark(ANNA.name), ANNA.address, mark("after the migration"))
+        requested = Asker(mark(ANNA.name), ANNA.address, mark("after the migration"))
         hour_ago = self.now_ms - HOUR_MS
-        verified = HistoryEntry(VERIFIED, OperationKind.VERIFICATION, whole, asked, hour_ago - HOUR_MS, DumpState.FINISHED, hour_ago)
-        dumped = HistoryEntry(DONE, OperationKind.DUMP, whole, asked, hour_ago, DumpState.FINISHED, hour_ago + 612_000)
+        verified = HistoryEntry(VERIFIED, OperationKind.VERIFICATION, whole, requested, hour_ago - HOUR_MS, DumpState.FINISHED, hour_ago)
+        dumped = HistoryEntry(DONE, OperationKind.DUMP, whole, requested, hour_ago, DumpState.FINISHED, hour_ago + 612_000)
         for name, ms in (("pause", 60_000), ("resume", 240_000)):
-            dumped = dumped.commanded(mark(name), asked, hour_ago + ms)
+            dumped = dumped.commanded(mark(name), requested, hour_ago + ms)
         entries += [replace(verified, result=mark("4 rows differ"), rows=6_638_873, running_s=95.0)]
         entries += [replace(dumped, **done)]  # type: ignore[arg-type]  # the same
         under_way_ms = self.now_ms - 600_000
-        return [*entries, HistoryEntry(DUMP, OperationKind.DUMP, whole, asked, under_way_ms, running_since_ms=under_way_ms)]
+        return [*entries, HistoryEntry(DUMP, OperationKind.DUMP, whole, requested, under_way_ms, running_since_ms=under_way_ms)]
 
     def write_files(self, folder: Path) -> None:
         """The report and the certificate of the dump that is over, as far as the console looks at them."""

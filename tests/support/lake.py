@@ -71,9 +71,12 @@ def committed(table: Table) -> Iterator[tuple[range, list[dict[str, Any]]]]:
     """Each commit's segments and rows, in order, with the columns that the table had then."""
     before = -1
     for snapshot in sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0):
-        if snapshot.summary and (told := snapshot.summary["ticdc-dump.seq"]):
-            yield range(before + 1, int(told) + 1), table.scan(f"_seq > {before}", snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
-            before = int(told)
+        if snapshot.summary and (reported := snapshot.summary["ticdc-dump.seq"]):
+            yield (
+                range(before + 1, int(reported) + 1),
+                table.scan(f"_seq > {before}", snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist(),
+            )
+            before = int(reported)
 
 
 def fold(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> list[Texts]:

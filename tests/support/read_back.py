@@ -31,11 +31,11 @@ def reading_of(uri: str, schema: TableSchema, *, log_id: str, parts: int, keys: 
     """As a task has it: pickled. `keys`: in the order of `schema.key`."""
     sink = open_sink(uri, log_id=log_id)
     assert isinstance(sink, Readable)
-    asked = None
+    requested = None
     if keys is not None:
-        asked = pa.table({name: pa.array([key[at] for key in keys], pa.string()) for at, name in enumerate(schema.key)})
+        requested = pa.table({name: pa.array([key[at] for key in keys], pa.string()) for at, name in enumerate(schema.key)})
     try:
-        reading: Reading = pickle.loads(pickle.dumps(sink.reading(schema, parts=parts, keys=asked)))
+        reading: Reading = pickle.loads(pickle.dumps(sink.reading(schema, parts=parts, keys=requested)))
         return reading
     finally:
         sink.close()

@@ -197,8 +197,8 @@ class Judge:
 
     def complete(self, seq: Seq) -> Mapping[TableName, CommitTs]:
         """Since when each table has what its dump brought, up to the segment."""
-        told = next((one.progress for one in reversed(self.log.manifests[: seq + 1]) if one.progress), None)
-        tables = progress_from_json(told).tables if told else ()
+        reported = next((one.progress for one in reversed(self.log.manifests[: seq + 1]) if one.progress), None)
+        tables = progress_from_json(reported).tables if reported else ()
         return {one.table: one.complete_at for one in tables if one.complete_at is not None}
 
     def check(self, name: TableName, ts: CommitTs, *, whole: bool) -> None:

@@ -156,8 +156,8 @@ class Later:
             brackets = Brackets.WATERMARK if self.run.brackets == "recorded" else Brackets(self.run.brackets)
             request = StartDump(f"{self.run.seed:016x}", (), brackets, self.run.chunk_rows, grows=self.made.feed.history is not None)
             self.script = Script(Random(self.run.seed), request)
-        asked = None if self.script is None else self.script.take()
-        return replace(asked, tables=self._present()) if isinstance(asked, StartDump) else asked
+        requested = None if self.script is None else self.script.take()
+        return replace(requested, tables=self._present()) if isinstance(requested, StartDump) else requested
 
     def _present(self) -> tuple[TableName, ...]:
         if self.made.feed.history is None:

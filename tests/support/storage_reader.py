@@ -103,13 +103,13 @@ class Output:
                 assert folder not in result, f"two schema files: {path}"
                 result[folder] = 0 if folder.partition < 0 else _number(data.decode().removesuffix("\n"))
         for folder in sorted(result):
-            told = self.schemas[folder.name, folder.version]
+            reported = self.schemas[folder.name, folder.version]
             if folder.partition < 0:
-                if told["Query"]:
-                    yield Ddl(folder, told["Query"], told["Type"])
+                if reported["Query"]:
+                    yield Ddl(folder, reported["Query"], reported["Type"])
                 continue
             for number in range(1, result[folder] + 1):
-                yield from self._lines(folder, number, told)
+                yield from self._lines(folder, number, reported)
 
     def check_classic(self) -> None:
         """What it would stop at: a gap among the numbers, rows without a schema file."""
@@ -131,12 +131,12 @@ class Output:
         match = _SCHEMA.fullmatch(path)
         if match is None or path.startswith("_"):
             return None
-        told = json.loads(data)
+        reported = json.loads(data)
         schema, _, table = (match[1] or "").partition("/")
-        assert (told["Schema"], told["Table"], told["TableVersion"]) == (schema, table, int(match[2])), path
-        assert len(told["TableColumns"] or ()) == told["TableColumnsTotal"], path
-        assert checksum(told) == int(match[3]), path
-        self.schemas[TableName(schema, table), int(match[2])] = told
+        assert (reported["Schema"], reported["Table"], reported["TableVersion"]) == (schema, table, int(match[2])), path
+        assert len(reported["TableColumns"] or ()) == reported["TableColumnsTotal"], path
+        assert checksum(reported) == int(match[3]), path
+        self.schemas[TableName(schema, table), int(match[2])] = reported
         return Folder(int(match[2]), -1, "", schema, table)
 
     def _index(self, path: str) -> Folder | None:
@@ -149,12 +149,12 @@ class Output:
         assert len(parts) in (3, 4), path
         return Folder(int(parts[2]), int(parts[3]) if parts[3:] else 0, date, parts[0], parts[1])
 
-    def _lines(self, folder: Folder, number: int, told: Mapping[str, Any]) -> Iterator[Line]:
+    def _lines(self, folder: Folder, number: int, reported: Mapping[str, Any]) -> Iterator[Line]:
         parts = [folder.schema, folder.table, str(folder.version), *([str(folder.partition)] if folder.partition else [])]
         parts += [folder.date] if folder.date else []
         ending = "csv" if self.form.protocol == "csv" else "json"
         data = self.files["/".join([*parts, f"CDC{number:0{self.form.digits}d}.{ending}"])].decode()
-        names = [column["ColumnName"] for column in told["TableColumns"]]
+        names = [column["ColumnName"] for column in reported["TableColumns"]]
         yield from self._of_csv(folder, number, data, names) if ending == "csv" else self._of_json(folder, number, data, names)
 
     def _of_json(self, folder: Folder, number: int, data: str, names: Sequence[str]) -> Iterator[Line]:
@@ -184,10 +184,10 @@ class Output:
             yield Line(folder, number, op, commit_ts, values, is_update)
 
 
-def checksum(told: Mapping[str, Any]) -> int:
-    columns = sorted(told["TableColumns"] or [], key=lambda column: column["ColumnName"].encode())
-    fields = {"Table": told["Table"], "Schema": told["Schema"], "Version": 0, "TableColumns": columns}
-    text = json.dumps({**fields, "TableColumnsTotal": told["TableColumnsTotal"]}, indent=4, ensure_ascii=False)
+def checksum(reported: Mapping[str, Any]) -> int:
+    columns = sorted(reported["TableColumns"] or [], key=lambda column: column["ColumnName"].encode())
+    fields = {"Table": reported["Table"], "Schema": reported["Schema"], "Version": 0, "TableColumns": columns}
+    text = json.dumps({**fields, "TableColumnsTotal": reported["TableColumnsTotal"]}, indent=4, ensure_ascii=False)
     return zlib.crc32(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").encode())
 
 

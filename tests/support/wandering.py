@@ -89,18 +89,18 @@ class Source:
 
     def _log(self, before: State, moved: dict[int, int]) -> None:
         """An update where the row is the same one, at another key or not."""
-        changes, told = [], set()
+        changes, reported = [], set()
         for old, new in moved.items():
             changes.append(_event("UPDATE", self.ts, before[old], self.rows[new]))
-            told |= {new}
+            reported |= {new}
         changes += [
             _event("DELETE", self.ts, None, row[:1] if self.bare else row)
             for one, row in before.items()
             if one not in moved and one not in self.rows
         ]
-        gone = {one for one in before if one not in moved and one in self.rows and self.rows[one] != before[one] and one not in told}
+        gone = {one for one in before if one not in moved and one in self.rows and self.rows[one] != before[one] and one not in reported}
         changes += [_event("UPDATE", self.ts, before[one], self.rows[one]) for one in gone]
-        changes += [_event("INSERT", self.ts, None, row) for one, row in self.rows.items() if one not in before and one not in told]
+        changes += [_event("INSERT", self.ts, None, row) for one, row in self.rows.items() if one not in before and one not in reported]
         self.rng.shuffle(changes)
         self.changes += sorted(changes, key=lambda change: change.rank)
 

@@ -29,9 +29,9 @@ def source(tmp_path: Path) -> Path:
     (folder / "kv" / "eventfeed.bin.gz").write_bytes(gzip.compress(b"some messages" * 100))
     shutil.copy(whole / "kv" / "eventfeed.json", folder / "kv")
     (folder / "storage" / "1.csv").write_text("1,2\n")
-    told = json.loads((whole / "recording.json").read_text())
-    told["feeds"]["other"] = {"kind": "kafka", "sink_uri": "kafka://h:1/t?protocol=debezium", "file": "kafka/other.parquet"}
-    (folder / "recording.json").write_text(json.dumps(told))
+    reported = json.loads((whole / "recording.json").read_text())
+    reported["feeds"]["other"] = {"kind": "kafka", "sink_uri": "kafka://h:1/t?protocol=debezium", "file": "kafka/other.parquet"}
+    (folder / "recording.json").write_text(json.dumps(reported))
     return folder
 
 

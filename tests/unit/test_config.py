@@ -38,7 +38,7 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("sinks = [", "is not TOML"),
         pytest.param("a = " + "[" * 10_000, "is not TOML", id="10,000 brackets"),
@@ -62,8 +62,8 @@ def test_the_least_settings_get_sane_defaults(tmp_path: Path) -> None:
         (LEAST + "[spark]\nmanaged = 1\n", "spark.managed is a whole number, expected true or false"),
     ],
 )
-def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as error:
+def test_what_is_wrong_is_named_with_the_file_and_the_setting(tmp_path: Path, text: str, reported: str) -> None:
+    with pytest.raises(ConfigError, match=reported) as error:
         config(tmp_path, text)
     assert "sidecar.toml" in str(error.value)
     assert "config.example.toml" in str(error.value)

@@ -296,15 +296,15 @@ def test_alerts_and_panels_ask_only_for_what_is_exported(expression: str, export
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "reported"),
     [
         ("ticdc_dump_terms > 1", "ticdc_dump_terms is not exported"),
         ('ticdc_dump_state{state="broken"}', "ticdc_dump_state is never state=broken"),
         ('ticdc_dump_owner{lane="a"}', "ticdc_dump_owner has no label lane"),
     ],
 )
-def test_an_expression_about_something_else_is_found(expression: str, told: str, exported: dict[str, dict[str, set[str]]]) -> None:
-    assert list(unknown(expression, exported)) == [told]
+def test_an_expression_about_something_else_is_found(expression: str, reported: str, exported: dict[str, dict[str, set[str]]]) -> None:
+    assert list(unknown(expression, exported)) == [reported]
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))

@@ -54,7 +54,7 @@ def test_the_docstring_says_where_a_retry_helps() -> None:
     classes: dict[str, type[TicdcDumpError]] = {
         name: CallFailed if name == "CallFailed" else getattr(errors, name) for name in drawn() if name != "TicdcDumpError"
     }
-    assert {name for name, (_, told) in drawn().items() if "helps" in told} == {n for n, kind in classes.items() if kind.retryable}
+    assert {name for name, (_, reported) in drawn().items() if "helps" in reported} == {n for n, kind in classes.items() if kind.retryable}
 
 
 def test_an_error_has_its_message_and_its_hint_and_shows_both() -> None:

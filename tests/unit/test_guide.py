@@ -139,9 +139,9 @@ def test_an_error_that_a_page_quotes_is_one_of_the_code(part: str) -> None:
 
 
 def test_the_page_for_scripts_has_each_exit_code_of_a_wait() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d+) \| ", text("deploy/DONE.md"), re.MULTILINE)}
-    assert told == {0, 1, 3, EXIT_UNREACHABLE, EXIT_STOPPED, EXIT_TIMED_OUT}
-    assert told <= {int(code) for code in re.findall(r"(\d+) [a-z]", EXIT_CODES)} | {0}
+    reported = {int(code) for code in re.findall(r"^\| (\d+) \| ", text("deploy/DONE.md"), re.MULTILINE)}
+    assert reported == {0, 1, 3, EXIT_UNREACHABLE, EXIT_STOPPED, EXIT_TIMED_OUT}
+    assert reported <= {int(code) for code in re.findall(r"(\d+) [a-z]", EXIT_CODES)} | {0}
 
 
 # ---- changefeeds ----------------------------------------------------------------------------------------------------

@@ -480,13 +480,13 @@ def test_a_segment_without_a_window_saves_no_progress() -> None:
 
 def test_a_segment_that_another_owner_has_written_stops_before_the_feed_is_acknowledged() -> None:
     stage = Stage()
-    former, heir = stage.attach(epoch=1), stage.attach(epoch=2)
+    previous, heir = stage.attach(epoch=1), stage.attach(epoch=2)
     stage.feed.say(put(5, "x"), resolved(10))
     heir.step(poll_s=0)
     stage.feed.read.clear()
     stage.notes.calls.clear()
     with pytest.raises(LogTaken):
-        former.step(poll_s=0)
+        previous.step(poll_s=0)
     assert "acknowledge" not in stage.notes.calls
 
 
@@ -526,7 +526,7 @@ def test_a_table_that_the_feed_calls_in_another_case_goes_on_by_its_own_name() -
     while not stage.feed.lanes() or pipeline.sequence.after_ts < 19:
         pipeline.step(poll_s=0)
     at, after = stage.manifests()
-    assert [(told.schema, told.table) for told in at.ddls] == [own]
+    assert [(reported.schema, reported.table) for reported in at.ddls] == [own]
     assert {(change.schema, change.table) for change in MemoryLog(stage.disk).read_data(after)} == {own}
     assert after.rows == 2
 
@@ -1011,9 +1011,9 @@ def test_a_table_that_appears_is_dumped_as_far_as_the_changefeeds_filter_lets_it
 
 def test_a_log_of_another_way_of_the_feed_is_refused_and_left_as_it_is() -> None:
     stage = Stage()
-    former = stage.attach()
-    schemas = former.outside.log.write_schemas(SCHEMAS)
-    former.outside.log.commit(replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas=schemas), codec="other"))
+    previous = stage.attach()
+    schemas = previous.outside.log.write_schemas(SCHEMAS)
+    previous.outside.log.commit(replace(manifest(0, upto_ts=9, positions={}, logged=None, schemas=schemas), codec="other"))
     with pytest.raises(LogBroken, match="holds rows of other, and this feed has fake"):
         stage.attach(epoch=2)
     assert [m.seq for m in stage.manifests()] == [0]
@@ -1052,12 +1052,12 @@ def test_a_table_beside_whose_ddl_rows_may_be_wrong_is_read_again_by_a_dump_wher
     assert stage.stored.load() == pipeline.dump.records
     assert recorded.progress is not None
     assert (recorded.progress["state"] == "running") is (beside is Beside.READ_AGAIN), "the log has it with the DDL"
-    asked = len(stage.notes.calls)
+    requested = len(stage.notes.calls)
     while state(pipeline) is not DumpState.FINISHED:
         pipeline.step(poll_s=0)
         stage.feed.say(resolved(stage.source.ts + 1))
         assert stage.source.ts < 400
-    assert ("ask chunk" in stage.notes.calls[asked:]) is (beside is Beside.READ_AGAIN)
+    assert ("ask chunk" in stage.notes.calls[requested:]) is (beside is Beside.READ_AGAIN)
 
 
 def test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoever_owns_the_dump() -> None:
@@ -1166,11 +1166,11 @@ def manifest(seq: int, *, upto_ts: int, positions: Mapping[Lane, int], logged: P
 def taken_over(*, logged: Progress | None, stored: Progress | None) -> tuple[Stage, Pipeline]:
     """Attached where a former owner stopped: one manifest up to 9, read on from position 1 of lane a."""
     stage = Stage()
-    former = stage.attach()
+    previous = stage.attach()
     stage.feed.say(put(5, "x"), put(6, "y"), resolved(10))
     stage.feed.say(put(12, "z"))
-    schemas = former.outside.log.write_schemas(SCHEMAS)
-    former.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged, schemas=schemas))
+    schemas = previous.outside.log.write_schemas(SCHEMAS)
+    previous.outside.log.commit(manifest(0, upto_ts=9, positions={LANE: 1}, logged=logged, schemas=schemas))
     if stored:
         stage.stored.save([stored])
     return stage, stage.attach(epoch=2)
@@ -1287,15 +1287,15 @@ def test_a_lane_that_comes_back_is_another_one_and_nothing_of_it_is_lost_wheneve
 
 def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off() -> None:
     stage = Stage()
-    former = stage.attach()
+    previous = stage.attach()
     stage.feed.say(put(5, "x"), resolved(10))
-    former.step(poll_s=0)
+    previous.step(poll_s=0)
     stage.feed.say(resolved(12))
     stage.attach(epoch=2).step(poll_s=0)
     assert [(m.seq, m.epoch, m.rows) for m in stage.manifests()] == [(0, 1, 1), (1, 2, 0)]
     stage.feed.say(put(15, "y"), resolved(20))
     with pytest.raises(LogTaken):
-        former.step(poll_s=0)
+        previous.step(poll_s=0)
 
 
 def test_starts_at_the_beginning_of_everything_with_an_empty_log() -> None:
@@ -1340,8 +1340,8 @@ def test_the_log_is_the_truth_unless_the_store_is_newer(logged: Progress | None,
 
 
 def test_a_request_counts_before_a_new_log_has_its_first_segment() -> None:
-    asked = replace(OLDER, seq=Seq(-1))
-    assert newest_dumps(None, (asked,), log_id="") == (asked,)
+    requested = replace(OLDER, seq=Seq(-1))
+    assert newest_dumps(None, (requested,), log_id="") == (requested,)
 
 
 def half_done(*, log: str) -> tuple[Stage, Progress]:
@@ -1365,12 +1365,12 @@ def test_the_dump_of_another_log_is_not_gone_on_with(log: str) -> None:
         stage.feed.say(resolved(ts))
         pipeline.step(poll_s=0)
     assert not [call for call in stage.notes.calls if call.startswith("ask")], "nothing of it is read or marked"
-    (told,) = stage.stored.load()
-    assert (told.state, told.log, told.seq, told.dump_id) == (DumpState.FAILED, "new log", -1, stored.dump_id)
-    assert told.tables == (TableProgress(TABLE, where="id > 3"), TableProgress(MORE))
-    assert "its log is another one" in (told.reason or "")
-    assert "dumpresume (or dumprestart)" in (told.reason or "")
-    assert told.revision > stored.revision
+    (reported,) = stage.stored.load()
+    assert (reported.state, reported.log, reported.seq, reported.dump_id) == (DumpState.FAILED, "new log", -1, stored.dump_id)
+    assert reported.tables == (TableProgress(TABLE, where="id > 3"), TableProgress(MORE))
+    assert "its log is another one" in (reported.reason or "")
+    assert "dumpresume (or dumprestart)" in (reported.reason or "")
+    assert reported.revision > stored.revision
     assert state(stage.attach(epoch=2)) is DumpState.FAILED, "and it stays so"
 
 

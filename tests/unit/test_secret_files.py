@@ -47,10 +47,10 @@ NAMED = ["source.password_file", "push.token_file", "control.tls.key_file", "con
 def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path, mode: int) -> None:
     result = sections(tmp_path, mode)
     assert [setting for setting, _, _ in unprotected(result)] == NAMED
-    assert {told for _, _, told in unprotected(result)} == {f"{mode:04o}"}
-    told = [*check(result)]
-    assert [finding.status for finding in told] == [CheckStatus.WARNING] * len(NAMED)
-    assert [finding.setting for finding in told] == NAMED
+    assert {reported for _, _, reported in unprotected(result)} == {f"{mode:04o}"}
+    reported = [*check(result)]
+    assert [finding.status for finding in reported] == [CheckStatus.WARNING] * len(NAMED)
+    assert [finding.setting for finding in reported] == NAMED
     lines = open_secrets(result)
     assert [line.values["setting"] for line in lines] == NAMED
     assert {line.level for line in lines} == {"warning"}

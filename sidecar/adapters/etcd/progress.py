@@ -122,8 +122,8 @@ class EtcdProgress:
             self._transact(stored, [Delete(f"{self._head}/{name}/") for name in left[start : start + OPERATIONS_MAX]])
         for batch in _batches(_parts(_tables(dumps))):
             self._transact(stored, self._puts(generation, batch))
-        former = [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else []
-        self._write(dumps, stored, generation, [*former, *beside])
+        previous = [Delete(f"{self._head}/{stored.generation}/")] if stored.modified else []
+        self._write(dumps, stored, generation, [*previous, *beside])
 
     def _write(self, dumps: tuple[Progress, ...], stored: _Stored, generation: str, writes: Sequence[Put | Delete]) -> None:
         """The head, and with it what makes it true."""

@@ -77,24 +77,24 @@ class DdlHistory:
 
     def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
         """They count as told when all of them are known: an outage between two of them loses none."""
-        told: dict[int, FinishedDdl] = {}
+        reported: dict[int, FinishedDdl] = {}
         for number, (job, by_ts) in sorted(seen.finished.items()):
             tables = tuple(TableName(job.schema_name, one.info["name"]["O"]) for one in job.tables)
             ddl = FinishedDdl(number, None, job.schema_name, tables, _kind(job.action), job.query)
             if number in self._told or is_system_schema(job.schema_name) or not self._wanted(ddl):
                 continue
             commit_ts = self._done_at(session, number, after_ts=CommitTs(max(after_ts, job.start_ts)), by_ts=by_ts)
-            told[number] = replace(ddl, commit_ts=commit_ts)
+            reported[number] = replace(ddl, commit_ts=commit_ts)
         self._low = seen.low
-        self._told = {number for number in self._told | told.keys() if number >= seen.low}
-        return [ddl for ddl in told.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
+        self._told = {number for number in self._told | reported.keys() if number >= seen.low}
+        return [ddl for ddl in reported.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
 
     def _done_at(self, session: MysqlSession, number: int, *, after_ts: CommitTs, by_ts: CommitTs) -> CommitTs:
         """The first TSO at which the job is seen done; `after_ts` if it was so then."""
 
         def done(ts: int) -> bool:
-            asked = partial(as_of, session, CommitTs(ts), partial(_is_done, number=number))
-            return carried_out(session, asked, doing=f"asking when DDL job {number} was done")
+            requested = partial(as_of, session, CommitTs(ts), partial(_is_done, number=number))
+            return carried_out(session, requested, doing=f"asking when DDL job {number} was done")
 
         if done(after_ts):
             return after_ts

@@ -75,12 +75,12 @@ def definition(
     json_columns: Collection[str] = (),
 ) -> TableDefinition:
     """`columns`: rows of information_schema in table order, `COLUMNS_TOLD` last; `json_columns`: those that MariaDB calls LONGTEXT."""
-    told = tuple(_column(row, flavour, is_json=row[0] in json_columns) for row in columns)
-    large = {column.name for column in told if _LARGE.match(column.type_text)}
+    reported = tuple(_column(row, flavour, is_json=row[0] in json_columns) for row in columns)
+    large = {column.name for column in reported if _LARGE.match(column.type_text)}
     of_rows = (index for index in indexes if index.unique or all(part.column not in large or part.length >= 0 for part in index.parts))
     clustered, collation = table
     has_primary = any(index.primary for index in indexes)
-    return TableDefinition(told, tuple(of_rows), clustered and has_primary, collation.split("_")[0], collation, partitioning)
+    return TableDefinition(reported, tuple(of_rows), clustered and has_primary, collation.split("_")[0], collation, partitioning)
 
 
 def _column(row: Row, flavour: Flavour, *, is_json: bool) -> ColumnDefinition:

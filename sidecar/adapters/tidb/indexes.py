@@ -27,16 +27,16 @@ def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | No
     """All of them. TiDB's own view tells the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
     of NOT NULL columns first, and MariaDB tells no expressions. Tables without one have none. Raises pymysql's errors."""
     if session.flavour is Flavour.TIDB:
-        told = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
+        reported = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
         order = "INDEX_ID"
     else:
         expression = "EXPRESSION" if session.flavour is Flavour.MYSQL else "NULL"
-        told = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
-        told += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
+        reported = f"INDEX_NAME, 0, COLUMN_NAME, SUB_PART, {expression}, NON_UNIQUE FROM information_schema.statistics WHERE"
+        reported += " INDEX_TYPE NOT IN ('FULLTEXT', 'SPATIAL') AND"
         order = "INDEX_NAME"
     result = grouped(
         session.rows(
-            f"SELECT TABLE_SCHEMA, TABLE_NAME, {told} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
+            f"SELECT TABLE_SCHEMA, TABLE_NAME, {reported} {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, {order}, SEQ_IN_INDEX",
             values,
         )
     )

@@ -121,12 +121,12 @@ class TidbInfos:
         return KvSnapshot(at_ts, schemas, ddl_job, new_collation, version, fast_create)
 
     def _check_cluster(self, schemas: list[SchemaSnapshot], ids: Mapping[TableName, int], at_ts: CommitTs) -> None:
-        told = {TableName(schema.name, info["name"]["O"]): info["id"] for schema in schemas for info in schema.tables}
-        other = sorted(name for name, number in ids.items() if told.get(name) != number and not is_system_schema(name.schema))
+        reported = {TableName(schema.name, info["name"]["O"]): info["id"] for schema in schemas for info in schema.tables}
+        other = sorted(name for name, number in ids.items() if reported.get(name) != number and not is_system_schema(name.schema))
         if other:
             name = other[0]
             raise SourceError(
-                f"{self._status}: it tells {name} with id {told.get(name)}, and SQL at TSO {at_ts} tells {ids[name]}",
+                f"{self._status}: it tells {name} with id {reported.get(name)}, and SQL at TSO {at_ts} tells {ids[name]}",
                 hint="let source.host and source.status_port be of the TiDB that source.port is of",
             )
 

@@ -208,23 +208,23 @@ class _Read:
     def keys(self, key: ReadKey) -> SelectedChunk | Misfit:
         """`key`: the handle key. The server may find the row of `a` for `A`, which another list of keys may ask for: only rows with exactly
         these keys are of the chunk."""
-        command, schema, asked = self.command, self.schema, self.command.keys
+        command, schema, requested = self.command, self.schema, self.command.keys
         while True:
-            selected = self._selected(self._keys_sql(key, asked), len(schema.columns) + 1, bounded=len(asked) > 1)
+            selected = self._selected(self._keys_sql(key, requested), len(schema.columns) + 1, bounded=len(requested) > 1)
             if isinstance(selected, Misfit):
                 return selected
             result, whole, read_tso, read_s = selected
             if whole:
                 break
-            asked = asked[: max(1, min(len(asked), result.num_rows) // 2)]
+            requested = requested[: max(1, min(len(requested), result.num_rows) // 2)]
         texts = canonical(result, schema.columns, where=self.doing)
         there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
-        wanted, keys = set(asked), set(there)
+        wanted, keys = set(requested), set(there)
         asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(result.column(len(schema.columns)), "1"))
-        absent = tuple(one for one in asked if one not in keys)
-        rows, exhausted = result.filter(asked_for), len(asked) == len(command.keys)
+        absent = tuple(one for one in requested if one not in keys)
+        rows, exhausted = result.filter(asked_for), len(requested) == len(command.keys)
         return SelectedChunk(
-            rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(asked)
+            rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(requested)
         )
 
     def _keys_sql(self, key: ReadKey, keys: Sequence[Key]) -> str:

@@ -295,8 +295,10 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
         keys = indexes.get(name, ())
         in_json = {row[0] for row in columns[name] if (name, row[0]) in json_columns}
         about = facts.get(name, (False, ""))
-        told = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
-        schemas[name] = TableSchema(name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=told)
+        reported = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
+        schemas[name] = TableSchema(
+            name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=reported
+        )
     return schemas
 
 

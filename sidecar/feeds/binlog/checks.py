@@ -78,8 +78,8 @@ def servers(config: Config) -> Told[None]:
         yield failed(
             f"{server} writes no binlogs", setting="binlog.enable (TiDB)", hint="let it write them; then begin a new log, and dump again"
         )
-    asked = _settings(config.source)
-    for instance, name, value in asked:
+    requested = _settings(config.source)
+    for instance, name, value in requested:
         if name == "binlog.ignore-error" and value.lower() == "true":
             what = f"TiDB {instance} goes on without binlogs after one that no pump took, and those are in no pump"
             yield warning(
@@ -88,7 +88,7 @@ def servers(config: Config) -> Told[None]:
         if name == "binlog.enable" and value.lower() != "true":
             what = f"TiDB {instance} writes no binlogs"
             yield failed(what, setting="binlog.enable (TiDB)", hint="set it to true and restart that server")
-    if not asked:
+    if not requested:
         what = "SHOW CONFIG tells this account nothing of binlogs"
         yield warning(what, setting="GRANT CONFIG", hint="see by yourself that TiDB's binlog.ignore-error is false, or grant it")
     if not silent:
@@ -129,9 +129,9 @@ def _settings(section: SourceSection) -> list[tuple[str, str, str]]:
     with closing(MysqlSession(Account.of(section), Role.READ_SOURCE)) as session:
         if session.flavour is not Flavour.TIDB:
             return []
-        asked = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
+        requested = "SHOW CONFIG WHERE type = 'tidb' AND name IN ('binlog.enable', 'binlog.ignore-error')"
         try:
-            rows = carried_out(session, lambda: session.rows(asked), doing="reading TiDB's settings")
+            rows = carried_out(session, lambda: session.rows(requested), doing="reading TiDB's settings")
         except SourceError as error:
             if isinstance(error.__cause__, Exception) and code_of(error.__cause__) in NO_RIGHT:
                 return []

@@ -148,7 +148,7 @@ class BinlogFeed:
             if job is not None:
                 self.schemas.know_job(job)
         position = self._ddls_upto_ts
-        messages += [Message(DDL_LANE, position, None, encode_ddl(*told)) for told in self.schemas.resolve(upto_ts)]
+        messages += [Message(DDL_LANE, position, None, encode_ddl(*reported)) for reported in self.schemas.resolve(upto_ts)]
         self._ddls_upto_ts = upto_ts
         messages.append(self._ddl_mark())
 

@@ -37,10 +37,10 @@ class BinlogRows:
 
     def home(self, table: TableSchema, change: Change) -> int | None:
         """Raises FeedError for a table of which no partition can be told."""
-        former = table.former
-        if former is None or schema_version_of(change.value) >= former.until or 0 < former.upto_ts < change.commit_ts:
+        previous = table.former
+        if previous is None or schema_version_of(change.value) >= previous.until or 0 < previous.upto_ts < change.commit_ts:
             return None
-        before = schema_under(table, former.layout)
+        before = schema_under(table, previous.layout)
         if before.physical_ids == table.physical_ids or before.physical_ids == (before.table_id,):
             return None
         old, new = decode_event(BinlogTable(kv_table_of(before)), change.value)

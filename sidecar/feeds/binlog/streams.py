@@ -178,7 +178,7 @@ class PumpStreams:
         while not ending.is_set():
             self._wake.clear()
             with self._changed:
-                asked = self._asked
+                requested = self._asked
             try:
                 cluster_id = self._pd.cluster_id()
                 pump_look = look(self._pd.tso, self._nodes.pumps)
@@ -192,13 +192,13 @@ class PumpStreams:
                     raise
             else:
                 lost_since_s, self._pd_why = None, ""
-                self._take(pump_look, asked, cluster_id)
+                self._take(pump_look, requested, cluster_id)
             if not ending.wait(LOOKS_APART_S):
                 self._wake.wait(LOOK_EVERY_S - LOOKS_APART_S)
         with suppress(TicdcDumpError):  # an entry that stays online grows old, and is judged by that
             self._drainer.pause(self._joining.resolved_ts)
 
-    def _take(self, pump_look: PumpLook, asked: int, cluster_id: int) -> None:
+    def _take(self, pump_look: PumpLook, requested: int, cluster_id: int) -> None:
         if not pump_look.pumps:
             raise FeedUnsuitable(
                 f"PD's etcd names no pump below {PUMPS}", hint="set binlog.pd to the cluster's PD; start its pumps before the sidecar"
@@ -211,7 +211,7 @@ class PumpStreams:
             for pump in change.ended:
                 self._backlog.remove(pump.lane)
             following = [(self._streams[lane], pump.node) for lane, pump in self._joining.pumps.items()]
-            self._looked = asked
+            self._looked = requested
             self._changed.notify_all()
         for stream in ended:
             stream.close(wait_s=0)

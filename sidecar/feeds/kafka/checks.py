@@ -156,8 +156,8 @@ def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Pa
     """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
     default = kafka_place(changefeed).topic
     marked = _marked(changefeed, carried)
-    asked = cluster.ask(topics_of(changefeed, default, carried))
-    result = asked.topics() if asked.wait(TOPICS_ANSWER_S) else None
+    requested = cluster.ask(topics_of(changefeed, default, carried))
+    result = requested.topics() if requested.wait(TOPICS_ANSWER_S) else None
     if result is None:
         raise cluster.lost(TOPICS_ANSWER_S)
     makes_itself = changefeed.sink.parameters.get("auto-create-topic", "true").lower() not in ("false", "0", "f")

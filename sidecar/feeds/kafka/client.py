@@ -69,11 +69,11 @@ def refusal(error: KafkaError, where: str) -> FeedUnsuitable | None:
 
 
 def _refused(error: KafkaError, where: str) -> FeedUnsuitable:
-    told = f"{error.name()}: {error.str()}"
+    reported = f"{error.name()}: {error.str()}"
     if hint := _REFUSED.get(error.code()) or _FORBIDDEN.get(error.code()):
-        return FeedUnsuitable(f"Kafka refuses {where}: {told}", hint=hint)
+        return FeedUnsuitable(f"Kafka refuses {where}: {reported}", hint=hint)
     return FeedUnsuitable(
-        f"Kafka has an error for {where} that is not known here: {told}",
+        f"Kafka has an error for {where} that is not known here: {reported}",
         hint="look into the brokers' logs; when the cause is gone, start the sidecar again: it goes on where the log ends",
     )
 
@@ -210,8 +210,8 @@ class Cluster:
     def _offsets(self, keys: list[PartitionKey], spec: OffsetSpec) -> dict[PartitionKey, int]:
         if not keys:
             return {}
-        asked = self._admin.list_offsets({TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_S)
-        return {(at.topic, at.partition): self._done(future, f"{at.topic}/{at.partition}").offset for at, future in asked.items()}
+        requested = self._admin.list_offsets({TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_S)
+        return {(at.topic, at.partition): self._done(future, f"{at.topic}/{at.partition}").offset for at, future in requested.items()}
 
     def _done(self, future: Future[Any], what: str) -> Any:
         """The result. Raises FeedUnsuitable for a refusal, else FeedLost."""

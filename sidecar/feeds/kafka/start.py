@@ -75,11 +75,11 @@ class Start:
         until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
         answer: dict[str, Topic] | None = None
         while True:
-            asked = self._cluster.ask(topics | named)
-            while not asked.wait(LOOK_S) and self._clock.now_s() < until_s:
+            requested = self._cluster.ask(topics | named)
+            while not requested.wait(LOOK_S) and self._clock.now_s() < until_s:
                 self._cluster.check()
-            if asked.wait(0.0) and (told := asked.topics()) is not None:
-                answer = told
+            if requested.wait(0.0) and (reported := requested.topics()) is not None:
+                answer = reported
             if answer is not None and named & topics <= answer.keys():
                 self._cluster.answered()
                 return answer

@@ -166,8 +166,8 @@ class KvFeed:
         if ts <= lane.resolved_ts:
             return
         if lane is self._ddl:
-            for told in self.schemas.resolve(ts):
-                messages.append(Message(lane.name, lane.resolved_ts, None, encode_ddl(*told)))
+            for reported in self.schemas.resolve(ts):
+                messages.append(Message(lane.name, lane.resolved_ts, None, encode_ddl(*reported)))
             messages += self._follow()
         lane.resolved_ts = ts
         messages.append(lane.mark())

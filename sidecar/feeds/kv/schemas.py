@@ -166,7 +166,7 @@ class KvSchemas:
 
         Raises MessageUnreadable.
         """
-        told: list[ReadDdl] = []
+        reported: list[ReadDdl] = []
         for job in self._jobs.upto(ts):
             if self._refused:
                 break
@@ -176,9 +176,9 @@ class KvSchemas:
             except FeedError as error:
                 cut = self._refuse(job.commit_ts, error)
             if cut is not None:
-                told.append(cut)
+                reported.append(cut)
         self._history.advance(ts)
-        return told
+        return reported
 
     def passed(self, durable_ts: CommitTs, highest: Callable[[int], CommitTs]) -> list[int]:
         """All commits <= `durable_ts` are in the log. Which physical ids need not be pulled any more; `highest`: the highest commit_ts
@@ -196,7 +196,7 @@ class KvSchemas:
 
     # ---- within -----------------------------------------------------------------------------------------------------
 
-    def _start(self, snapshot: KvSnapshot, former: Mapping[TableName, Former] = NOTHING_FORMER) -> Tables:
+    def _start(self, snapshot: KvSnapshot, previous: Mapping[TableName, Former] = NOTHING_FORMER) -> Tables:
         self._since_ts = snapshot.ts
         self._new_collation = snapshot.new_collation
         schemas = [schema._replace(tables=list(schema.tables)) for schema in snapshot.schemas]
@@ -207,7 +207,7 @@ class KvSchemas:
         self._jobs = DdlJobs(kv_table_of(job_table))
         names = [TableName(schema.name, info["name"]["O"]) for schema in schemas for info in schema.tables]
         result = (entry for name in names if (entry := self._entry(name, snapshot.ts)) is not None)
-        entries += [replace(entry, former=former.get(entry.name)) for entry in result]
+        entries += [replace(entry, former=previous.get(entry.name)) for entry in result]
         if self._row_filter is not None:
             self._row_filter.check(entries)
         self._newest = {entry.name: entry for entry in [job_table, *entries]}
@@ -244,8 +244,8 @@ class KvSchemas:
             gone.append(TableName(event.schema, ""))
         same = {entry.name for entry in came if self._newest.get(entry.name) == entry}  # a step that is written again, with its progress
         gone, came = [name for name in gone if name not in same], [entry for entry in came if entry.name not in same]
-        told = self._read_ddl(event)
-        if told is None and not gone and not came:
+        reported = self._read_ddl(event)
+        if reported is None and not gone and not came:
             return None
         cut = _Cut(event.commit_ts, tuple(gone), tuple(came))
         before = {one for name in gone if name in self._newest for one in _pulled(self._newest[name])}
@@ -255,10 +255,10 @@ class KvSchemas:
             self.wanted.setdefault(one, event.commit_ts)
         self.leaving |= dict.fromkeys(before - after, event.commit_ts)
         _pass(self._newest, cut)
-        if isinstance(told, FeedError):
-            return self._refuse(event.commit_ts, told)
+        if isinstance(reported, FeedError):
+            return self._refuse(event.commit_ts, reported)
         self._cuts.append(cut)
-        return told or ReadDdl(event.commit_ts)
+        return reported or ReadDdl(event.commit_ts)
 
     def _remembering(self, entry: TableSchema, gone: Iterable[TableName], job: DdlJob) -> TableSchema:
         """With the layout of the same table before."""

@@ -162,9 +162,9 @@ class Inlet:
     def _take(self, now_s: float) -> tuple[list[bytes], bool]:
         """Until nothing waits or it is enough for one file; and whether any said something, or ended."""
         entries: list[bytes] = []
-        heard = False
+        received = False
         for one, data in self._turns.heard(BATCH_BYTES_MAX):
-            heard = True
+            received = True
             if data is None:
                 self._turns.finish(one)
                 continue
@@ -174,7 +174,7 @@ class Inlet:
                 self._end(one, end.code, end.text)
             except MessageUnreadable as error:
                 self._end(one, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        return entries, heard
+        return entries, received
 
     def _keep(self, entries: list[bytes]) -> None:
         begun_s = time.monotonic()

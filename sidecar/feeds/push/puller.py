@@ -184,12 +184,12 @@ class PushPuller:
 
     def _succeed(self, session: PushSession) -> None:
         """A new stream of a sender's name: the former one ends, and what arrived of it comes first."""
-        former = self._by_name.get(session.name)
+        previous = self._by_name.get(session.name)
         self._by_name[session.name] = session
-        if former is not None and not former.finished:
-            session.predecessor = former
-            former.stream.end(grpc.StatusCode.ABORTED, f"a newer stream, from {session.stream.peer}, has the name {session.name}")
-            self._credits.close(former.stream.number, waiting=former.stream.waiting_bytes())
+        if previous is not None and not previous.finished:
+            session.predecessor = previous
+            previous.stream.end(grpc.StatusCode.ABORTED, f"a newer stream, from {session.stream.peer}, has the name {session.name}")
+            self._credits.close(previous.stream.number, waiting=previous.stream.waiting_bytes())
 
     def _end(self, session: PushSession, code: grpc.StatusCode, text: str, now_s: float) -> None:
         session.cut(code, text)

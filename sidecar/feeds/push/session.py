@@ -81,28 +81,28 @@ class PushSession(Conversation):
 
     def _resolve(self, spans: Iterable[pb.SpanResolved]) -> Sequence[KvEvent]:
         """All counts are looked at before any mark counts: a stream that ends has changed nothing with its last message."""
-        marks = [(self._known(told.span), told) for told in spans]
-        for opening, told in marks:
-            if told.span in self._openings and told.entries != opening.entries:
+        marks = [(self._known(reported.span), reported) for reported in spans]
+        for opening, reported in marks:
+            if reported.span in self._openings and reported.entries != opening.entries:
                 raise StreamEnds(
                     grpc.StatusCode.DATA_LOSS,
-                    f"{opening.entries} entries of span {told.span} came and {told.entries} were sent: connect and send again",
+                    f"{opening.entries} entries of span {reported.span} came and {reported.entries} were sent: connect and send again",
                 )
-        return [pulled for opening, told in marks for pulled in self._spans.resolve(opening, told.ts)]
+        return [pulled for opening, reported in marks for pulled in self._spans.resolve(opening, reported.ts)]
 
-    def _open(self, asked: pb.OpenSpan, now_s: float) -> Sequence[Loss]:
-        if asked.span <= self._last_span:
-            raise MessageUnreadable(f"{self}: span {asked.span} is opened after span {self._last_span}", hint=NOT_OURS)
-        self._last_span = asked.span
-        opening = SpanOpening(self.stream.number, self.name, asked.span, KeyRange(asked.start, asked.end))
-        match self._spans.open(opening, available_ts=asked.available_ts, now_s=now_s):
+    def _open(self, requested: pb.OpenSpan, now_s: float) -> Sequence[Loss]:
+        if requested.span <= self._last_span:
+            raise MessageUnreadable(f"{self}: span {requested.span} is opened after span {self._last_span}", hint=NOT_OURS)
+        self._last_span = requested.span
+        opening = SpanOpening(self.stream.number, self.name, requested.span, KeyRange(requested.start, requested.end))
+        match self._spans.open(opening, available_ts=requested.available_ts, now_s=now_s):
             case Opened() as opened:
-                self._openings[asked.span] = opening
-                self.stream.tell(opened=pb.SpanOpened(span=asked.span, from_ts=opened.from_ts, durable_ts=opened.durable_ts))
+                self._openings[requested.span] = opening
+                self.stream.tell(opened=pb.SpanOpened(span=requested.span, from_ts=opened.from_ts, durable_ts=opened.durable_ts))
                 return opened.losses
             case SpanRefused() as refused:
                 reason = pb.SpanRefused.REASON_STARTS_TOO_LATE if refused.from_ts else pb.SpanRefused.REASON_NOT_WANTED
-                self.stream.tell(refused=pb.SpanRefused(span=asked.span, reason=reason, from_ts=refused.from_ts, text=refused.text))
+                self.stream.tell(refused=pb.SpanRefused(span=requested.span, reason=reason, from_ts=refused.from_ts, text=refused.text))
                 return ()
             case never:
                 assert_never(never)

@@ -96,7 +96,10 @@ class LockWatch:
             self.resolved += resolved
         except TicdcDumpError as error:  # of this part alone: the others are looked at
             why = f"may wait for a lock, which cannot be seen to: {self._failed(error)}"
-        self.waits_for = {**{other: told for other, told in self.waits_for.items() if other is not it}, **({it: why} if why else {})}
+        self.waits_for = {
+            **{other: reported for other, reported in self.waits_for.items() if other is not it},
+            **({it: why} if why else {}),
+        }
 
     def _failed(self, error: TicdcDumpError) -> str:
         self.errors += 1

@@ -123,20 +123,20 @@ class LockResolver:
     def _fate_of_async(self, lock: Any, primary: Any) -> LockFate | None:
         """None: it has fallen back to a commit in two phases."""
         commit_ts, is_ended, keys = primary.min_commit_ts, False, [lock.primary_lock]
-        for region, asked in self._calls.by_region(primary.secondaries):
-            told = self._calls.secondaries(region, asked, lock.lock_version)
-            if len(told.locks) < len(asked):
-                if (is_ended and told.commit_ts != commit_ts) or 0 < told.commit_ts < commit_ts:
-                    _refuse(lock, f"committed at {told.commit_ts} and at {commit_ts} (0: rolled back)")
-                commit_ts, is_ended = told.commit_ts, True
+        for region, requested in self._calls.by_region(primary.secondaries):
+            reported = self._calls.secondaries(region, requested, lock.lock_version)
+            if len(reported.locks) < len(requested):
+                if (is_ended and reported.commit_ts != commit_ts) or 0 < reported.commit_ts < commit_ts:
+                    _refuse(lock, f"committed at {reported.commit_ts} and at {commit_ts} (0: rolled back)")
+                commit_ts, is_ended = reported.commit_ts, True
                 continue
-            if any(it.lock_version != lock.lock_version for it in told.locks):
-                _refuse(lock, f"said to have locks of others: {sorted({it.lock_version for it in told.locks})}")
-            if not all(it.use_async_commit for it in told.locks):
+            if any(it.lock_version != lock.lock_version for it in reported.locks):
+                _refuse(lock, f"said to have locks of others: {sorted({it.lock_version for it in reported.locks})}")
+            if not all(it.use_async_commit for it in reported.locks):
                 return None
-            keys += [it.key for it in told.locks]
+            keys += [it.key for it in reported.locks]
             if not is_ended:
-                commit_ts = max(commit_ts, *(it.min_commit_ts for it in told.locks))
+                commit_ts = max(commit_ts, *(it.min_commit_ts for it in reported.locks))
         if not commit_ts and not is_ended:
             _refuse(lock, "an async commit without a min_commit_ts")
         return _fate(lock, commit_ts, keys)

@@ -74,9 +74,9 @@ class PdClient:
         regions: list[Region] = []
         at, end_encoded = encoded(start), encoded(end)
         while at < end_encoded:
-            told = self._scan(at, end_encoded)
-            regions += told
-            if len(told) < SCAN_REGIONS_MAX or not told[-1].end:
+            reported = self._scan(at, end_encoded)
+            regions += reported
+            if len(reported) < SCAN_REGIONS_MAX or not reported[-1].end:
                 break
             at = regions[-1].end
         return regions
@@ -148,7 +148,7 @@ class PdClient:
         raise FeedLost(f"PD's leader does not answer: {why}", hint=self._see_pd)
 
     def _find_leader(self) -> str:
-        told: list[str] = []
+        reported: list[str] = []
         for endpoint in self.endpoints:
             try:
                 request = pdpb_pb2.GetMembersRequest()
@@ -156,15 +156,15 @@ class PdClient:
             except grpc.RpcError as error:
                 if refused := refusal(error, f"PD {endpoint}"):
                     raise refused from error
-                told.append(f"{endpoint}: {status_text(error)}")
+                reported.append(f"{endpoint}: {status_text(error)}")
                 self._leave(endpoint)
                 continue
             self._check_cluster(endpoint, answer.header.cluster_id)
             if answer.leader.client_urls:
                 self._leader = str(answer.leader.client_urls[0]).partition("://")[2] or str(answer.leader.client_urls[0])
                 return self._leader
-            told.append(f"{endpoint}: knows no leader")
-        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(told)}", hint=self._see_pd)
+            reported.append(f"{endpoint}: knows no leader")
+        raise FeedLost(f"PD has no leader that we can reach: {'; '.join(reported)}", hint=self._see_pd)
 
     def _check_cluster(self, address: str, cluster_id: int) -> None:
         if self._cluster_id is None:

@@ -87,8 +87,8 @@ class RegionRouter:
         self.streams: dict[int, StoreStream] = {}
         self._routing = Background(self._run, name="tikv-router")
 
-    def tell(self, told: Want | Drop | Ended) -> None:
-        self._inbox.put(told)
+    def tell(self, reported: Want | Drop | Ended) -> None:
+        self._inbox.put(reported)
 
     def check(self) -> None:
         """Raises what a thread broke of that could not tell the queue."""
@@ -120,18 +120,18 @@ class RegionRouter:
         """Wait for news or for what is due, and take in all the news. False: close."""
         due_s = min((it.due_s for it in self.waiting), default=self._keeper.due_s)
         try:
-            told = self._inbox.get(timeout=max(0.0, min(due_s, self._keeper.due_s) - time.monotonic()))
+            reported = self._inbox.get(timeout=max(0.0, min(due_s, self._keeper.due_s) - time.monotonic()))
             while True:
-                if told is None:
+                if reported is None:
                     return False
-                self._take(told)
-                told = self._inbox.get_nowait()
+                self._take(reported)
+                reported = self._inbox.get_nowait()
         except Empty:
             return True
 
-    def _take(self, told: Want | Drop | Ended) -> None:
+    def _take(self, reported: Want | Drop | Ended) -> None:
         now_s = time.monotonic()
-        match told:
+        match reported:
             case Want(wanted):
                 self._wanted |= set(wanted)
                 self._keeper.due_s = now_s
@@ -147,7 +147,7 @@ class RegionRouter:
             case Ended(subscriptions, why, wait_s):
                 self._wait(subscriptions, why, wait_s=wait_s)
             case _:
-                assert_never(told)
+                assert_never(reported)
 
     def _wait(self, subscriptions: Iterable[Subscription], why: str, *, wait_s: float) -> None:
         now_s = time.monotonic()

@@ -101,13 +101,13 @@ def read_file(folder: Folder, name: str) -> bytes:
 
 def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
     """The files of these names, in parallel where that helps; those that do not exist are left out."""
-    asked, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
-    if at_once == 1 or len(asked) < 2:
-        results = [_read_if_there(folder, name) for name in asked]
+    requested, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
+    if at_once == 1 or len(requested) < 2:
+        results = [_read_if_there(folder, name) for name in requested]
     else:
         with side_by_side(at_once) as readers:
-            results = list(readers.map(partial(_read_if_there, folder), asked))
-    return {name: data for name, data in zip(asked, results, strict=True) if data is not None}
+            results = list(readers.map(partial(_read_if_there, folder), requested))
+    return {name: data for name, data in zip(requested, results, strict=True) if data is not None}
 
 
 def _read_if_there(folder: Folder, name: str) -> bytes | None:

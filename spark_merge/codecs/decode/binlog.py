@@ -224,9 +224,9 @@ def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mas
         if table.int_handle is not None:
             column = table.columns[table.int_handle]
             handles = signed(result)
-            told = texts_of_numbers(column, handles.view(np.uint64) if column.unsigned else handles)
-            texts[table.int_handle] = told.texts
-            wrong |= told.bad
+            reported = texts_of_numbers(column, handles.view(np.uint64) if column.unsigned else handles)
+            texts[table.int_handle] = reported.texts
+            wrong |= reported.bad
         at = at + 1 + sizes
     bad[numbers[wrong]] = True
     starts[numbers] = np.where(wrong, starts[numbers], at)
@@ -298,8 +298,8 @@ def _with_slow_rows(columns: list[pa.Array], numbers: Numbers, decoded_binlog_ro
     where, rows = numbers.ravel(), [row for pair in decoded_binlog_rows for row in pair]
     mask = np.zeros(len(columns[0]) if columns else 0, np.bool_)
     mask[where[where != NO_IMAGE]] = True
-    told = [row for row, number in zip(rows, where.tolist(), strict=True) if number != NO_IMAGE and row is not None]
+    reported = [row for row, number in zip(rows, where.tolist(), strict=True) if number != NO_IMAGE and row is not None]
     return [
         pc.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.string()))
-        for column, texts in zip(columns, zip(*told, strict=True), strict=True)
+        for column, texts in zip(columns, zip(*reported, strict=True), strict=True)
     ]

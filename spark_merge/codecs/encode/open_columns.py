@@ -118,10 +118,10 @@ def _flags_of(index: IndexDefinition, *, is_first: bool, as_tidb: bool) -> int:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def json_values(told: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool) -> pa.Array:
+def json_values(reported: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool) -> pa.Array:
     """JSON of each canonical text, null where null. Raises UNFIT for a text that is no number, label or
     bytes of the column's kind; the shapes of dates and decimals are taken as they are."""
-    column = told.column
+    column = reported.column
     match column.kind:
         case "int" | "uint" | "bit":
             pc.cast(texts, pa.int64() if column.kind == "int" else pa.uint64())  # for its error alone
@@ -135,8 +135,8 @@ def json_values(told: OpenColumn, texts: pa.Array, zone: ZoneInfo, *, html: bool
         case "set":
             return _by_dictionary(texts, lambda labels: _set_number(labels, column.elements))
         case "binary":
-            return _binary(told, texts, html=html)
-        case "text" if told.type in _BASE64_TYPES:
+            return _binary(reported, texts, html=html)
+        case "text" if reported.type in _BASE64_TYPES:
             return _base64(pl.Series(pl.from_arrow(texts)).cast(pl.Binary))
         case "text" | "json":
             return go_json.strings(texts, html=html)
@@ -162,9 +162,9 @@ def _set_number(labels: str, elements: tuple[str, ...]) -> int:
     return sum(1 << elements.index(label) for label in labels.split(",")) if labels else 0
 
 
-def _binary(told: OpenColumn, digits: pa.Array, *, html: bool) -> pa.Array:
+def _binary(reported: OpenColumn, digits: pa.Array, *, html: bool) -> pa.Array:
     data = pl.Series(pl.from_arrow(digits)).str.decode("hex", strict=True)
-    if told.type in _BASE64_TYPES:
+    if reported.type in _BASE64_TYPES:
         return _base64(data)
     return go_json.strings(pa.array(go_quotes(data.to_list()), pa.string(), size=len(data)), html=html)
 

@@ -222,9 +222,9 @@ class ClickHouseTables:
     def check_ours(self, name: TableName, value: There, of: TableName) -> None:
         note = value.note
         if note is None or note.name != of or not continues(note.ticdc_dump, self.log_id):
-            told = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
+            reported = f"rows of {note.name} by log {note.ticdc_dump}" if note else "no rows of this sink's"
             raise SinkError(
-                f"{name} is at the target already, and has {told}; the rows of {of} by log {self.log_id} would go there",
+                f"{name} is at the target already, and has {reported}; the rows of {of} by log {self.log_id} would go there",
                 hint="drop or rename it, or give the log's table another target with `routes` or `rows-table`",
             )
 

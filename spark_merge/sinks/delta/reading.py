@@ -197,11 +197,11 @@ class DeltaReader:
 
 def _last_seq(commit: Mapping[str, Any]) -> int:
     """-1: it is of no batch."""
-    told = json.loads(commit.get("userMetadata") or "{}")
-    return int(told["ticdc-dump"]["last_seq"]) if isinstance(told, dict) and "ticdc-dump" in told else -1
+    reported = json.loads(commit.get("userMetadata") or "{}")
+    return int(reported["ticdc-dump"]["last_seq"]) if isinstance(reported, dict) and "ticdc-dump" in reported else -1
 
 
-def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, former: Sequence[str | None] = ()) -> Sources:
+def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, previous: Sequence[str | None] = ()) -> Sources:
     """`former`: of a log, what the columns were called. A merged table has each column in the one of its name and type."""
     layout = layout_of(schema, there, mode)
     untyped = layout.envelope("untyped")
@@ -212,5 +212,5 @@ def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, form
     for column in there:
         if column.source is not None:
             had.setdefault(lowered(column.source), []).append(column.name)
-    names = tuple(() if name is None else (lowered(name),) for name in former)
+    names = tuple(() if name is None else (lowered(name),) for name in previous)
     return Sources(tuple(tuple(had.get(*name, ())) if name else () for name in names), names, untyped)

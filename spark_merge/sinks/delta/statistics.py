@@ -63,14 +63,14 @@ def naming(table: DeltaTable, names: Iterable[str]) -> bytes:
 
     Source: Delta's protocol, "Change Metadata"."""
     about, set_now = table.metadata(), properties(names)
-    told = {"operation": "SET TBLPROPERTIES", "operationParameters": {"properties": _json(set_now)}, "ticdc-dump": secrets.token_hex(8)}
+    reported = {"operation": "SET TBLPROPERTIES", "operationParameters": {"properties": _json(set_now)}, "ticdc-dump": secrets.token_hex(8)}
     metadata = {
         "id": about.id, "name": about.name, "description": about.description, "format": {"provider": "parquet", "options": {}},
         "schemaString": table.schema().to_json(), "partitionColumns": about.partition_columns, "createdTime": about.created_time,
         "configuration": about.configuration | set_now,
     }  # fmt: skip
     now_ms = time.time_ns() // 1_000_000
-    return f"{_json({'commitInfo': {'timestamp': now_ms, **told}})}\n{_json({'metaData': metadata})}\n".encode()
+    return f"{_json({'commitInfo': {'timestamp': now_ms, **reported}})}\n{_json({'metaData': metadata})}\n".encode()
 
 
 def _json(value: object) -> str:

@@ -69,14 +69,14 @@ class Moment:
     of: str = ""
 
     def metadata(self) -> str:
-        told = {
+        reported = {
             "log": self.log_id,
             "first_seq": self.first,
             "last_seq": self.last,
             "upto_ts": str(self.upto_ts),
             "owner": list(self.owner),
         }
-        return json.dumps({"ticdc-dump": told}, separators=(",", ":"))
+        return json.dumps({"ticdc-dump": reported}, separators=(",", ":"))
 
 
 Act = Callable[[DeltaTable, CommitProperties], object]
@@ -198,9 +198,9 @@ class Table:
 
     def commit(self, table: DeltaTable, act: Act, moment: Moment | None = None) -> bool:
         """False where somebody else made this version."""
-        told = {} if moment is None else {"userMetadata": moment.metadata()}
+        reported = {} if moment is None else {"userMetadata": moment.metadata()}
         applied = [] if moment is None else [Transaction(app(moment.log_id) + moment.of, moment.last + 1)]
-        how = CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=applied)
+        how = CommitProperties(custom_metadata=reported, max_commit_retries=0, app_transactions=applied)
         with delta_errors(self.uri):
             try:
                 act(table, how)
@@ -214,8 +214,8 @@ def adding(files: Sequence[WrittenFile]) -> Act:
 
     def acting(table: DeltaTable, how: CommitProperties) -> object:
         names = statistics.named(table) or []
-        told = [(file, statistics.completed(file.stats, names)) for file in files]
-        actions = [AddAction(file.name, file.bytes, {}, file.written_ms, data_change=True, stats=stats) for file, stats in told]
+        reported = [(file, statistics.completed(file.stats, names)) for file in files]
+        actions = [AddAction(file.name, file.bytes, {}, file.written_ms, data_change=True, stats=stats) for file, stats in reported]
         return _adding(actions)(table, how)
 
     return acting

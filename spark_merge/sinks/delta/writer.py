@@ -147,5 +147,5 @@ def _stats(metadata: Any) -> str:
                 if result.has_min_max:
                     least[name] = min(least.get(name, result.min), result.min)
                     most[name] = max(most.get(name, result.max), result.max)
-    told = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    reported = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return json.dumps(reported, separators=(",", ":"), ensure_ascii=False)

@@ -75,8 +75,8 @@ def csv_header(schema: TableSchema, form: CsvForm) -> bytes:
     """The first line of a file; empty where it has none."""
     if not form.header:
         return b""
-    told = ["operation", "table", "schema", *["commit-ts"] * form.commit_ts, *["is-update"] * form.old_values]
-    return (form.delimiter.join([*(f"ticdc-meta${name}" for name in told), *schema.column_names()]) + form.terminator).encode()
+    reported = ["operation", "table", "schema", *["commit-ts"] * form.commit_ts, *["is-update"] * form.old_values]
+    return (form.delimiter.join([*(f"ticdc-meta${name}" for name in reported), *schema.column_names()]) + form.terminator).encode()
 
 
 def csv_lines(block: Block, form: CsvForm) -> Iterator[memoryview]:

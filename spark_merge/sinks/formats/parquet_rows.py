@@ -111,8 +111,8 @@ class ParquetRows:
 
 def _may_have(group: Any, wanted: WantedKeys, places: Mapping[str, int]) -> bool:
     for key, place in places.items():
-        told = group.column(place).statistics
-        if told is not None and told.has_min_max and not wanted.meet(key, told.min, told.max):
+        reported = group.column(place).statistics
+        if reported is not None and reported.has_min_max and not wanted.meet(key, reported.min, reported.max):
             return False
     return True
 

@@ -122,9 +122,9 @@ class Client:
         """What the receiver keeps, letter by letter; None: nothing. Raises SinkError."""
         return self._got({}, "asking for its state").text or None
 
-    def lines(self, asked: Mapping[str, object]) -> str | None:
+    def lines(self, requested: Mapping[str, object]) -> str | None:
         """Lines that the receiver has, as deploy/HTTP-SINK.md says; None: it gives none back. Raises SinkError."""
-        answer = self._got({READ: json.dumps(asked)}, "asking for its lines", bytes_max=LINES_BYTES_MAX)
+        answer = self._got({READ: json.dumps(requested)}, "asking for its lines", bytes_max=LINES_BYTES_MAX)
         return answer.text if answer.kind == LINES_TYPE else None
 
     def post(self, body: Body, *, after: str | None, state: str) -> Conflict | None:
@@ -195,10 +195,10 @@ class Client:
         reason = self._without_secrets(_reason(text))
         if status == 409:
             return answer._replace(text=reason)
-        told = f"{status}{f': {reason}' if reason else ''}"
+        reported = f"{status}{f': {reason}' if reason else ''}"
         if status in PASSES or status >= 500:
-            raise Passing(told, None if retry_after is None else _seconds(retry_after))
-        raise SinkError(f"{self.receiver}: {doing}: {told}", hint=_hint(status))
+            raise Passing(reported, None if retry_after is None else _seconds(retry_after))
+        raise SinkError(f"{self.receiver}: {doing}: {reported}", hint=_hint(status))
 
     # ---- how it is reached -----------------------------------------------------------------------------------------------
 

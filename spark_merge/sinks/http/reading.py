@@ -32,8 +32,8 @@ def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, pa
     first, last = result.get("first"), result.get("last")
     if not isinstance(first, int) or not isinstance(last, int):
         raise SinkError(f"{receiver} has accepted segment {accepted.seq}, and has no lines", hint=_RESTORE)
-    told = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
-    found_eras = eras(schema, [_ddl(receiver, line) for page in told for line in page.splitlines()])
+    reported = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
+    found_eras = eras(schema, [_ddl(receiver, line) for page in reported for line in page.splitlines()])
     edges = sorted({first - 1 + (last - first + 1) * number // parts for number in range(parts + 1)})
     names = dict.fromkeys(era.name for era in found_eras)
     read = (ReceiverPart(receiver, found_eras, name, *edge) for name in names for edge in pairwise(edges))
@@ -51,8 +51,8 @@ class ReceiverPart:
     upto: int
 
     def __call__(self) -> Iterator[RowsRead]:
-        asked = {"after": self.after, "upto": self.upto, "kind": "row", "schema": self.name.schema, "table": self.name.table}
-        for page in _pages(self.receiver, asked):
+        requested = {"after": self.after, "upto": self.upto, "kind": "row", "schema": self.name.schema, "table": self.name.table}
+        for page in _pages(self.receiver, requested):
             for lines, era in split_by_era(page, self.eras):
                 if (rows := json_rows(lines, era)) is not None:
                     yield rows
@@ -61,8 +61,8 @@ class ReceiverPart:
 _RESTORE = "restore what the receiver had, or name another output and dump again"
 
 
-def _asked(receiver: Receiver, asked: Mapping[str, object]) -> str:
-    lines = client_of(receiver).lines(asked)
+def _asked(receiver: Receiver, requested: Mapping[str, object]) -> str:
+    lines = client_of(receiver).lines(requested)
     if lines is None:
         raise SinkError(
             f"{receiver} cannot be read back: it does not answer GET with Ticdc-Dump-Read",
@@ -72,10 +72,10 @@ def _asked(receiver: Receiver, asked: Mapping[str, object]) -> str:
     return lines
 
 
-def _pages(receiver: Receiver, asked: Mapping[str, object]) -> Iterator[bytes]:
+def _pages(receiver: Receiver, requested: Mapping[str, object]) -> Iterator[bytes]:
     """Lines without their numbers."""
-    after = asked["after"]
-    while text := _asked(receiver, {**asked, "after": after}):
+    after = requested["after"]
+    while text := _asked(receiver, {**requested, "after": after}):
         numbered = [line.partition(" ") for line in text.split("\n")[:-1]]
         after = int(numbered[-1][0])
         yield "".join(f"{line}\n" for _, _, line in numbered).encode()

@@ -78,8 +78,8 @@ def _windows(head: Head) -> Iterator[bytes]:
 
 def _ddls(head: Head) -> Iterator[bytes]:
     for ddl in head.ddls:
-        told = {"commit_ts": str(ddl.commit_ts), "schema": ddl.schema, "table": ddl.table, "query": ddl.query}
-        yield _line({"kind": "ddl", "seq": head.seq} | told)
+        reported = {"commit_ts": str(ddl.commit_ts), "schema": ddl.schema, "table": ddl.table, "query": ddl.query}
+        yield _line({"kind": "ddl", "seq": head.seq} | reported)
 
 
 def _changed(head: Head) -> Iterator[bytes]:

@@ -83,8 +83,8 @@ class BodyStream:
         first = self._at.rows if self._at.seq == seq else 0
         self._at = StreamPlace(seq, first + value.rows)
         while value.rows:
-            if (told := min(value.rows, self._rows_received(seq) - first)) > 0:
-                first, value = first + told, value.split(told)[1]
+            if (reported := min(value.rows, self._rows_received(seq) - first)) > 0:
+                first, value = first + reported, value.split(reported)[1]
                 continue
             taken = self._room(value)
             if not taken:

@@ -83,18 +83,18 @@ def check_parted(spec: PartitionSpec, there: Schema, table: TableSchema) -> None
 
 def _reasons(columns: Iterable[ColumnEffect]) -> Iterator[str]:
     for one in columns:
-        column, former = one.column, one.before
-        if former is None:
+        column, previous = one.column, one.before
+        if previous is None:
             if one.unknown:
                 yield f"column {column.name} begins with {one.unknown}"
             elif one.existing is not None:
                 yield f"column {column.name} begins with {one.existing!r}, and rows that are there would have null"
-        elif not _stays(one, former):
-            yield f"column {column.name} has values of a {former.kind}, which may be others as a {column.kind}"
+        elif not _stays(one, previous):
+            yield f"column {column.name} has values of a {previous.kind}, which may be others as a {column.kind}"
 
 
-def _stays(one: ColumnEffect, former: Column) -> bool:
+def _stays(one: ColumnEffect, previous: Column) -> bool:
     """Whether what files have of a column is right as one of its new type."""
     conversion, kind = one.conversion, iceberg_type(one.column)
     padded_text = conversion is Conversion.PADDED and isinstance(kind, StringType)
-    return conversion is not None and not padded_text and widened(iceberg_type(former), kind) is not None
+    return conversion is not None and not padded_text and widened(iceberg_type(previous), kind) is not None

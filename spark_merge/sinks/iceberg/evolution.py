@@ -29,13 +29,13 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
     """`there` for the columns of `after`; None where it fits as it is. `last_id`: the greatest field id that the table has had. Raises
     SinkError for a type that Iceberg does not widen to, unless `anew`."""
     width = envelope_fields(mode)
-    former = {lowered(field.name): field for field in there.fields[width:]}
+    previous = {lowered(field.name): field for field in there.fields[width:]}
     taken = set(renamed.values())
     kept: dict[int, NestedField] = {}
     added: list[NestedField] = []
     for column in after.columns:
         name = lowered(column.name)
-        field = former.get(renamed.get(name, "" if name in taken else name))
+        field = previous.get(renamed.get(name, "" if name in taken else name))
         wanted = iceberg_type(column)
         kind = None if field is None else widened(field.field_type, wanted)
         if field is not None and kind is not None:
@@ -59,7 +59,7 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
 
 def renamed(columns: Iterable[ColumnEffect]) -> Renamed:
     pairs = [(lowered(one.column.name), lowered(one.before.name)) for one in columns if one.before is not None]
-    return {name: former for name, former in pairs if name != former}
+    return {name: previous for name, previous in pairs if name != previous}
 
 
 def same_columns(one: TableSchema, other: TableSchema) -> bool:

@@ -48,8 +48,8 @@ def with_keys(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int],
         if file.content == DataFileContent.DATA and not file.keyed:
             for rows in _read(target.folder, file, names):
                 result = pa.Table.from_arrays(rows.columns, schema=fields)
-                told = {"passes": file.passes, "content": DataFileContent.EQUALITY_DELETES, "key": tuple(key)}
-                into.put(target, file.table, (file.first, file.last), schema, result, **told)
+                reported = {"passes": file.passes, "content": DataFileContent.EQUALITY_DELETES, "key": tuple(key)}
+                into.put(target, file.table, (file.first, file.last), schema, result, **reported)
 
 
 def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int], into: Files) -> None:
@@ -70,8 +70,8 @@ def without_repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence
             schema=_required(arrow_schema(POSITIONS.fields)),
         )
         seqs = (Seq(min(file.first for file in files)), Seq(max(file.last for file in files)))
-        told = {"content": DataFileContent.POSITION_DELETES, "spec_id": spec_id, "place": place}
-        into.put_at(target, files[0].table, seqs, POSITIONS, rows, **told)
+        reported = {"content": DataFileContent.POSITION_DELETES, "spec_id": spec_id, "place": place}
+        into.put_at(target, files[0].table, seqs, POSITIONS, rows, **reported)
 
 
 def _repeats(files: Sequence[LakeFile], target: LakeTarget, key: Sequence[int]) -> Iterator[tuple[LakeFile, Any]]:

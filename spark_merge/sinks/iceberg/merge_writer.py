@@ -117,19 +117,19 @@ class _Table:
         )
 
     def _write_dump(self, files: Files, held: _Rows) -> None:
-        every, puts, told = pa.concat_tables(held.rows), pa.chunked_array(held.puts), frozenset(held.passes)
+        every, puts, reported = pa.concat_tables(held.rows), pa.chunked_array(held.puts), frozenset(held.passes)
         rows, gone = every.filter(puts), every.filter(pc.invert(puts))
-        of_keys = {"passes": told, "content": DataFileContent.EQUALITY_DELETES, "key": key_ids(self.schema, self.table.key)}
+        of_keys = {"passes": reported, "content": DataFileContent.EQUALITY_DELETES, "key": key_ids(self.schema, self.table.key)}
         keys = self._keys(rows)
         if rows.num_rows:
-            self._put(files, held, rows, passes=told, keyed=self.target.merges)
+            self._put(files, held, rows, passes=reported, keyed=self.target.merges)
             if self.target.merges:
                 self._put(files, held, keys, **of_keys)
         if gone.num_rows:
             self._put(files, held, self._keys(gone), **of_keys, deletes=True)
 
-    def _put(self, files: Files, held: _Rows, rows: pa.Table, **told: object) -> None:
-        files.put(self.target, self.table.name, held.seqs, self.schema, rows, **told)
+    def _put(self, files: Files, held: _Rows, rows: pa.Table, **reported: object) -> None:
+        files.put(self.target, self.table.name, held.seqs, self.schema, rows, **reported)
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         """With the first column, which is the rows' commit_ts."""

@@ -58,9 +58,9 @@ def check_stays(table: Table, after: Schema, mode: Mode) -> None:
             continue
         source = _source(after, field)
         if source is None or not fits(field.transform, source.field_type):
-            former = table.schema().find_column_name(field.source_id)
+            previous = table.schema().find_column_name(field.source_id)
             raise SinkError(
-                f"{name} is partitioned by {field.transform} of {former}, "
+                f"{name} is partitioned by {field.transform} of {previous}, "
                 f"which is {'gone' if source is None else source.field_type} after this DDL",
                 hint=kept
                 if mode == "merge"

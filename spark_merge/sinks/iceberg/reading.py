@@ -181,8 +181,8 @@ def _is_ahead(table: Table, snapshot: Any, seq: Seq) -> bool:
 
 
 def _seq_of(snapshot: Any) -> int:
-    told = snapshot.summary[_SEQ] if snapshot.summary is not None else None
-    return int(told) if told else -1
+    reported = snapshot.summary[_SEQ] if snapshot.summary is not None else None
+    return int(reported) if reported else -1
 
 
 def _not_ours(table: Table, has: str) -> SinkError:
@@ -250,5 +250,5 @@ def _bounds(schema: Schema, file: DataFile, source: Source) -> tuple[Any, Any]:
     field = next(one for one in schema.fields if one.field_id == source)
     if not isinstance(field.field_type, PrimitiveType):
         return None, None
-    least, most = ((told or {}).get(field.field_id) for told in (file.lower_bounds, file.upper_bounds))
+    least, most = ((reported or {}).get(field.field_id) for reported in (file.lower_bounds, file.upper_bounds))
     return tuple(None if bound is None else from_bytes(field.field_type, bound) for bound in (least, most))  # type: ignore[return-value]

@@ -180,19 +180,19 @@ class Files:
     def write(self, held: _Held) -> None:
         self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
 
-    def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+    def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
         """A file for each partition. `told`: fields of Written besides."""
         spec = PartitionSpec.model_validate_json(target.spec)
         for place, part in parted(rows, spec, schema, of=name):
-            self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **told)
+            self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **reported)
 
-    def put_at(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **told: Any) -> None:
+    def put_at(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
         path = file_path(name, seqs[1], "parquet", part=len(self.written), owner=self._owner, attempt=self._attempt)
         file = path.rpartition("/")[2]
         with storage_errors(f"{target.folder}/{file}"), storage.new_file(target.folder, file, durable=False) as out:
             size, statistics = write_parquet(out, schema, rows, target.metrics)
         self._unsynced.append((target.folder, file))
-        self.written.append(LakeFile(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **told))
+        self.written.append(LakeFile(*seqs, name, target.version, f"{target.location}/{file}", size, statistics, **reported))
 
     def make_durable(self) -> None:
         by_root = {folder.root: folder for folder, _ in self._unsynced}

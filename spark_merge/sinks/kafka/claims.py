@@ -158,11 +158,11 @@ class Claims:
         self.state = state
         return command
 
-    def _ask(self, asked: TaskAsked) -> ClaimCommand:
-        self._asked, self._claims = asked, 0
-        if asked.batch > self._latest:
-            self._latest = asked.batch
-            self._done = {place: outcome for place, outcome in self._done.items() if place[0] >= asked.batch}
+    def _ask(self, requested: TaskAsked) -> ClaimCommand:
+        self._asked, self._claims = requested, 0
+        if requested.batch > self._latest:
+            self._latest = requested.batch
+            self._done = {place: outcome for place, outcome in self._done.items() if place[0] >= requested.batch}
         if self.state is not ClaimState.READY:
             return self._next(ClaimState.READING, ClaimStep.TAKE_ID)
         return self._answer_or_begin() if self._is_fenced else self._next(ClaimState.READING, ClaimStep.READ_POSITION)

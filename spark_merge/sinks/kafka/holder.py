@@ -62,9 +62,9 @@ class IdHolder:
 
     # ---- the steps of a task, in this order ---------------------------------------------------------------------------
 
-    def claim(self, asked: TaskAsked) -> Outcome | None:
+    def claim(self, requested: TaskAsked) -> Outcome | None:
         """The answer of a task that is done; None: it is to be written. Raises Fenced, OwnershipLost, SinkError."""
-        return self._proceed(asked)
+        return self._proceed(requested)
 
     def write(self, records: Iterable[KafkaRecord]) -> None:
         """Raises Fenced, OwnershipLost, SinkError."""
@@ -185,16 +185,16 @@ _holding = Lock()
 def held(output: Output, number: int, term: SinkTerm) -> Iterator[IdHolder]:
     """This process's holder of the id, for one task at a time. It closes the holder of an earlier term. A task of an earlier term gets one
     of its own, which is closed after the task."""
-    place, former = (output.cluster.brokers, output.transactional_id(number)), None
+    place, previous = (output.cluster.brokers, output.transactional_id(number)), None
     with _holding:
         holder = _held.get(place)
         if holder is None or holder.term < term:
-            former, holder = holder, IdHolder(output, number, term)
+            previous, holder = holder, IdHolder(output, number, term)
             _held[place] = holder
         elif holder.term > term:
             holder = IdHolder(output, number, term)
-    if former is not None:
-        _close_if_free(former)
+    if previous is not None:
+        _close_if_free(previous)
     try:
         with holder.lock:
             yield holder

@@ -92,14 +92,14 @@ def hashed(rule: PartitionRule, schema: TableSchema) -> list[HashedPart]:
             assert_never(rule.kind)
 
 
-def _written(own: str, asked: str, hashing: Hashing) -> str:
+def _written(own: str, requested: str, hashing: Hashing) -> str:
     match hashing.names:
         case "own":
             return own
         case "lower":
-            return lowered(asked)
+            return lowered(requested)
         case "written":
-            return asked
+            return requested
         case _:
             assert_never(hashing.names)
 
@@ -129,18 +129,18 @@ def _of_index(rule: PartitionRule, schema: TableSchema) -> Iterable[HashedPart]:
             raise _behind_the_row(part.column or part.expression, schema)
 
 
-def _of_column(asked: str, rule: PartitionRule, schema: TableSchema) -> HashedPart:
-    own = next((name for name in _all_columns(schema) if lowered(name) == lowered(asked)), None)
+def _of_column(requested: str, rule: PartitionRule, schema: TableSchema) -> HashedPart:
+    own = next((name for name in _all_columns(schema) if lowered(name) == lowered(requested)), None)
     if own is None or own not in schema.column_names():
         what = "columns not found" if own is None else "found virtual generated columns"
         raise SinkError(
-            f"{what} when dispatch event, table: {schema.name}, columns: {', '.join(rule.columns)}, column: {asked}",
+            f"{what} when dispatch event, table: {schema.name}, columns: {', '.join(rule.columns)}, column: {requested}",
             hint="name columns that all tables of the rule in sink.dispatchers have; TiCDC stops with the same error",
         )
     place = _place(own, schema, rule.hashing)
     if place is None:
         raise _behind_the_row(own, schema)
-    return HashedPart(_written(schema.columns[place].name, asked, rule.hashing), place)
+    return HashedPart(_written(schema.columns[place].name, requested, rule.hashing), place)
 
 
 def _place(name: str, schema: TableSchema, hashing: Hashing) -> int | None:

@@ -81,13 +81,13 @@ def partitions_of(output: Output, reader: TopicReader, topics: Iterable[str], kn
 
 
 def _used(output: Output, topic: str, there: int) -> int:
-    asked = output.partition_num if topic == output.topic else None
-    if asked is not None and asked > there:
+    requested = output.partition_num if topic == output.topic else None
+    if requested is not None and requested > there:
         raise SinkError(
-            f"topic {topic} has {there} partitions, partition-num is {asked}",
+            f"topic {topic} has {there} partitions, partition-num is {requested}",
             hint=f"set partition-num to {there} or less, or give the topic more partitions",
         )
-    return asked or there
+    return requested or there
 
 
 def _made(output: Output, topic: str) -> int:

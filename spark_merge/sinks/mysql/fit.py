@@ -46,8 +46,8 @@ def _refused(session: MysqlSession, table: TargetTable) -> Iterator[tuple[str, s
     try:
         session.rows(f"REPLACE INTO {name} ({columns}) SELECT {columns} FROM {name} WHERE FALSE")
     except pymysql.err.MySQLError as error:
-        told = failure(error, session.server, session.role, f"trying to write to {table.name}")
-        yield told.message, told.hint
+        reported = failure(error, session.server, session.role, f"trying to write to {table.name}")
+        yield reported.message, reported.hint
 
 
 def holds_rows(uri: SinkUri) -> bool:

@@ -65,9 +65,9 @@ class OpenSearchSession:
         if self._client is None:
             self._client = _client(self.server, as_text=self._as_text)
         headers = {"content-type": "application/x-ndjson"} if isinstance(body, bytes) else None
-        asked = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
+        requested = {**(params or {}), "request_timeout": self.server.timeout_s, "ignore": ignore}
         with may_take(STEPS * self.server.timeout_s):
-            return self._client.transport.perform_request(method, path, params=asked, body=body, headers=headers)
+            return self._client.transport.perform_request(method, path, params=requested, body=body, headers=headers)
 
     def asked(
         self,
@@ -144,9 +144,9 @@ def sink_error(error: TransportError, server: OpenSearchServer, doing: str) -> S
 
 def reason_of(error: TransportError) -> str:
     info = error.info if isinstance(error.info, dict) else {}
-    told = info.get("error")
-    if isinstance(told, dict):
-        return f"{told.get('reason') or told.get('type')} (status {error.status_code})"
+    reported = info.get("error")
+    if isinstance(reported, dict):
+        return f"{reported.get('reason') or reported.get('type')} (status {error.status_code})"
     return str(error.info) if status_of(error) < 0 else f"{error.error} (status {error.status_code})"
 
 

@@ -77,11 +77,11 @@ class FrameFile:
             self._write(runs)
 
     def _write(self, runs: Sequence[TableRun]) -> None:
-        told = dict(self._ids)
+        reported = dict(self._ids)
         data = self._delivery(runs).SerializeToString()
         rows = sum(run.rows for run in runs)
         if len(data) > FRAME_BYTES_MAX and rows > 1:
-            self._ids = told
+            self._ids = reported
             for half in _halves(runs, rows // 2):
                 self._write(half)
             return

@@ -56,13 +56,13 @@ class SpoolReader:
             if after is None:
                 return None
             raise self._ahead(after)
-        asked = after
+        requested = after
         if after is None:
             known = read_subscriber(self._folder, subscriber) if subscriber else None
             after = Seq(kept.began - 1) if known is None else Seq(max(known.acknowledged, kept.began - 1))
         self._check(after, kept)
         if subscriber:
-            self._note(subscriber, after, goes_back=asked is not None)
+            self._note(subscriber, after, goes_back=requested is not None)
         return Seq(after + 1)
 
     def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:

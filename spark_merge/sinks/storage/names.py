@@ -124,13 +124,13 @@ class _Naming:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
         if name not in self._told:
             version = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
-            told = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
-            if version.checksum is not None and version.checksum != told.checksum:
-                told = replace(told, version=max(version.version + 1, self._heads[0].manifest.after_ts))
-            if told.version != version.version or version.checksum is None:
-                self.before.append(told)
-                self.versions[name] = StoredVersion(told.version, told.checksum)
-            self._told[name] = StoredVersion(told.version, told.checksum)
+            reported = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
+            if version.checksum is not None and version.checksum != reported.checksum:
+                reported = replace(reported, version=max(version.version + 1, self._heads[0].manifest.after_ts))
+            if reported.version != version.version or version.checksum is None:
+                self.before.append(reported)
+                self.versions[name] = StoredVersion(reported.version, reported.checksum)
+            self._told[name] = StoredVersion(reported.version, reported.checksum)
         return self._told[name].version
 
     def _file(self, name: TableName, table: TableSchema | None, version: int, ddl: DdlRecord | None = None) -> SchemaFile:
@@ -163,20 +163,20 @@ class _Naming:
 
 def _name_after(ddl: DdlRecord, head: Head) -> TableName:
     """As the tables spell it; of a table that is renamed the new name."""
-    asked = TableName(ddl.schema, ddl.table)
+    requested = TableName(ddl.schema, ddl.table)
     if not ddl.table:
-        return asked
-    after, before = _spelled(asked, head.next_schemas), _spelled(asked, head.schemas)
+        return requested
+    after, before = _spelled(requested, head.next_schemas), _spelled(requested, head.schemas)
     if after is not None or before is None:
-        return after or asked
+        return after or requested
     same_id = [name for name, table in head.next_schemas.items() if table.table_id and table.table_id == head.schemas[before].table_id]
     return same_id[0] if same_id else before
 
 
-def _spelled(asked: TableName, schemas: Mapping[TableName, TableSchema]) -> TableName | None:
-    if asked in schemas:
-        return asked
-    return next((name for name in schemas if name.folded() == asked.folded()), None)
+def _spelled(requested: TableName, schemas: Mapping[TableName, TableSchema]) -> TableName | None:
+    if requested in schemas:
+        return requested
+    return next((name for name in schemas if name.folded() == requested.folded()), None)
 
 
 def _changed(head: Head) -> set[TableName]:

@@ -59,13 +59,13 @@ def read_back(output: StoredOutput, accepted: Accepted, schema: TableSchema, *, 
     """Raises SinkError."""
     if output.options.json is None:
         check_form(output.options.csv)
-    told = _schema_files(output.folder)
-    results = eras(schema, [one.ddl(name) for (name, _), one in told.items()])
+    reported = _schema_files(output.folder)
+    results = eras(schema, [one.ddl(name) for (name, _), one in reported.items()])
     files: list[StoredFile] = []
-    for name in dict.fromkeys(name for name, _ in told if any(era.name.folded() == name.folded() for era in results)):
+    for name in dict.fromkeys(name for name, _ in reported if any(era.name.folded() == name.folded() for era in results)):
         for folder in _folders(output, name):
             if (era := era_of(results, name, folder.version + 1)) is not None:
-                columns = told[name, folder.version].columns
+                columns = reported[name, folder.version].columns
                 files += [StoredFile(f"{name.schema}/{name.table}/{path}", era, columns) for path in folder.checked(output, name)]
     for file in files:
         file.era.check()
@@ -111,8 +111,8 @@ def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ToldVersion
 
 def _version_of(text: bytes, version: int, place: str) -> _ToldVersion:
     try:
-        told = json.loads(text)
-        return _ToldVersion(version, str(told["Query"]), tuple(map(column_of, told["TableColumns"] or ())))
+        reported = json.loads(text)
+        return _ToldVersion(version, str(reported["Query"]), tuple(map(column_of, reported["TableColumns"] or ())))
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{place} is no schema file: {error!r}", hint=_RESTORE) from error
 

@@ -95,7 +95,7 @@ def _settings(catalogs: Mapping[str, str], folder: Path, home: Path) -> dict[str
     return settings
 
 
-def _serve(asked: Connection, settings: Mapping[str, str], folder: str) -> None:
+def _serve(requested: Connection, settings: Mapping[str, str], folder: str) -> None:
     """A statement in, its rows as an Arrow stream out; or a text, what it failed of."""
     os.chdir(folder)
     with Path(LOG).open("ab") as log:
@@ -107,13 +107,13 @@ def _serve(asked: Connection, settings: Mapping[str, str], folder: str) -> None:
     try:
         while True:
             try:
-                statement = asked.recv()
+                statement = requested.recv()
             except EOFError:
                 return
             try:
-                asked.send(_stream(spark.sql(statement).toArrow()))
+                requested.send(_stream(spark.sql(statement).toArrow()))
             except Exception as error:  # noqa: BLE001 - the test that asked is told
-                asked.send(f"{type(error).__name__}: {error}")
+                requested.send(f"{type(error).__name__}: {error}")
     finally:
         spark.stop()
 

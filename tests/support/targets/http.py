@@ -44,14 +44,14 @@ def check_amid_schema_changes(receiver: HttpReceiver, output: str, made: Stage, 
     """But for the rows that TiCDC itself tells wrongly over Kafka (test_ddl_recordings.py), which are as it told them."""
     check(receiver, output, made, log)
     check_schemas(receiver, output)
-    told = [(int(record["commit_ts"]), record["query"]) for record in receiver.records(output) if record.get("kind") == "ddl"]
-    assert told == [(ddl.commit_ts, ddl.query) for manifest in log.manifests for ddl in manifest.ddls]
-    assert len(told) > 10
+    reported = [(int(record["commit_ts"]), record["query"]) for record in receiver.records(output) if record.get("kind") == "ddl"]
+    assert reported == [(ddl.commit_ts, ddl.query) for manifest in log.manifests for ddl in manifest.ddls]
+    assert len(reported) > 10
 
 
 def complete_at_of(manifests: Sequence[Manifest]) -> Mapping[TableName, CommitTs]:
-    told = next(manifest.progress for manifest in reversed(manifests) if manifest.progress)
-    return {table.table: table.complete_at for table in progress_from_json(told).tables if table.complete_at is not None}
+    reported = next(manifest.progress for manifest in reversed(manifests) if manifest.progress)
+    return {table.table: table.complete_at for table in progress_from_json(reported).tables if table.complete_at is not None}
 
 
 def check(receiver: HttpReceiver, output: str, made: Stage, log: RecordedLog) -> None:

@@ -66,8 +66,8 @@ class Operator:
         if results <= self.done:
             raise refused
         self.done |= results
-        told = [ddl for manifest in self.log.manifests for ddl in manifest.ddls if ddl.commit_ts in results]
-        self.lost |= {ddl.table for ddl in told} | {name for ddl in told for name in re.findall(r"with table (\w+)", ddl.query)}
+        reported = [ddl for manifest in self.log.manifests for ddl in manifest.ddls if ddl.commit_ts in results]
+        self.lost |= {ddl.table for ddl in reported} | {name for ddl in reported for name in re.findall(r"with table (\w+)", ddl.query)}
         return self.uri()
 
     def check(self, made: Stage, _: RecordedLog) -> None:
@@ -99,7 +99,7 @@ Told = tuple[int, int, str, Texts]
 
 
 def check_log(uri: str, made: Stage, log: RecordedLog, files: Path) -> None:
-    told = _told(log.folder, files)
+    reported = _told(log.folder, files)
     schemas = cache(log.log.read_schemas)
     catalog, result = catalog_of(uri), dict[tuple[TableName, int], list[Told]]()
     for name, table in tables_of(catalog):
@@ -107,8 +107,8 @@ def check_log(uri: str, made: Stage, log: RecordedLog, files: Path) -> None:
             for row in there:
                 assert row["_seq"] in seqs
                 result.setdefault((name, row["_seq"]), []).append(_texts(row, schemas(log.manifests[seqs[-1]].schemas)[name]))
-    assert result.keys() == told.keys()
-    for place, rows in told.items():
+    assert result.keys() == reported.keys()
+    for place, rows in reported.items():
         assert sorted(map(repr, result[place])) == sorted(map(repr, rows)), place
     assert len({place[0] for place in result}) > len(made.tables) / 2
     record = catalog.load_table((NAMESPACE, "_ticdc_dump")).scan().to_arrow().to_pylist()

@@ -54,8 +54,8 @@ def check_log(there: Output, made: Stage, log: RecordedLog, folder: Path) -> Non
     """It has the rows of the files sink, and each statement."""
     files = f"file://{folder}"
     deliver(log.folder, files, seed=0, deaths=0)
-    told = [ddl for manifest in log.manifests for ddl in manifest.ddls if ddl.schema != MARK_TABLE.schema]
-    assert sorted((ddl.folder.version, ddl.query) for ddl in ddls_read(there)) == sorted((ddl.commit_ts, ddl.query) for ddl in told)
+    reported = [ddl for manifest in log.manifests for ddl in manifest.ddls if ddl.schema != MARK_TABLE.schema]
+    assert sorted((ddl.folder.version, ddl.query) for ddl in ddls_read(there)) == sorted((ddl.commit_ts, ddl.query) for ddl in reported)
     expected: dict[TableName, list[Read]] = {}
     for row in read_output(open_folder(files)):
         name, ts, op = TableName(row["schema"], row["table"]), int(row["commit_ts"]), row["op"][0].upper()

@@ -85,21 +85,21 @@ class History:
 @cache
 def raw(name: str) -> Raw:
     folder = recording(name) / "kv"
-    told = json.loads((folder / "eventfeed.json").read_bytes())
+    reported = json.loads((folder / "eventfeed.json").read_bytes())
     subscriptions = {
         int(number): Subscribed(int(number), it["table_id"], it["region"], _range(it), CommitTs(int(it["ts"])))
-        for number, it in told["subscriptions"].items()
+        for number, it in reported["subscriptions"].items()
     }
     data, at, messages = gzip.decompress((folder / "eventfeed.bin.gz").read_bytes()), 0, []
     while at < len(data):
         (size,) = struct.unpack_from("<I", data, at)
         messages.append(data[at + 4 : at + 4 + size])
         at += 4 + size
-    return Raw(tuple(messages), subscriptions, int(told["cluster_id"]))
+    return Raw(tuple(messages), subscriptions, int(reported["cluster_id"]))
 
 
-def _range(told: dict[str, str]) -> KeyRange:
-    return KeyRange(decoded(bytes.fromhex(told["start"])), decoded(bytes.fromhex(told["end"])))
+def _range(reported: dict[str, str]) -> KeyRange:
+    return KeyRange(decoded(bytes.fromhex(reported["start"])), decoded(bytes.fromhex(reported["end"])))
 
 
 @dataclass(frozen=True)

@@ -163,8 +163,8 @@ class _Kv(tikvpb_pb2_grpc.TikvServicer):
         return self._answer("KvCheckTxnStatus", request, [request.primary_key], kvrpcpb_pb2.CheckTxnStatusResponse, Transactions.check)
 
     def KvCheckSecondaryLocks(self, request: Any, context: Any) -> Any:  # noqa: N802
-        told = kvrpcpb_pb2.CheckSecondaryLocksResponse
-        return self._answer("KvCheckSecondaryLocks", request, request.keys, told, Transactions.check_secondaries)
+        reported = kvrpcpb_pb2.CheckSecondaryLocksResponse
+        return self._answer("KvCheckSecondaryLocks", request, request.keys, reported, Transactions.check_secondaries)
 
     def KvResolveLock(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("KvResolveLock", request, request.keys, kvrpcpb_pb2.ResolveLockResponse, Transactions.resolve)
@@ -185,13 +185,13 @@ class _Kv(tikvpb_pb2_grpc.TikvServicer):
             self._cluster.changed.notify_all()
             return answer
 
-    def _region_error(self, told: Any, keys: Sequence[bytes]) -> Any:
-        region = next((region for region in self._cluster.regions if region.id == told.region_id), None)
+    def _region_error(self, reported: Any, keys: Sequence[bytes]) -> Any:
+        region = next((region for region in self._cluster.regions if region.id == reported.region_id), None)
         if region is None:
-            return errorpb_pb2.Error(message="not found", region_not_found=errorpb_pb2.RegionNotFound(region_id=told.region_id))
-        if region.leader != self._store or told.peer != region.peer():
+            return errorpb_pb2.Error(message="not found", region_not_found=errorpb_pb2.RegionNotFound(region_id=reported.region_id))
+        if region.leader != self._store or reported.peer != region.peer():
             return errorpb_pb2.Error(message="not leader", not_leader=errorpb_pb2.NotLeader(region_id=region.id, leader=region.peer()))
-        if told.region_epoch != region.meta().region_epoch:
+        if reported.region_epoch != region.meta().region_epoch:
             return errorpb_pb2.Error(message="epoch", epoch_not_match=errorpb_pb2.EpochNotMatch(current_regions=[region.meta()]))
         if not all(region.start <= encoded(key) and (not region.end or encoded(key) < region.end) for key in keys):
             return errorpb_pb2.Error(message="key not in region")

@@ -64,7 +64,7 @@ class Transactions:
         self.ended(lock, commit_ts)
 
     def asked(self, name: str) -> list[Any]:
-        return [request for asked, request in self.requests if asked == name]
+        return [request for requested, request in self.requests if requested == name]
 
     def scan(self, request: Any) -> Any:
         locks = [

@@ -107,14 +107,14 @@ def test_a_table_made_by_hand_is_told_alike(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [("bigint unsigned", "bigint(20) unsigned"), ("int unsigned", "int(10) unsigned"), ("tinyint(1)", "tinyint(1)"), ("int(5)", "int(5)")],
 )
-def test_a_width_that_the_server_hides_is_the_default(text: str, told: str) -> None:
+def test_a_width_that_the_server_hides_is_the_default(text: str, reported: str) -> None:
     (column,) = definition(
         [("c", "YES", "int", text, "", None, None, None, "")], (), (True, "utf8mb4_bin"), "", flavour=Flavour.TIDB
     ).columns
-    assert column == ColumnDefinition("c", told)
+    assert column == ColumnDefinition("c", reported)
 
 
 def test_what_mariadb_says_otherwise_is_told_as_tidb_does() -> None:

@@ -399,7 +399,7 @@ def test_who_takes_over_after_that_stop_warns_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("came", "told"),
+    ("came", "reported"),
     [
         (table(U, 2), ddl(2000, TableName("SHOP", "U"), "CREATE TABLE u …")),
         (replace(table(U, 2), key=()), ddl(2000)),
@@ -407,7 +407,7 @@ def test_who_takes_over_after_that_stop_warns_of_it() -> None:
     ],
     ids=["told in another case", "without a key", "renamed"],
 )
-def test_a_table_that_a_ddl_tells_of_or_that_ticdc_tells_nothing_of_is_followed(came: TableSchema, told: Ddl) -> None:
+def test_a_table_that_a_ddl_tells_of_or_that_ticdc_tells_nothing_of_is_followed(came: TableSchema, reported: Ddl) -> None:
     followed = Followed(History({0: tables(table(T, 1)), 2000: tables(came)}, now=1000))
     followed.schemas.begin()
-    assert followed.schemas.after([told]) == tables(came)
+    assert followed.schemas.after([reported]) == tables(came)

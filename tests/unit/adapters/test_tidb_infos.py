@@ -130,30 +130,30 @@ def test_the_clusters_settings_are_told(tidb: FakeTidb, status: StatusPort) -> N
 
 def test_what_a_ddl_changed_meanwhile_is_read_again(tidb: FakeTidb, status: StatusPort) -> None:
     """It finishes after the tables of its schema were told."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def finish(path: str) -> None:
-        asked.append(path)
-        if asked.count("/schema/mysql/tidb_ddl_job") == 1 and path == "/schema/mysql/tidb_ddl_job":
+        requested.append(path)
+        if requested.count("/schema/mysql/tidb_ddl_job") == 1 and path == "/schema/mysql/tidb_ddl_job":
             tidb.finished_job += 1
 
     status.asked = finish
     infos(tidb, status, retry_s=30).snapshot()
-    assert asked.count("/schema/shop") == 2
+    assert requested.count("/schema/shop") == 2
 
 
 def test_a_job_that_goes_on_meanwhile_has_all_read_again_and_one_that_stays_does_not(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.jobs = {701: {**RUNNING, "multi_schema_info": {"sub_jobs": [RUNNING]}}}
-    asked: list[str] = []
+    requested: list[str] = []
 
     def step(path: str) -> None:
-        asked.append(path)
-        if len(asked) == 1:
+        requested.append(path)
+        if len(requested) == 1:
             tidb.jobs = {701: {**RUNNING, "multi_schema_info": {"sub_jobs": [{**RUNNING, "schema_state": 3}]}}}
 
     status.asked = step
     infos(tidb, status, retry_s=30).snapshot()
-    assert asked.count("/schema") == 2
+    assert requested.count("/schema") == 2
 
 
 def test_a_job_that_is_done_and_not_known_to_all_servers_is_waited_for(tidb: FakeTidb, status: StatusPort) -> None:
@@ -173,15 +173,15 @@ def test_a_job_that_is_done_and_not_known_to_all_servers_is_waited_for(tidb: Fak
 
 def test_a_database_that_is_dropped_meanwhile_is_read_again(tidb: FakeTidb, status: StatusPort) -> None:
     gone = {"id": 9000, "db_name": {"O": "gone", "L": "gone"}, "state": 5}
-    whole, asked = list(status.databases), []
+    whole, requested = list(status.databases), []
 
     def drop(path: str) -> None:
-        asked.append(path)
-        status.databases = [*whole, gone] if asked == ["/schema"] else whole
+        requested.append(path)
+        status.databases = [*whole, gone] if requested == ["/schema"] else whole
 
     status.asked = drop
     snapshot = infos(tidb, status, retry_s=30).snapshot()
-    assert "/schema/gone" in asked
+    assert "/schema/gone" in requested
     assert "gone" not in {schema.name for schema in snapshot.schemas}
 
 
@@ -213,10 +213,10 @@ def test_an_answer_that_is_not_tidbs_is_named(tidb: FakeTidb, status: StatusPort
 
 
 def test_a_status_port_that_is_away_is_an_outage(tidb: FakeTidb, status: StatusPort) -> None:
-    asked = infos(tidb, status)
+    requested = infos(tidb, status)
     status.close()
     with pytest.raises(SourceLost, match=r"does not answer /schema[^$]*source\.status_port"):
-        asked.snapshot()
+        requested.snapshot()
 
 
 def test_an_overloaded_server_is_asked_again(tidb: FakeTidb, status: StatusPort) -> None:
@@ -224,13 +224,13 @@ def test_an_overloaded_server_is_asked_again(tidb: FakeTidb, status: StatusPort)
 
     def recover(path: str) -> None:
         if path == "/schema":
-            status.paths["/schema"] = (200, json.dumps(status.databases).encode()) if len(told) else (503, b"")
-            told.append(path)
+            status.paths["/schema"] = (200, json.dumps(status.databases).encode()) if len(reported) else (503, b"")
+            reported.append(path)
 
-    told: list[str] = []
+    reported: list[str] = []
     status.asked = recover
     assert infos(tidb, status, retry_s=30).snapshot().ts
-    assert len(told) == 2
+    assert len(reported) == 2
 
 
 def test_a_missing_right_is_named(tidb: FakeTidb, status: StatusPort) -> None:

@@ -65,17 +65,17 @@ def test_a_range_of_the_whole_key_is_well(columns: int, info: str) -> None:
     ],
 )
 def test_a_range_of_a_part_of_the_key_is_told_with_its_columns(columns: int, info: str) -> None:
-    told = problem(plan("TableRangeScan_23", info), key(columns))
-    assert told is not None
-    assert info in told
-    assert "whole key (a, b" in told
+    reported = problem(plan("TableRangeScan_23", info), key(columns))
+    assert reported is not None
+    assert info in reported
+    assert "whole key (a, b" in reported
 
 
 @pytest.mark.parametrize("scan", ["TableFullScan_24", "TableFullScan", "IndexFullScan(Build)"])
 def test_a_scan_of_the_whole_table_is_told(scan: str) -> None:
-    told = problem([*plan("Selection", "gt(cast(t.a, bigint UNSIGNED BINARY), 1)"), *plan(scan, "keep order:true")], key(1))
-    assert told is not None
-    assert "from its first row" in told
+    reported = problem([*plan("Selection", "gt(cast(t.a, bigint UNSIGNED BINARY), 1)"), *plan(scan, "keep order:true")], key(1))
+    assert reported is not None
+    assert "from its first row" in reported
 
 
 @pytest.mark.parametrize("scan", ["Point_Get", "TableDual", "TableRowIDScan"])
@@ -99,11 +99,11 @@ def tidb(tmp_path: Path) -> Iterator[FakeTidb]:
 def test_the_second_chunks_select_is_explained_with_its_predicate(tidb: FakeTidb) -> None:
     result = slow_reads(tidb.settings(), {T: "`t`.`id` <> 5"}, max_s=30)
     assert list(result.why) == [T]
-    (asked,) = (sql for sql in tidb.statements if sql.startswith("EXPLAIN"))
-    assert asked.startswith(
+    (requested,) = (sql for sql in tidb.statements if sql.startswith("EXPLAIN"))
+    assert requested.startswith(
         "EXPLAIN FORMAT = 'brief' SELECT `t`.`id` AS c0 FROM `shop`.`t` AS `t` WHERE ((`t`.`id` > 1 AND `t`.`id` <= 9))"
     )
-    assert "AND (`t`.`id` <> 5\n)" in asked
+    assert "AND (`t`.`id` <> 5\n)" in requested
 
 
 def test_small_tables_and_those_with_one_row_are_not_asked_for(tidb: FakeTidb) -> None:

@@ -153,7 +153,7 @@ OWN_S = 2 * PATIENCE_S
 
 
 def caller(left_s: float, *, gone: bool = False) -> Caller:
-    return Caller(lambda: left_s, lambda: gone, lambda told: not gone)
+    return Caller(lambda: left_s, lambda: gone, lambda reported: not gone)
 
 
 def test_a_source_that_says_nothing_is_asked_for_as_long_as_the_caller_waits() -> None:
@@ -167,29 +167,29 @@ def test_a_source_that_says_nothing_is_asked_for_as_long_as_the_caller_waits() -
 
 
 def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None:
-    asked, gone = Event(), Event()
+    requested, gone = Event(), Event()
 
     def stands(sql: str) -> None:
         if "information_schema" in sql:
-            asked.set()
+            requested.set()
             gone.wait(PATIENCE_S)
 
     with FakeTidb(tmp_path) as tidb:
         tidb.before = stands
         went: list[object] = []
 
-        def when_gone(told: object) -> bool:
-            went.append(told)
+        def when_gone(reported: object) -> bool:
+            went.append(reported)
             return True
 
         waits = Caller(lambda: OWN_S, gone.is_set, when_gone)
 
         def goes() -> None:
-            assert asked.wait(PATIENCE_S)
+            assert requested.wait(PATIENCE_S)
             gone.set()
-            for told in went:
-                assert callable(told)
-                told()
+            for reported in went:
+                assert callable(reported)
+                reported()
 
         Timer(0.0, goes).start()
         began_s = time.monotonic()

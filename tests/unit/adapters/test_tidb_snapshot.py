@@ -57,17 +57,17 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_server_that_is_behind_is_not_believed_and_asked_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
     tidb.loaded_ts = 499
-    asked: list[str] = []
+    requested: list[str] = []
 
     def load(sql: str) -> None:
-        asked.append(sql)
-        if sum("ddl_jobs" in one for one in asked) == 3:
+        requested.append(sql)
+        if sum("ddl_jobs" in one for one in requested) == 3:
             tidb.loaded_ts = None
 
     tidb.before = load
     assert QUESTIONS[question](TidbSchemas(tidb.settings())) == {ORDERS, LEDGER}
-    sets = sum(sql.startswith("SET @@tidb_snapshot = '") for sql in asked)
-    assert sets == sum("ddl_jobs" in sql for sql in asked) == 3
+    sets = sum(sql.startswith("SET @@tidb_snapshot = '") for sql in requested)
+    assert sets == sum("ddl_jobs" in sql for sql in requested) == 3
 
 
 @pytest.mark.usefixtures("hurried")
@@ -161,17 +161,17 @@ def test_a_tso_of_the_present_is_above_all_earlier_ones_and_leaves_no_transactio
 
 @pytest.mark.parametrize("code", [8055, 9006])
 def test_a_time_that_is_garbage_collected_is_told_at_once_with_the_way_out(tidb: FakeTidb, code: int) -> None:
-    asked = []
+    requested = []
 
     def refuse(sql: str) -> None:
         if "FROM information_schema" in sql and "ddl_jobs" not in sql:
-            asked.append(sql)
+            requested.append(sql)
             raise Refused(code, "GC life time is shorter than transaction duration")
 
     tidb.before = refuse
     with pytest.raises(SourceError, match=r"at TSO 499 is garbage-collected \(error \d+\)[^$]*tidb_gc_life_time") as caught:
         TidbSchemas(tidb.settings(retry_s=30)).tables(CommitTs(499))
-    assert len(asked) == 1
+    assert len(requested) == 1
     assert not caught.value.retryable
 
 

@@ -86,13 +86,13 @@ def test_the_first_row_of_all_may_come_late_as_well() -> None:
 
 
 def test_a_late_mark_of_the_owner_before_is_no_other_sidecars() -> None:
-    table, former, row = FrozenTable(), MarkRow("cf"), MarkRow("cf")
-    sent(former, table, mark(7, epoch=2))
-    give_up(former, table, mark(8, epoch=2))
+    table, previous, row = FrozenTable(), MarkRow("cf"), MarkRow("cf")
+    sent(previous, table, mark(7, epoch=2))
+    give_up(previous, table, mark(8, epoch=2))
     row._holds = mark(7, epoch=2).uuid  # it read the row just before
     table.thaw(carry_out=True)
     assert sent(row, table, mark(0)) == MarkSent(mark(0).uuid)
-    fenced = sent(former, table, mark(9, epoch=2))
+    fenced = sent(previous, table, mark(9, epoch=2))
     assert isinstance(fenced, MarkFenced)
 
 

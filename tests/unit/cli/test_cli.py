@@ -128,7 +128,7 @@ def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         (('"console:"', '"ftp://x"'), "no sink is known for ftp:"),
         (('"console:"', '"/out?format=csv"'), "format='csv' is none of jsonl, parquet"),
@@ -138,13 +138,13 @@ def test_what_a_sidecar_writes_is_its_owners_unless_a_setting_says_otherwise(tmp
         (('"/nowhere"', '"/nowhere", spill_folder = "/nonexist"'), "log.spill_folder /nonexist cannot be written"),
     ],
 )
-def test_a_setting_that_would_fail_later_ends_the_start(tmp_path: Path, changed: tuple[str, str], told: str) -> None:
+def test_a_setting_that_would_fail_later_ends_the_start(tmp_path: Path, changed: tuple[str, str], reported: str) -> None:
     config = tmp_path / "sidecar.toml"
     config.write_text(CONFIG.replace(*changed))
     command = [sys.executable, "-c", PROGRAM, "run", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert told in done.stderr
+    assert reported in done.stderr
     assert "what to do" in done.stderr
     assert not (tmp_path / "sidecar.toml.made").exists()
 

@@ -40,11 +40,11 @@ def test_who_names_ticdcs_server_alone_is_told_what_finds_the_sidecar(monkeypatc
     monkeypatch.setattr(client, "ADDRESS_DEFAULT", "127.0.0.1:1")
     called = ["dumpquery", "-c", "cf", "--server", "http://cdc:8300", "--timeout", "0.1", "--json", *given]
     shown = CliRunner().invoke(APP, called, env={"TICDC_DUMP_ADDR": ""})
-    told = json.loads(shown.output)["error"]
+    reported = json.loads(shown.output)["error"]
     assert shown.exit_code == 5
-    assert ("--server http://cdc:8300 is TiCDC's own" in told) is (not given)
-    assert ("name PD with --pd" in told) is (not given)
-    assert "--sidecar HOST:PORT" in told
+    assert ("--server http://cdc:8300 is TiCDC's own" in reported) is (not given)
+    assert ("name PD with --pd" in reported) is (not given)
+    assert "--sidecar HOST:PORT" in reported
 
 
 @pytest.mark.parametrize(

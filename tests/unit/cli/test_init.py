@@ -186,9 +186,9 @@ def test_without_a_terminal_nothing_is_asked(stage: Stage) -> None:
 
 def test_on_a_terminal_what_is_missing_is_asked_and_no_more(stage: Stage) -> None:
     output = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
-    asked = ["TiDB's address", "its password", "The sink's URI"]
+    requested = ["TiDB's address", "its password", "The sink's URI"]
     given = ["PD's client", "Changefeed (", "account in TiDB", "The log ("]
-    assert [word for word in (*asked, *given) if word in output] == asked
+    assert [word for word in (*requested, *given) if word in output] == requested
     assert stage.settings()["source"] == {"host": "tidb.local", "user": "me"}
     assert "# your answer" in stage.file.read_text()
 

@@ -53,8 +53,8 @@ def test_on_a_terminal_it_is_asked(
 ) -> None:
     assert run(monkeypatch, typed=typed) == code
     assert len(removed) == times
-    told = capsys.readouterr().out
-    assert told.index("etcd key /r/1/epoch") < told.index("Remove it?"), "what would go is seen first"
+    reported = capsys.readouterr().out
+    assert reported.index("etcd key /r/1/epoch") < reported.index("Remove it?"), "what would go is seen first"
 
 
 def test_without_a_terminal_a_yes_is_given_with_the_command(monkeypatch: pytest.MonkeyPatch, removed: list[KeptBehind]) -> None:
@@ -72,8 +72,8 @@ def test_people_read_what_goes_and_what_stays_with_the_way_to_remove_it() -> Non
         "  PD's service safe point ticdc-dump-x, if there is one",
     ]
     history = tuple(f"/r/1/history/{number:016x}/entry" for number in range(1_000))
-    told = remove.to_be_removed(replace(KEPT, keys=(*KEPT.keys, *history)))
-    assert told[1:3] == ["  etcd key /r/1/epoch", "  the history of 1,000 dumps and verifications in etcd"]
+    reported = remove.to_be_removed(replace(KEPT, keys=(*KEPT.keys, *history)))
+    assert reported[1:3] == ["  etcd key /r/1/epoch", "  the history of 1,000 dumps and verifications in etcd"]
     assert remove.staying(KEPT) == ["what stays:", "  a log", "    delete it"]
 
 

@@ -112,8 +112,8 @@ def test_the_values_are_those_of_the_status_and_of_its_last_minutes() -> None:
     samples = [sample(END_MS - SPAN_MS, 9_999), sample(END_MS - 2_000, 3_000, live_s=0.7), sample(END_MS, 2_000, live_s=0.2)]
     status = pb.DumpStatus(rows_per_second=1_234.4, timeline=pb.Timeline(samples=samples))
     lines = dump_rates(status), change_rates(status), live_times(status, pb.SinkStatus(sink="lake", live_s=0.25))
-    told = [drawn(line).partition("now ")[2] for line in lines if line is not None]
-    assert told == ["1,234, max 3,000 in 10 min", "200, max 300 in 10 min", "0.25 s, max 0.70 s in 10 min"]
+    reported = [drawn(line).partition("now ")[2] for line in lines if line is not None]
+    assert reported == ["1,234, max 3,000 in 10 min", "200, max 300 in 10 min", "0.25 s, max 0.70 s in 10 min"]
 
 
 @pytest.mark.parametrize("status", [pb.DumpStatus(), pb.DumpStatus(timeline=pb.Timeline())], ids=["an older sidecar", "nothing measured"])

@@ -68,8 +68,8 @@ def test_a_sentence_ends_at_its_full_stop() -> None:
 def test_what_a_value_lacks_is_said_in_words_of_ours(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str], says: str
 ) -> None:
-    code, told = run(monkeypatch, capsys, *given, *(["-c", "orders"] if given[0] != "replay" else []))
+    code, reported = run(monkeypatch, capsys, *given, *(["-c", "orders"] if given[0] != "replay" else []))
     assert code == 2
-    assert says in told
-    assert "Input should" not in told
-    assert "Value error" not in told
+    assert says in reported
+    assert "Input should" not in reported
+    assert "Value error" not in reported

@@ -56,8 +56,10 @@ def test_a_resolved_mark_comes_back() -> None:
 
 
 def test_a_ddl_comes_back_and_so_does_one_that_nobody_is_told_of() -> None:
-    told = encode_ddl(T, "shop", "orders", "alter table `orders` add ü int")
-    assert CODEC.envelopes(Message(LANE, 9, None, told)) == [Ddl(T, Rank.DDL, "shop", "orders", "alter table `orders` add ü int", LANE, 9)]
+    reported = encode_ddl(T, "shop", "orders", "alter table `orders` add ü int")
+    assert CODEC.envelopes(Message(LANE, 9, None, reported)) == [
+        Ddl(T, Rank.DDL, "shop", "orders", "alter table `orders` add ü int", LANE, 9)
+    ]
     assert CODEC.envelopes(Message(LANE, 9, None, encode_ddl(T, "", "", ""))) == [Ddl(T, Rank.DDL, "", "", "", LANE, 9)]
 
 

@@ -20,12 +20,12 @@ def rejects(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, **trailing: str
 
 
 def test_a_fresh_answer_is_used_again_until_it_is_forgotten() -> None:
-    kept, asked = KeptAnswers(), list[int]()
+    kept, requested = KeptAnswers(), list[int]()
     for _ in range(3):
-        kept.fresh("status", 60.0, lambda: asked.append(1))
+        kept.fresh("status", 60.0, lambda: requested.append(1))
     kept.forget()
-    kept.fresh("status", 60.0, lambda: asked.append(1))
-    assert len(asked) == 2
+    kept.fresh("status", 60.0, lambda: requested.append(1))
+    assert len(requested) == 2
 
 
 def test_what_was_asked_before_it_was_forgotten_is_not_kept() -> None:

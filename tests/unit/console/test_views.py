@@ -289,13 +289,13 @@ def test_a_sidecar_that_cannot_serve_says_why(owner: Owner, tmp_path: Path) -> N
 
 
 def test_answers_are_used_again_for_a_moment(console: ServedConsole) -> None:
-    asked = []
+    requested = []
     query = console.views.parts.service.Query
-    console.views.parts.service.Query = lambda *given: asked.append(1) or query(*given)  # type: ignore[method-assign,func-returns-value]
+    console.views.parts.service.Query = lambda *given: requested.append(1) or query(*given)  # type: ignore[method-assign,func-returns-value]
     browser = browser_of(console)
     for _ in range(5):
         browser.get("/")
-    assert len(asked) < 5
+    assert len(requested) < 5
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------

@@ -45,11 +45,11 @@ def test_a_server_that_is_busy_is_asked_again(owner: Owner, monkeypatch: pytest.
         with ControlClient(serving.address, Access()) as other:
             watch = other.watch(ASK)
             next(watch)
-            with pytest.raises(CallFailed) as told:
+            with pytest.raises(CallFailed) as reported:
                 query(serving.address, patience_s=0.3)
-            assert told.value.exit_code == EXIT_UNREACHABLE
-            asked = threads.submit(query, serving.address)
-        assert asked.result(PATIENCE_S).owner == "here:1"
+            assert reported.value.exit_code == EXIT_UNREACHABLE
+            requested = threads.submit(query, serving.address)
+        assert requested.result(PATIENCE_S).owner == "here:1"
 
 
 def test_a_bound_that_asking_again_does_not_help_is_told_at_once(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,27 +58,27 @@ def test_a_bound_that_asking_again_does_not_help_is_told_at_once(owner: Owner, m
         first, second = (opened.enter_context(ControlClient(serving.address, Access(patience_s=PATIENCE_S))) for _ in range(2))
         watch = first.watch(ASK)
         next(watch)
-        with pytest.raises(CallFailed, match="1 watch this sidecar already") as told:
+        with pytest.raises(CallFailed, match="1 watch this sidecar already") as reported:
             next(second.watch(ASK))
-        assert told.value.exit_code == EXIT_REFUSED
+        assert reported.value.exit_code == EXIT_REFUSED
 
 
 def test_a_request_that_no_server_takes_is_not_sent() -> None:
     large = pb.StartRequest(table_rules=["x" * REQUEST_BYTES_MAX])
     with (
         ControlClient("127.0.0.1:1", Access(patience_s=PATIENCE_S)) as client,
-        pytest.raises(CallFailed, match="more than 16,777,216") as told,
+        pytest.raises(CallFailed, match="more than 16,777,216") as reported,
     ):
         client.call("Start", large)
-    assert told.value.exit_code == EXIT_REFUSED
+    assert reported.value.exit_code == EXIT_REFUSED
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "zwölf", "x" * 5000])
 def test_a_token_of_the_environment_that_no_call_can_carry_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("TICDC_DUMP_TOKEN", token)
-    with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as told:
+    with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as reported:
         DumpOptions("cf", sidecar="127.0.0.1:1").client(None)
-    assert token not in str(told.value)
+    assert token not in str(reported.value)
 
 
 class Standing(Schemas):

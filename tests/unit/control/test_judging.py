@@ -54,9 +54,9 @@ def test_a_repair_is_refused_where_the_filter_makes_a_difference_right(name: str
 def test_a_comparison_without_repair_runs_and_says_what_is_not_judged(name: str) -> None:
     request = verify(scope_of(**HIDING[name]))
     kinds = FILTERS[name][1]
-    told = [one for one in request.unjudged if one.name == ORDERS]
-    assert {one.sink for one in told} == {"copy", "lake"}
-    assert {kind for one in told for kind in one.kinds} == kinds
+    reported = [one for one in request.unjudged if one.name == ORDERS]
+    assert {one.sink for one in reported} == {"copy", "lake"}
+    assert {kind for one in reported for kind in one.kinds} == kinds
     shown = {(one.sink, one.table): {kind for each in one.unjudged for kind in each.kinds} for one in expected(request, []).tables}
     assert shown["lake", "orders"] == kinds, "a dry run shows it"
 

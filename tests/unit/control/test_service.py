@@ -163,8 +163,8 @@ def settings(**given: Any) -> pb.SetRequest:
 def test_a_dump_is_set_while_it_runs_or_is_paused_and_twice_is_as_once(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start(readers=5))
     for _ in range(2):
-        told = calls.ok("Set", settings(chunk_rows=7, delivery_bound_seconds=2.5)).settings
-        assert (told.chunk_rows, told.readers, told.delivery_bound_seconds) == (7, 5, 2.5)
+        reported = calls.ok("Set", settings(chunk_rows=7, delivery_bound_seconds=2.5)).settings
+        assert (reported.chunk_rows, reported.readers, reported.delivery_bound_seconds) == (7, 5, 2.5)
     calls.ok("Pause", ASK)
     assert calls.ok("Set", settings(chunk_rows=0, readers=3)).settings.chunk_rows == DumpSection().chunk_rows
     resumed = calls.ok("Resume", pb.ResumeRequest(changefeed=FEED, settings=pb.DumpSettings(rows_per_second=9)))
@@ -191,8 +191,8 @@ def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, c
 
 def test_a_dump_for_a_sink_that_is_not_there_is_refused_with_the_names_of_those_that_are(owner: Owner) -> None:
     calls = Calls(owner.served(sinks={"lake": "", "search": ""}))
-    told = calls.refused("Start", start(sinks=["lake", "laek"]))
-    assert "no sink is called laek, did you mean lake? the sinks are lake, search" in told
+    reported = calls.refused("Start", start(sinks=["lake", "laek"]))
+    assert "no sink is called laek, did you mean lake? the sinks are lake, search" in reported
     preview = calls.ok("Preview", start(sinks=["laek"]))
     assert [*preview.sinks] == ["laek"]
     assert any("laek" in refusal for refusal in preview.refusals)
@@ -471,15 +471,15 @@ def test_a_preview_leaves_out_how_many_rows_there_are_where_the_statistics_do_no
 
 
 def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
-    asked: list[Mapping[TableName, str]] = []
+    requested: list[Mapping[TableName, str]] = []
 
     def slow_reads(tables: Mapping[TableName, str]) -> SlowReads:
-        asked.append(tables)
+        requested.append(tables)
         return SlowReads({ORDERS: "each chunk reads the table from its first row"}, unasked=7)
 
     calls = Calls(owner.served(slow_reads=slow_reads, feed_scope=Filter({ITEM: "f"})))
     result = calls.ok("Preview", start())
-    assert asked == [{ORDERS: "", ITEM: "(f)"}]
+    assert requested == [{ORDERS: "", ITEM: "(f)"}]
     assert {t.table: t.slow for t in result.tables if t.slow} == {"orders": "each chunk reads the table from its first row"}
     assert result.unasked == 7
     assert not result.refusals

@@ -143,10 +143,10 @@ def test_columns_are_told_once_a_stream(calls: Calls) -> None:
 
 
 def test_columns_are_told_again_when_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = SubscriberReport()
+    reported = SubscriberReport()
 
     def new(*tables: delivery_pb2.TableColumns) -> list[int]:
-        return [table.id for table in told.only_new(delivery_pb2.Delivery(tables=tables)).tables]
+        return [table.id for table in reported.only_new(delivery_pb2.Delivery(tables=tables)).tables]
 
     assert new(_columns(1), _columns(2, "u")) == [1, 2]
     assert new(_columns(1), _columns(3, "u")) == [3]

@@ -107,9 +107,9 @@ def test_a_dry_run_needs_no_id() -> None:
 def test_what_would_be_compared_is_told_with_the_sources_estimates() -> None:
     request = request_of(pb.VerifyRequest(dry_run=True, sample=0.1))
     result = expected(request, [TableEstimate(ORDERS, 1000, None, "key"), TableEstimate(ITEM, None, None, "key")])
-    told = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in result.tables]
+    reported = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in result.tables]
     waiting = pb.CHECK_STATE_WAITING
-    assert told == [
+    assert reported == [
         (sink, *rest)
         for sink in ("copy", "lake")
         for rest in (("orders", 100, True, "(`id` > 3)", waiting), ("item", 0, True, "", waiting))
@@ -136,13 +136,28 @@ def test_a_report_is_told_as_it_is() -> None:
     skipped = TableReport("copy", *ITEM, CheckState.SKIPPED, why="DDLs")
     result = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, 9, tables=[orders, skipped]))
     assert (result.state, result.started_ms, result.ended_ms, result.waiting_for) == (pb.CHECK_STATE_DIFFERENT, 8, 9, "")
-    told = result.tables[0]
-    counts = (told.rows, told.rows_estimated, told.equal, told.missing, told.extra, told.different, told.moving, told.unlooked)
+    reported = result.tables[0]
+    counts = (
+        reported.rows,
+        reported.rows_estimated,
+        reported.equal,
+        reported.missing,
+        reported.extra,
+        reported.different,
+        reported.moving,
+        reported.unlooked,
+    )
     assert counts == (9, 10, 5, 1, 2, 3, 4, 6)
-    assert (told.low_tso, told.high_tso, told.seconds, told.parts, told.parts_done) == (470000000000000000, 470000000000000001, 1.5, 8, 7)
-    assert (told.where, told.partial, result.tables[1].where) == ("id > 3", True, "")
-    assert [(one.column, one.rows) for one in told.columns] == [("a", 1), ("v", 3)]
-    [example] = told.examples
+    assert (reported.low_tso, reported.high_tso, reported.seconds, reported.parts, reported.parts_done) == (
+        470000000000000000,
+        470000000000000001,
+        1.5,
+        8,
+        7,
+    )
+    assert (reported.where, reported.partial, result.tables[1].where) == ("id > 3", True, "")
+    assert [(one.column, one.rows) for one in reported.columns] == [("a", 1), ("v", 3)]
+    [example] = reported.examples
     assert (example.kind, example.key[:]) == ("different", ["1", "x"])
     [shown] = example.cells
     assert (shown.HasField("source"), shown.HasField("sink"), shown.sink) == (False, True, ""), "NULL is not an empty text"
@@ -163,22 +178,22 @@ def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "state", "told"),
+    ("asked_for", "state", "reported"),
     [
         (True, CheckState.DIFFERENT, True), (True, CheckState.FAILED, True), (True, CheckState.EQUAL, False),
         (True, CheckState.STOPPED, False), (False, CheckState.DIFFERENT, False),
     ],
 )  # fmt: skip
-def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, told: bool) -> None:
+def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, reported: bool) -> None:
     request = structs.replace(REQUEST, repair=asked_for, partly=True)
     table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
     result = verification(request, VerifyReport(ID, state, 8, tables=[table]))
-    assert result.HasField("repair") == told
-    assert not told or result.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
+    assert result.HasField("repair") == reported
+    assert not reported or result.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
     deletes = (RowsToDelete("copy", *ITEM, 5, 4),)
     repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away", deletes=deletes)
     result = verification(request, VerifyReport(ID, state, 8, tables=[table]), repair)
-    if told:
+    if reported:
         assert result.repair == pb.Repair(
             state=pb.REPAIR_STATE_FAILED, dumps=["d1", "d2"], keys=3, error="the source is away",
             deletes=[pb.RowsToDelete(sink="copy", schema="shop", table="item", rows=5, at_most=4)],

@@ -143,8 +143,8 @@ def test_the_settings_told_are_those_in_force() -> None:
         chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5, strict_bound=True
     )
     assert STATUS.progress is not None
-    told = dump_status(replace(STATUS, dumps=(replace(STATUS.progress, pace=Pace(readers=7)),))).settings
-    assert (told.readers, told.delivery_bound_seconds) == (7, 0.5)
+    reported = dump_status(replace(STATUS, dumps=(replace(STATUS.progress, pace=Pace(readers=7)),))).settings
+    assert (reported.readers, reported.delivery_bound_seconds) == (7, 0.5)
 
 
 def test_what_is_unknown_is_zero_and_without_a_dump_there_is_none() -> None:

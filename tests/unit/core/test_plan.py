@@ -199,7 +199,7 @@ def test_rows_that_cost_are_made_fewer_down_to_a_floor_and_more_when_they_do_not
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_few_rows_at_the_end_of_a_range_say_nothing_about_the_next_one(rows: int) -> None:
     p = plan(A)
-    sizes(p, lambda asked: asked / 2000, 3)
+    sizes(p, lambda requested: requested / 2000, 3)
     read(p, claimed(p), chunk(A, "x", rows=rows), read_s=0.2)
     assert p.rows_wanted(A, at_most=10_000) == 2000
 

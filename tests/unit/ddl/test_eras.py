@@ -106,8 +106,8 @@ def test_tables_that_change_names_are_told_apart() -> None:
     """In one statement, and as TiCDC tells it: each by itself, at one commit_ts."""
     other = replace(SCHEMA, name=TableName("shop", "u"))
     swap = "RENAME TABLE shop.t TO shop.aside, shop.u TO shop.t, shop.aside TO shop.u"
-    told = ["RENAME TABLE shop.t TO shop.u", "RENAME TABLE shop.u TO shop.t"]
-    for records in ([ddl(10, swap)], [ddl(10, one) for one in told], [ddl(10, one) for one in reversed(told)]):
+    reported = ["RENAME TABLE shop.t TO shop.u", "RENAME TABLE shop.u TO shop.t"]
+    for records in ([ddl(10, swap)], [ddl(10, one) for one in reported], [ddl(10, one) for one in reversed(reported)]):
         assert spans(eras(SCHEMA, records)) == [("shop.t", 10), ("shop.u", 0)]
         assert spans(eras(other, records)) == [("shop.u", 10), ("shop.t", 0)]
     moved_away = eras(SCHEMA, [ddl(10, "RENAME TABLE shop.t TO shop.z"), ddl(11, "CREATE TABLE t (id INT)")])

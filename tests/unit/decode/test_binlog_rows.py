@@ -52,16 +52,16 @@ def decoded(changes: list[Change], schemas: dict[TableName, TableSchema] = SCHEM
 
 
 def expected(number: int) -> list[tuple[str, list[str | None] | None, list[str | None] | None]]:
-    told = str(number)
+    reported = str(number)
     match number % 4:
         case 0:
-            return [("insert", None, [told, "n" * 300])]
+            return [("insert", None, [reported, "n" * 300])]
         case 1:
-            return [("update", [told, "old"], [told, None])]
+            return [("update", [reported, "old"], [reported, None])]
         case 2:
-            return [("delete", [told, "old"], None)]
+            return [("delete", [reported, "old"], None)]
         case _:
-            return [("delete", [told, "old"], None), ("insert", None, [f"-{told}", "moved"])]
+            return [("delete", [reported, "old"], None), ("insert", None, [f"-{reported}", "moved"])]
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
@@ -85,8 +85,8 @@ def test_a_broken_row_is_named_with_its_lane_position_and_table(count: int) -> N
 def test_rows_of_a_former_layout_are_among_the_others(count: int) -> None:
     """Under the former one the column was an int, with another id."""
     old = {1: COLUMNS[1], 9: column(9, "v", "int")}
-    former = layout_of(1, info(list(old.values())), new_collation=True)
-    schemas = {NAME: replace(SCHEMAS[NAME], former=Former(5, former))}
+    previous = layout_of(1, info(list(old.values())), new_collation=True)
+    schemas = {NAME: replace(SCHEMAS[NAME], former=Former(5, previous))}
     events = [
         change(number, inserted(int_handle(1), old, {1: number, 9: 70 + number}), schema_version=4)
         if number % 3 == 0

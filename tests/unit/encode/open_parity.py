@@ -74,13 +74,13 @@ class Parity:
 
 
 def parity(name: str, feed: str) -> Parity:
-    tz, told = "Asia/Shanghai" if name == "tz" else "UTC", encoder_of(name)
+    tz, reported = "Asia/Shanghai" if name == "tz" else "UTC", encoder_of(name)
     result = Parity()
     whole, beyond, broken = _changes(name, feed)
     for schema, changes in whole:
         images = read([change.value for change in changes], schema, ServerZone(tz))
         ids = [json.loads(change.key).get("ptn") for change in changes]
-        messages = told.rows(schema, _table(images, changes), None if None in ids else ids)
+        messages = reported.rows(schema, _table(images, changes), None if None in ids else ids)
         _compare(result, schema, images, changes, messages)
     for reason, count in (("not compared: behind the end", beyond), ("not compared: not whole", broken)):
         if count:

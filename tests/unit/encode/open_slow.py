@@ -32,12 +32,12 @@ def row(
     tz: str = "UTC",
     ptn: int | None = None,
 ) -> tuple[bytes, bytes]:
-    told = list(zip(open_columns(schema, architecture), range(len(schema.columns)), strict=True))
+    reported = list(zip(open_columns(schema, architecture), range(len(schema.columns)), strict=True))
     if architecture == "classic":
-        told.sort(key=lambda one: one[0].column.name.encode())
+        reported.sort(key=lambda one: one[0].column.name.encode())
 
     def image(texts: Image) -> str:
-        cells = [f"{text_json(one.column.name, architecture)}:{cell(one, texts[place], architecture, tz)}" for one, place in told]
+        cells = [f"{text_json(one.column.name, architecture)}:{cell(one, texts[place], architecture, tz)}" for one, place in reported]
         return "{" + ",".join(cells) + "}"
 
     if after is None:
@@ -70,14 +70,14 @@ def handle(schema: TableSchema, image: Image | None) -> int:
     return 0
 
 
-def cell(told: OpenColumn, text: str | None, architecture: Architecture, tz: str) -> str:
-    key = '"h":true,' if told.is_key else ""
-    value = "null" if text is None else value_json(told, text, architecture, tz)
-    return f'{{"t":{told.type},{key}"f":{told.flags},"v":{value}}}'
+def cell(reported: OpenColumn, text: str | None, architecture: Architecture, tz: str) -> str:
+    key = '"h":true,' if reported.is_key else ""
+    value = "null" if text is None else value_json(reported, text, architecture, tz)
+    return f'{{"t":{reported.type},{key}"f":{reported.flags},"v":{value}}}'
 
 
-def value_json(told: OpenColumn, text: str, architecture: Architecture, tz: str) -> str:
-    column, is_large = told.column, told.type in (249, 250, 251, 252)
+def value_json(reported: OpenColumn, text: str, architecture: Architecture, tz: str) -> str:
+    column, is_large = reported.column, reported.type in (249, 250, 251, 252)
     match column.kind:
         case "int" | "uint" | "bit" | "year":
             return str(int(text))

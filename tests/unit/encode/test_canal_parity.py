@@ -87,10 +87,10 @@ def found(feed: Feed) -> Parity:
 
 @pytest.mark.parametrize("feed", FEEDS, ids=lambda feed: f"{feed.recording}/{feed.name}")
 def test_every_message_is_ticdcs_own(feed: Feed) -> None:
-    told = found(feed)
-    assert told.differing == DIFFERING.get(feed, {})
-    equal = [told.equal[what] for what in ("INSERT", "UPDATE", "DELETE", "resolved", "DDL")]
-    assert Sent._make([*equal, told.apart["of a mark"], told.apart["of a large row"]]) == FEEDS[feed]
+    reported = found(feed)
+    assert reported.differing == DIFFERING.get(feed, {})
+    equal = [reported.equal[what] for what in ("INSERT", "UPDATE", "DELETE", "resolved", "DDL")]
+    assert Sent._make([*equal, reported.apart["of a mark"], reported.apart["of a large row"]]) == FEEDS[feed]
 
 
 @pytest.mark.parametrize("architecture", VALUES)

@@ -90,7 +90,7 @@ def test_values_without_a_typed_form_come_back_by_the_names_that_columns_had() -
 
 
 @pytest.mark.parametrize(
-    ("former", "value", "column", "expected"),
+    ("previous", "value", "column", "expected"),
     [
         (Column("c", "uint"), "7", Column("c", "int"), "7"),
         (Column("c", "year"), "0007", Column("c", "int"), "7"),
@@ -108,12 +108,12 @@ def test_values_without_a_typed_form_come_back_by_the_names_that_columns_had() -
     ],
     ids=str,
 )
-def test_a_value_is_what_tidb_made_of_it_when_its_columns_type_changed(former: Column, value: str, column: Column, expected: str) -> None:
-    assert back({"c": [None, value]}, former, read_as=(column,))["c"] == [None, expected]
+def test_a_value_is_what_tidb_made_of_it_when_its_columns_type_changed(previous: Column, value: str, column: Column, expected: str) -> None:
+    assert back({"c": [None, value]}, previous, read_as=(column,))["c"] == [None, expected]
 
 
 @pytest.mark.parametrize(
-    ("former", "value", "column"),
+    ("previous", "value", "column"),
     [
         (Column("c", "text"), "7", Column("c", "int")),
         (Column("c", "text"), "7", Column("c", "double")),
@@ -130,9 +130,9 @@ def test_a_value_is_what_tidb_made_of_it_when_its_columns_type_changed(former: C
     ],
     ids=str,
 )
-def test_a_value_that_tidb_may_have_made_another_of_is_refused(former: Column, value: str, column: Column) -> None:
+def test_a_value_that_tidb_may_have_made_another_of_is_refused(previous: Column, value: str, column: Column) -> None:
     with pytest.raises(SinkError, match=rf"shop\.orders\.c has values that are none of a {column.kind}"):
-        back({"c": [value]}, former, read_as=(column,))
+        back({"c": [value]}, previous, read_as=(column,))
 
 
 @pytest.mark.parametrize(("column", "kind", "values"), CASES, ids=lambda case: str(case) if isinstance(case, pa.DataType) else "")

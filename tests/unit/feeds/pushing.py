@@ -97,7 +97,7 @@ class RawSender(AbstractContextManager["RawSender"]):
 
     def kept(self) -> int:
         """Up to which of its messages all is kept."""
-        return max((told.number for told in self.told("kept")), default=0)
+        return max((reported.number for reported in self.told("kept")), default=0)
 
     def entries(self, span: int, *entries: pb.Entry) -> int:
         return self.send(entries=pb.Entries(span=span, entries=entries))
@@ -111,11 +111,13 @@ class RawSender(AbstractContextManager["RawSender"]):
             return [getattr(answer, kind) for answer in self.answers if answer.WhichOneof("body") == kind]
 
     def wanted(self) -> list[KeyRange]:
-        return [KeyRange(range.start, range.end) for told in self.told("wanted") for range in told.ranges]
+        return [KeyRange(range.start, range.end) for reported in self.told("wanted") for range in reported.ranges]
 
     def credit(self) -> int:
         """All that was granted, less what was sent."""
-        granted: int = sum(told.credit_bytes for told in self.told("welcome")) + sum(told.bytes for told in self.told("credit"))
+        granted: int = sum(reported.credit_bytes for reported in self.told("welcome")) + sum(
+            reported.bytes for reported in self.told("credit")
+        )
         return granted - self.sent_bytes
 
     def wait_credit(self) -> None:

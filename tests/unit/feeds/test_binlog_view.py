@@ -28,9 +28,9 @@ FRESH = Node("pump-b:8251", "10.0.0.2:8251", ONLINE, MINUTE_AGO, NOW)
     ],
 )
 def test_why_a_pump_stands(node: Node, why: str, stands: str) -> None:
-    told = view_of(node, MINUTE_AGO, NOW, why, held=False).stands
-    assert told.startswith(stands)
-    assert bool(told) == bool(stands)
+    reported = view_of(node, MINUTE_AGO, NOW, why, held=False).stands
+    assert reported.startswith(stands)
+    assert bool(reported) == bool(stands)
 
 
 def test_one_that_is_held_for_others_or_sent_something_lately_does_not_stand() -> None:

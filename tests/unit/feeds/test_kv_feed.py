@@ -396,8 +396,8 @@ def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_told_of() -> None:
     ]
     world.ddl(*jobs)
     ddls = [envelope for envelope in world.resolve(jobs[-1].commit_ts, DDL_JOB_TABLE_ID) if isinstance(envelope, Ddl)]
-    told = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in ddls]
-    assert told == [
+    reported = [(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in ddls]
+    assert reported == [
         (jobs[0].commit_ts, "", "", ""),
         (jobs[1].commit_ts, "", "", ""),
         (jobs[2].commit_ts, "", "", ""),

@@ -146,9 +146,9 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     assert [(result.name, result.status) for result in results[2:]] == [
         ("changefeed settings", CheckStatus.OK), ("table infos", CheckStatus.OK), ("key-values", CheckStatus.WARNING),
     ]  # fmt: skip
-    *_, told = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
-    assert told.name == "key-values"
-    assert "tikv.pd names no endpoint" in told.findings[0].what
+    *_, reported = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
+    assert reported.name == "key-values"
+    assert "tikv.pd names no endpoint" in reported.findings[0].what
 
 
 def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
@@ -215,17 +215,17 @@ def test_a_kafka_feed_that_does_not_move_says_what_it_waits_for(config: Config, 
 
 def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_asked_for(config: Config) -> None:
     puller = MemoryPuller()
-    asked: list[MemoryPuller] = []
+    requested: list[MemoryPuller] = []
 
     def make() -> MemoryPuller:
-        asked.append(puller)
+        requested.append(puller)
         return puller
 
     brought = of_key_values(config, changefeed("shop.*", MARKS), LiveScope(server_tz="UTC"), make)
     brought.schemas.begin()
-    assert not asked
+    assert not requested
     with closing(brought.feed()):
-        assert asked == [puller]
+        assert requested == [puller]
 
 
 @pytest.mark.parametrize(("event", "hidden"), [("modify column", True), ("insert", False)])

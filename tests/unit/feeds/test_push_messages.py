@@ -125,13 +125,13 @@ def test_a_new_log_begins_where_the_inbox_ends_at_that_moment(opened: Opened) ->
 
 
 def test_nothing_is_kept_that_a_former_owner_would_write(opened: Opened) -> None:
-    with opened() as former, sending(former) as sender:
-        former.seek({})
+    with opened() as previous, sending(previous) as sender:
+        previous.seek({})
         keep(sender, b"a")
         with opened() as feed:
             sender.messages(("t", 0, None, b"late"))
             with pytest.raises(LogTaken, match="another owner"):
-                eventually(lambda: former.poll(timeout_s=0.05) and None)
+                eventually(lambda: previous.poll(timeout_s=0.05) and None)
             assert sender.kept() < sender.number
             feed.seek({})
             assert values(read(feed, 1)) == [b"a"]
@@ -163,9 +163,9 @@ def test_a_sender_of_key_values_and_one_of_another_changefeed_are_turned_away(op
         old.hello(changefeed="c/default/cf")
         assert "sends key-values, the sidecar takes messages" in old.wait_end()[1]
         stranger.hello(version_min=2, version_max=2, form=pb.FORM_MESSAGES, changefeed="c/default/other")
-        code, told = stranger.wait_end()
+        code, reported = stranger.wait_end()
         assert code == grpc.StatusCode.FAILED_PRECONDITION
-        assert "c/default/other" in told
+        assert "c/default/other" in reported
 
 
 def test_ticdc_waits_while_nobody_reads_and_goes_on_when_somebody_does(opened: Opened) -> None:

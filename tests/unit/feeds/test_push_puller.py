@@ -221,7 +221,7 @@ def test_a_range_that_ends_is_told_and_what_still_comes_of_it_is_dropped(puller:
     sender.resolved(1, 130, entries=1)
     polling.until(lambda: sender.told("lost"))
     assert sender.told("lost")[0].reason == pb.SpanLost.REASON_NOT_WANTED
-    polling.until(lambda: [KeyRange(ended.start, ended.end) for told in sender.told("wanted") for ended in told.ended] == [ORDERS])
+    polling.until(lambda: [KeyRange(ended.start, ended.end) for reported in sender.told("wanted") for ended in reported.ended] == [ORDERS])
     sender.open(2, ITEMS)
     polling.until(lambda: len(sender.told("opened")) == 2)
     assert polling.events == []
@@ -572,7 +572,7 @@ def test_an_entry_larger_than_a_window_passes(puller: PushPuller) -> None:
         sender.entries(1, sent(KEY, 120, b"x" * (12 << 20)))
         polling.until(polling.entries)
         polling.until(lambda: sender.told("credit"))
-        assert sum(told.bytes for told in sender.told("credit")) > 12 << 20
+        assert sum(reported.bytes for reported in sender.told("credit")) > 12 << 20
 
 
 # ---- who may come ---------------------------------------------------------------------------------------------------

@@ -56,11 +56,11 @@ class Sender:
             return bool(self.rpc._handler._responses)
 
     def welcomed(self, **hello: Any) -> Sender:
-        told = pb.Hello()
-        told.CopyFrom(HELLO)
+        reported = pb.Hello()
+        reported.CopyFrom(HELLO)
         for name, value in hello.items():
-            setattr(told, name, value)
-        self.send(hello=told)
+            setattr(reported, name, value)
+        self.send(hello=reported)
         assert self.take("welcome").version == 1
         assert self.take("wanted").ranges
         return self

@@ -55,28 +55,28 @@ def test_a_mark_below_what_is_resolved_says_nothing(spans: Spans) -> None:
 
 
 def test_the_next_owner_begins_at_the_last_mark_and_not_at_what_was_sent(spans: Spans) -> None:
-    former, _ = opened(spans)
-    spans.take(former, [sent(b"b", 130)])
-    spans.resolve(former, 120)
-    spans.take(former, [sent(b"c", 140)])
+    previous, _ = opened(spans)
+    spans.take(previous, [sent(b"b", 130)])
+    spans.resolve(previous, 120)
+    spans.take(previous, [sent(b"c", 140)])
     assert opened(spans, sender="b")[1].from_ts == 120
 
 
 def test_a_mark_of_a_former_owner_does_not_count(spans: Spans) -> None:
-    former, _ = opened(spans)
+    previous, _ = opened(spans)
     owner, answer = opened(spans, sender="b")
-    assert [(loss.opening, loss.range, loss.to) for loss in answer.losses] == [(former, AZ, "b")]
-    assert spans.resolve(former, 150) == []
-    assert spans.take(former, [sent(b"b", 160)]) == []
+    assert [(loss.opening, loss.range, loss.to) for loss in answer.losses] == [(previous, AZ, "b")]
+    assert spans.resolve(previous, 150) == []
+    assert spans.take(previous, [sent(b"b", 160)]) == []
     assert spans.resolve(owner, 110) == [Pulled(AZ, CommitTs(110))]
 
 
 def test_of_a_span_that_lost_a_part_the_rest_still_counts(spans: Spans) -> None:
-    former, _ = opened(spans)
+    previous, _ = opened(spans)
     _, answer = opened(spans, KeyRange(b"f", b"m"), sender="b")
     assert [loss.range for loss in answer.losses] == [KeyRange(b"f", b"m")]
-    assert keys(spans.take(former, [sent(b"b", 110), sent(b"g", 111), sent(b"n", 112)])) == [b"b", b"n"]
-    assert spans.resolve(former, 115) == [Pulled(KeyRange(b"a", b"f"), CommitTs(115)), Pulled(KeyRange(b"m", b"z"), CommitTs(115))]
+    assert keys(spans.take(previous, [sent(b"b", 110), sent(b"g", 111), sent(b"n", 112)])) == [b"b", b"n"]
+    assert spans.resolve(previous, 115) == [Pulled(KeyRange(b"a", b"f"), CommitTs(115)), Pulled(KeyRange(b"m", b"z"), CommitTs(115))]
 
 
 def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: Spans) -> None:
@@ -90,11 +90,11 @@ def test_who_takes_over_parts_at_different_marks_begins_at_the_lowest(spans: Spa
 
 
 def test_a_sender_with_a_hole_before_what_it_has_is_refused_and_changes_nothing(spans: Spans) -> None:
-    former, _ = opened(spans)
+    previous, _ = opened(spans)
     refused = spans.open(SpanOpening(2, "b", 1, AZ), available_ts=101, now_s=0.0)
     assert isinstance(refused, SpanRefused)
     assert refused.from_ts == 100
-    assert spans.resolve(former, 150) == [Pulled(AZ, CommitTs(150))]
+    assert spans.resolve(previous, 150) == [Pulled(AZ, CommitTs(150))]
 
 
 @pytest.mark.parametrize("range", [KeyRange(b"0", b"1"), KeyRange(b"Z", b"c"), KeyRange(b"x", b"{"), KeyRange(b"z", b"zz")])

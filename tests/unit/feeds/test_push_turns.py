@@ -53,10 +53,10 @@ def test_one_that_is_gone_is_heard_to_its_end_and_then_finished() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1"])
     one.stream.disconnected()
     result = []
-    for heard, data in turns.heard(1000):
-        result.append((heard, data))
+    for received, data in turns.heard(1000):
+        result.append((received, data))
         if data is None:
-            turns.finish(heard)
+            turns.finish(received)
     assert result == [(one, b"a1"), (other, b"b1"), (one, b"a2"), (one, None)]
     assert [*turns] == [other]
 
@@ -64,9 +64,9 @@ def test_one_that_is_gone_is_heard_to_its_end_and_then_finished() -> None:
 def test_one_that_is_cut_says_nothing_more() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1", b"b2"])
     result = []
-    for heard, data in turns.heard(1000):
+    for received, data in turns.heard(1000):
         result.append(data)
-        if heard is one:
+        if received is one:
             one.cut(grpc.StatusCode.INVALID_ARGUMENT, "no")
             turns.finish(one)
     assert result == [b"a1", b"b1", b"b2"]
@@ -76,6 +76,6 @@ def test_one_that_is_cut_says_nothing_more() -> None:
 def test_one_that_waits_for_another_is_not_heard_and_keeps_what_it_said() -> None:
     turns, (one, other) = of([b"a1"], [b"b1"])
     one.held = True
-    assert [heard for heard, _ in turns.heard(1000)] == [other]
+    assert [received for received, _ in turns.heard(1000)] == [other]
     one.held = False
     assert [data for _, data in turns.heard(1000)] == [b"a1"]

@@ -283,8 +283,8 @@ def test_an_error_about_a_key_is_told_and_ends_nothing(rig: Rig) -> None:
 @pytest.mark.parametrize("name", ["KvScanLock", "KvCheckTxnStatus", "KvCheckSecondaryLocks", "KvResolveLock"])
 def test_a_region_that_cannot_answer_is_asked_again_another_time(rig: Rig, name: str) -> None:
     prewrite_async(rig)
-    told = {"KvScanLock": kv.ScanLockResponse, "KvCheckTxnStatus": kv.CheckTxnStatusResponse, "KvResolveLock": kv.ResolveLockResponse}
-    answer = told.get(name, kv.CheckSecondaryLocksResponse)()
+    reported = {"KvScanLock": kv.ScanLockResponse, "KvCheckTxnStatus": kv.CheckTxnStatusResponse, "KvResolveLock": kv.ResolveLockResponse}
+    answer = reported.get(name, kv.CheckSecondaryLocksResponse)()
     answer.region_error.message = "merging"
     rig.of.answers[name] = [answer]
     with pytest.raises(FeedLost, match=f"{name}.*merging"):

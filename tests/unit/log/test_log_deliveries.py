@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder)
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("reported", "why"),
     [
         (replace(REPORT, seq=Seq(8)), "segment 8 is delivered, which is not in this log"),
         (replace(REPORT, seq=Seq(999_999)), "segment 999999 is delivered, which is not in this log"),
@@ -147,9 +147,9 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder)
     ids=["beyond its end", "far beyond", "another log"],
 )
 def test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_news(
-    folder: Folder, told: DeliveryReport, why: str
+    folder: Folder, reported: DeliveryReport, why: str
 ) -> None:
-    storage.write_atomically(folder, DELIVERED_NAME, told.to_json())
+    storage.write_atomically(folder, DELIVERED_NAME, reported.to_json())
     deliveries = LogDeliveries(folder)
     deliveries._read()
     assert (deliveries.accepted(), deliveries.sinks(), deliveries.report_times()) == (None, (), None)

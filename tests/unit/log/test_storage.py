@@ -82,8 +82,10 @@ def test_a_url_s_secret_is_known_where_it_was_read_and_to_processes_started_afte
     result = open_folder("s3://b/p?access-key=A.K-1&secret-access-key=hush&endpoint=http://e:1&region=r")
     assert (s3.fs(result).key, s3.fs(result).secret) == ("A.K-1", "hush")
     command = "import pickle, sys; from sidecar.log.storage import s3; print(s3.fs(pickle.load(sys.stdin.buffer)).secret)"
-    told = subprocess.run([sys.executable, "-c", command], input=pickle.dumps(result), capture_output=True, timeout=PATIENCE_S, check=True)
-    assert told.stdout.decode().strip() == "hush"
+    reported = subprocess.run(
+        [sys.executable, "-c", command], input=pickle.dumps(result), capture_output=True, timeout=PATIENCE_S, check=True
+    )
+    assert reported.stdout.decode().strip() == "hush"
 
 
 def test_a_process_without_the_secret_says_whose_it_is_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,8 +406,8 @@ class FakeS3:
         bucket, _, key = path.partition("/")
         return bucket, key, None
 
-    def call_s3(self, method: str, **asked: Any) -> dict[str, Any]:
-        keys = [item["Key"] for item in asked["Delete"]["Objects"]]
+    def call_s3(self, method: str, **requested: Any) -> dict[str, Any]:
+        keys = [item["Key"] for item in requested["Delete"]["Objects"]]
         return {"Errors": [{"Key": key, "Code": self.undeleted[key]} for key in keys if key in self.undeleted]}
 
 

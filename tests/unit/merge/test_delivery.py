@@ -140,9 +140,9 @@ def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
 ) -> None:
     """However many segments the log had before it, and has after it."""
     write_log(log, without_windows(history))
-    former = FolderLog(log)
-    former.recover(epoch=1)
-    former.retain(delivered=Seq(kept_from), open_from=None)
+    previous = FolderLog(log)
+    previous.recover(epoch=1)
+    previous.retain(delivered=Seq(kept_from), open_from=None)
     for _ in range(delivered):
         of(log, tmp_path, segments_max=1).deliver()
     first = kept_from + delivered

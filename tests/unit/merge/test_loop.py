@@ -84,9 +84,9 @@ def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
     assert (standing.sink, standing.accepted, standing.error) == ("out", SEGMENTS - 1, "")
     assert [segment.seq for segments in story.told for segment in segments] == list(range(SEGMENTS))
     assert [batch.last for batch in standing.batches] == [segments[-1].seq for segments in story.told if segments]
-    told = [rows for segments in story.told for segment in segments for rows in segment.tables.values()]
-    assert sum(batch.log_rows for batch in standing.batches) == sum(rows.log for rows in told) > 0
-    assert sum(batch.dump_rows for batch in standing.batches) == sum(rows.dump + rows.dropped for rows in told) > 0
+    reported = [rows for segments in story.told for segment in segments for rows in segment.tables.values()]
+    assert sum(batch.log_rows for batch in standing.batches) == sum(rows.log for rows in reported) > 0
+    assert sum(batch.dump_rows for batch in standing.batches) == sum(rows.dump + rows.dropped for rows in reported) > 0
     dropped = [(TableName(one.schema, one.table), one.rows) for batch in standing.batches for one in batch.dropped or ()]
     of_tables = [(table, rows.dropped) for segments in story.told for segment in segments for table, rows in segment.tables.items()]
     assert (
@@ -213,11 +213,11 @@ class Broken:
 def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_other_sink(story: Story, step: str, place: str) -> None:
     sink = Unforeseen(open_folder(str(story.folder / "out")), log_id="cf", file_format="jsonl")
     sink.step = step
-    told: list[TicdcDumpError | None] = []
+    reported: list[TicdcDumpError | None] = []
     failed = Event()
 
     def hear(_: list[Delivered]) -> None:
-        told.append(loop.error)
+        reported.append(loop.error)
         if loop.error is not None:
             failed.set()
 
@@ -236,14 +236,14 @@ def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_
 def test_an_error_is_told_until_something_has_succeeded(story: Story) -> None:
     """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
     sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
-    told: list[str] = []
-    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: told.append(loop.standing().error))
+    reported: list[str] = []
+    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), lambda _: reported.append(loop.standing().error))
     story.running.append(loop)
     loop.start()
     story.wait_for(loop)
     text = str(sink.error)
-    assert told[:6] == ["", text, text, text, text, ""], "opened, failed, opened, failed, opened, and then it has delivered"
-    assert set(told[5:]) == {""}
+    assert reported[:6] == ["", text, text, text, text, ""], "opened, failed, opened, failed, opened, and then it has delivered"
+    assert set(reported[5:]) == {""}
 
 
 def test_what_an_operator_has_left_out_is_known_when_a_sink_is_opened_again(log: Folder, story: Story) -> None:

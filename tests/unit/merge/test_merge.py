@@ -100,9 +100,9 @@ def test_two_sinks_at_once_get_from_one_cache_what_each_would_decode(tmp_path: P
     alone = [rows_of(task, source, None) for task in tasks]
     decoded: list[int] = []
 
-    def counted(rows: pa.Table, **asked: Any) -> pa.Table:
+    def counted(rows: pa.Table, **requested: Any) -> pa.Table:
         decoded.append(rows.num_rows)
-        return decode(rows, **asked)
+        return decode(rows, **requested)
 
     def sink(task: Task) -> dict[Unit, list[OutputRow]]:
         together.wait(timeout=PATIENCE_S)

@@ -237,13 +237,13 @@ def test_a_file_that_cannot_be_read_stops_its_sink_before_a_batch(tmp_path: Path
 
 def test_a_worker_that_was_frozen_after_its_batch_leaves_its_successors_file_alone(tmp_path: Path, log: Log) -> None:
     log.write(*range(LAST + 1))
-    former = SinkRecord(log.folder, SinkId("late", "out"))
+    previous = SinkRecord(log.folder, SinkId("late", "out"))
     segments = manifests(log)
-    former.begin(segments[0], Owner(1, 1))
+    previous.begin(segments[0], Owner(1, 1))
     later = SinkRecord(log.folder, SinkId("late", "out"))
     later.begin(segments[0], Owner(1, 2))
     with pytest.raises(OwnershipLost):
-        former.passed(segments, Owner(1, 1))
+        previous.passed(segments, Owner(1, 1))
     assert known_of(log).incarnation == 2
 
 

@@ -204,11 +204,11 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
 def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: RandomHistory, order: Order) -> None:
     result = heads(tmp_path, history)
     units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in result.values())
-    watch, steps, heard = HeardWatch(), 0, 0
+    watch, steps, received = HeardWatch(), 0, 0
     with watched_by(watch):
         for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), result)):
             for _ in (portion, *portion.pieces):
                 steps += 1
-            heard, before = watch.progress, heard
-            assert heard > before
+            received, before = watch.progress, received
+            assert received > before
     assert watch.progress >= steps > len(units)

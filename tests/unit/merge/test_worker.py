@@ -110,14 +110,14 @@ def test_a_report_that_cannot_be_written_hides_no_error(log: Folder, monkeypatch
 def test_lines_of_standard_input_are_epochs_and_its_end_is_the_workers(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr(workers, "STDIN", reading)
-    worker, told = worker_of(log, "console:"), list[int | None]()
-    worker._job_runs = cast("SparkJob", SimpleNamespace(serve=lambda settings: told.append(settings.epoch_max)))
+    worker, reported = worker_of(log, "console:"), list[int | None]()
+    worker._job_runs = cast("SparkJob", SimpleNamespace(serve=lambda settings: reported.append(settings.epoch_max)))
     workers.end_with_stdin(worker)
     os.write(writing, b"4\n1")
     os.write(writing, b"2\n")
     os.close(writing)
     assert worker.ending.wait(PATIENCE_S)
-    assert told == [4, 12]
+    assert reported == [4, 12]
     assert worker.settings.job.epoch_max == 12
     os.close(reading)
 
@@ -211,7 +211,7 @@ def test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it(log: Folde
     worker = worker_of(log)
     unopened, opened = SinkDelivery("lake", None, error="it is away"), SinkDelivery("lake", Seq(9), upto_ts=CommitTs(90))
     assert worker._where_it_was(unopened) == unopened
-    former = (SinkDelivery("other", Seq(1), upto_ts=CommitTs(10)), SinkDelivery("lake", Seq(7), upto_ts=CommitTs(70)))
-    worker._former = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=former)
+    previous = (SinkDelivery("other", Seq(1), upto_ts=CommitTs(10)), SinkDelivery("lake", Seq(7), upto_ts=CommitTs(70)))
+    worker._former = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=previous)
     assert worker._where_it_was(unopened) == replace(unopened, upto_ts=CommitTs(70))
     assert worker._where_it_was(opened) == opened

@@ -87,11 +87,11 @@ def test_whoever_asks_a_server_that_says_nothing_hears_of_the_end_and_asks_no_mo
 
     session = MysqlSession(account, Role.READ_SOURCE)
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(carried_out, session, lambda: session.rows("SELECT 1"), doing="asking")
+        requested = pool.submit(carried_out, session, lambda: session.rows("SELECT 1"), doing="asking")
         connected, _ = silent.accept()
         eventually(lambda: session._opening is not None and session._opening._sock is not None)
         end_questions()
-        assert isinstance(asked.exception(timeout=PATIENCE_S), SourceLost)
+        assert isinstance(requested.exception(timeout=PATIENCE_S), SourceLost)
         connected.close()
     with pytest.raises(SourceLost):
         carried_out(other := MysqlSession(account, Role.READ_SOURCE), lambda: other.rows("SELECT 1"), doing="asking")

@@ -52,13 +52,13 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     read = (lambda: read_packets(session, SLOW, 1)) if how == "packets" else (lambda: session.rows(SLOW))
-    heard: list[Exception] = []
+    received: list[Exception] = []
 
     def reader() -> None:
         try:
             carried_out(session, read, doing="reading", stopped=lambda: True)
         except SourceError as error:
-            heard.append(error)
+            received.append(error)
 
     thread = threading.Thread(target=reader)
     thread.start()
@@ -67,7 +67,7 @@ def test_a_statement_that_is_interrupted_is_killed_by_another_connection(tidb: F
     thread.join(PATIENCE_S)
     assert go.is_set()
     assert KILL in tidb.statements
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 @pytest.mark.parametrize("role", Role)
@@ -76,10 +76,10 @@ def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTi
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), role)
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(session.rows, SLOW)
+        requested = pool.submit(session.rows, SLOW)
         assert came.wait(PATIENCE_S)
         session.interrupt()
-        assert isinstance(asked.exception(PATIENCE_S), pymysql.err.OperationalError)
+        assert isinstance(requested.exception(PATIENCE_S), pymysql.err.OperationalError)
     session.close()
     go.set()
     assert (KILL in tidb.statements) is (role is not Role.WRITE_TARGET)
@@ -127,14 +127,14 @@ def test_what_the_server_has_ended_is_not_killed(tidb: FakeTidb, refused: Refuse
 def test_where_the_server_is_gone_nobody_hears_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
-    heard: list[type[Exception]] = []
+    received: list[type[Exception]] = []
 
     def reader() -> None:
         try:
             session.rows(SLOW)
         except pymysql.err.MySQLError as error:
             session.close()
-            heard.append(type(error))
+            received.append(type(error))
 
     thread = threading.Thread(target=reader)
     thread.start()
@@ -142,7 +142,7 @@ def test_where_the_server_is_gone_nobody_hears_that_there_is_nothing_to_kill(tid
     tidb.close()
     thread.join(PATIENCE_S)
     go.set()
-    assert heard == [pymysql.err.OperationalError]
+    assert received == [pymysql.err.OperationalError]
 
 
 def test_a_session_that_is_interrupted_while_it_connects_asks_nothing(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,9 @@ COLLATIONS = {"s": "utf8mb4_bin", "ci": "utf8mb4_general_ci", "e": "utf8mb4_bin"
 
 def schema(clause: str, count: int, *names: str) -> TableSchema:
     columns = tuple(KINDS[name] for name in names)
-    told = tuple(ColumnDefinition(name, "", collation=COLLATIONS.get(name, "")) for name in names)
+    reported = tuple(ColumnDefinition(name, "", collation=COLLATIONS.get(name, "")) for name in names)
     ids = tuple(range(100, 100 + count))
-    return TableSchema(TABLE, columns, names[:1], 9, ids, definition=TableDefinition(told, partitioning=f"PARTITION BY {clause}"))
+    return TableSchema(TABLE, columns, names[:1], 9, ids, definition=TableDefinition(reported, partitioning=f"PARTITION BY {clause}"))
 
 
 def places(of: TableSchema, *columns: Sequence[str | None]) -> list[int]:
@@ -56,14 +56,14 @@ def test_every_recorded_row_is_in_the_partition_that_ticdc_says(name: str) -> No
     folder = recording(name)
     schemas = {name: result for name, result in recorded_schemas(folder).items() if is_partitioned(result)}
     changes = [one for one in recorded_changes(folder, "open-protocol", codec="open-protocol") if (one.schema, one.table) in schemas]
-    told = {number: json.loads(one.key)["ptn"] for number, one in enumerate(changes) if one.key is not None}
+    reported = {number: json.loads(one.key)["ptn"] for number, one in enumerate(changes) if one.key is not None}
     rows = decode(logged(changes, codec="open-protocol"), codec="open-protocol", schemas=schemas, server_tz="UTC")
     seen: Counter[str] = Counter()
     for row in rows.to_pylist():
         result = schemas[TableName(row["schema"], row["table"])]
         image = row["after"] or row["before"]
         (located,) = partition_ids(result, [pa.array([text], pa.string()) for text in image])  # type: ignore[misc]  # it is partitioned
-        assert located == told[row["ordinal"]], row
+        assert located == reported[row["ordinal"]], row
         seen[row["table"]] += 1
     assert seen["event_log"] > 500
     assert seen["ledger"] > 300

@@ -28,8 +28,8 @@ def settings(folder: Path, **sections: object) -> Config:
     return Config(**{**least, **sections})  # type: ignore[arg-type]  # by name
 
 
-def bad(told: Told[None]) -> dict[str, CheckFinding]:
-    return {finding.setting: finding for finding in told if finding.status is CheckStatus.FAILED}
+def bad(reported: Told[None]) -> dict[str, CheckFinding]:
+    return {finding.setting: finding for finding in reported if finding.status is CheckStatus.FAILED}
 
 
 def settings_of_files(section: type[msgspec.Struct], prefix: str = "") -> list[str]:
@@ -74,11 +74,11 @@ def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:
         list(here.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
 
 
-def carried_out(told: Told[T]) -> tuple[list[CheckFinding], T]:
+def carried_out(reported: Told[T]) -> tuple[list[CheckFinding], T]:
     findings = []
     while True:
         try:
-            findings.append(next(told))
+            findings.append(next(reported))
         except StopIteration as end:
             return findings, end.value
 
@@ -87,11 +87,11 @@ def test_a_sink_that_does_not_answer_is_told_once_and_the_others_are_asked(tmp_p
     monkeypatch.setattr(here, "SINK_PATIENCE_S", 0.3)
     dead = ("kafka://127.0.0.1:1/orders?protocol=open-protocol", "mysql://u@127.0.0.1:1/")
     config = settings(tmp_path, sinks=(*dead, f"{tmp_path}/out?format=jsonl"))
-    told, fit = carried_out(here.sinks(config, "log-1"))
-    assert [one.setting for one in told if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
+    reported, fit = carried_out(here.sinks(config, "log-1"))
+    assert [one.setting for one in reported if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
     assert fit == {3}
-    told, _ = carried_out(here.targets(config, "log-1", {}, fit))
-    assert [one.what.partition(":")[0] for one in told] == [f"sink 3 (file://{tmp_path}/out?format=jsonl)".replace("file://", "")]
+    reported, _ = carried_out(here.targets(config, "log-1", {}, fit))
+    assert [one.what.partition(":")[0] for one in reported] == [f"sink 3 (file://{tmp_path}/out?format=jsonl)".replace("file://", "")]
     with pytest.raises(CheckSkipped, match="see 'sinks'"):
         carried_out(here.targets(config, "log-1", {}, frozenset()))
 

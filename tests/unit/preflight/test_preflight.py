@@ -610,8 +610,8 @@ def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: 
 
     monkeypatch.setattr(kafka_checks, "list_changefeeds", lambda _: [ours.name, other.name, gone])
     monkeypatch.setattr(kafka_checks, "read_changefeed_info", info)
-    (told,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
-    assert told.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
+    (reported,) = sharing(None, ours, [])  # type: ignore[arg-type]  # nobody asks it
+    assert reported.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
 
 
 def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -625,7 +625,7 @@ def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.Monke
     (finding,) = read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)
     assert finding.what.startswith("3 tables can be read in pieces, about 7 rows and those of 1 table of which TiDB has no statistics yet")
     del carried[TableName("shop", "loaded")]
-    assert [told.what for told in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
+    assert [reported.what for reported in read_keys(SourceSection(host="127.0.0.1", user="dump"), carried)] == [
         "2 tables can be read in pieces, about 7 rows"
     ]
 
@@ -637,7 +637,7 @@ def test_the_tables_that_cannot_be_dumped_are_named() -> None:
         for schema, name, key in (("shop", "a", True), ("shop", "nokey", False), ("other", "x", True), ("other", "y", True))
     }
     name = ChangefeedName("default", "default", "orders")
-    told = list(tables(described(name, definition(rules=("shop.*",))), existing, server_tz="UTC"))
-    texts = [one.what for one in told]
+    reported = list(tables(described(name, definition(rules=("shop.*",))), existing, server_tz="UTC"))
+    texts = [one.what for one in reported]
     assert texts[:2] == ["1 of 4 tables can be dumped", "2 are not of the changefeed's rules: other.x, other.y"]
     assert "TiCDC does not replicate shop.nokey" in texts[2]

@@ -34,7 +34,7 @@ def test_the_page_shows_every_setting_with_its_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({"listen": "8250"}, "pump.listen is '8250', expected host:port"),
         ({"listen": "10.0.0.1:8250"}, "beyond this machine, and anybody who reaches it could write binlogs"),
@@ -45,8 +45,8 @@ def test_the_page_shows_every_setting_with_its_default(tmp_path: Path) -> None:
         ({"node_id": "a/b"}, "cannot be part of a key"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(told)):
+def test_what_cannot_be_meant_is_refused(settings: dict[str, object], reported: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(reported)):
         check(msgspec.structs.replace(PumpSection(pd=("pd:2379",), data_dir="data"), **settings))
 
 
@@ -65,7 +65,7 @@ def test_the_command_names_the_file_and_the_setting(tmp_path: Path) -> None:
     assert pump_command.pump.__doc__
     path = tmp_path / "pump.toml"
     path.write_text('[pump]\npd = ["a:1"]\n')
-    told = CliRunner().invoke(app, ["pump", "--config", str(path)])
-    assert isinstance(told.exception, ConfigError)
-    assert "the setting pump.data_dir is missing" in str(told.exception)
-    assert "see deploy/PUMP.md" in str(told.exception)
+    reported = CliRunner().invoke(app, ["pump", "--config", str(path)])
+    assert isinstance(reported.exception, ConfigError)
+    assert "the setting pump.data_dir is missing" in str(reported.exception)
+    assert "see deploy/PUMP.md" in str(reported.exception)

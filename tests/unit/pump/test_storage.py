@@ -159,12 +159,12 @@ def test_a_restart_at_any_moment_goes_on_as_if_there_had_been_none(tmp_path: Pat
 def test_an_index_that_is_gone_or_behind_is_made_anew(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         write(storage, *history()[:4])
-    former = tmp_path / "former.sqlite"
-    shutil.copy(tmp_path / "index.sqlite", former)
+    previous = tmp_path / "former.sqlite"
+    shutil.copy(tmp_path / "index.sqlite", previous)
     with opened(tmp_path) as storage:
         write(storage, *history()[4:])
         reaches(storage, 9)
-    for index in (former, None):
+    for index in (previous, None):
         for path in tmp_path.glob("index.sqlite*"):
             path.unlink()
         if index is not None:
@@ -212,13 +212,13 @@ for ts in range(1, 1_000_000, 2):
 def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path, answers: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    told = [int(process.stdout.readline()) for _ in range(answers)]
+    reported = [int(process.stdout.readline()) for _ in range(answers)]
     process.send_signal(signal.SIGKILL)
-    told += [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+    reported += [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
     process.wait()
     process.stdout.close()
     with opened(tmp_path) as storage, closing(storage.reader()) as reader:
-        for ts in told:
+        for ts in reported:
             binlog = reader.found(ts if ts > 0 else -ts + 1)
             assert binlog is not None
             assert binlog == (prewrite(ts, b"x" * (ts % 3000)) if ts > 0 else commit(-ts, -ts + 1))
@@ -333,13 +333,13 @@ def test_many_writers_share_a_sync(tmp_path: Path) -> None:
             assert all_came.wait(PATIENCE_S)
             real(fd)
 
-        told: list[Exception | None] = []
+        reported: list[Exception | None] = []
         with patch("sidecar.pump.value_log.os.fdatasync", slow):
             for ts in range(1, 1000):
-                storage.submit(fake(ts), told.append)
+                storage.submit(fake(ts), reported.append)
             all_came.set()
-            settled(storage, lambda: len(told) == 999)
-        assert told == [None] * 999
+            settled(storage, lambda: len(reported) == 999)
+        assert reported == [None] * 999
         assert len(syncs) < 100
 
 

@@ -22,8 +22,8 @@ Columns = list[dict[str, Any]]
 
 def schema(before: Columns, now: Columns) -> TableSchema:
     """The DDL between them made schema version 10."""
-    former, layout = (layout_of(1, info([ID, *columns], int_handle=True), new_collation=True) for columns in (before, now))
-    return TableSchema(TableName("s", "t"), (), ("id",), layout=layout, former=Former(10, former))
+    previous, layout = (layout_of(1, info([ID, *columns], int_handle=True), new_collation=True) for columns in (before, now))
+    return TableSchema(TableName("s", "t"), (), ("id",), layout=layout, former=Former(10, previous))
 
 
 def read(value: TableSchema, schema_version: int, columns: Columns, values: Values) -> list[str | None] | None:

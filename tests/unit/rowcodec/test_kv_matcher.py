@@ -143,7 +143,7 @@ def test_a_mark_counts_after_the_scan_and_when_it_rises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "reported"),
     [
         (R(COMMIT, 110, 160), "COMMIT .*start_ts 110, commit_ts 160.*without a prewrite"),
         (R(COMMITTED, 110, 150, b"v"), "COMMITTED .*resolved to 150"),
@@ -156,10 +156,10 @@ def test_a_mark_counts_after_the_scan_and_when_it_rises() -> None:
         (R(6, 110, 160), "log type 6"),
     ],
 )
-def test_what_cannot_be_is_named_with_its_region_and_key(row: R, told: str) -> None:
+def test_what_cannot_be_is_named_with_its_region_and_key(row: R, reported: str) -> None:
     made = matcher(INIT)
     made.resolve(CommitTs(150))
-    with pytest.raises(MessageUnreadable, match=told) as refused:
+    with pytest.raises(MessageUnreadable, match=reported) as refused:
         made.entries([row])
     assert f"region {REGION} " in str(refused.value)
 

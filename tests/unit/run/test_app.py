@@ -122,8 +122,8 @@ def sidecar(monkeypatch: pytest.MonkeyPatch) -> Sidecar:
 
 
 def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(app, "say", lambda *lines: told.extend(line.event for line in lines))
+    reported: list[str] = []
+    monkeypatch.setattr(app, "say", lambda *lines: reported.extend(line.event for line in lines))
     monkeypatch.setattr(retry, "_ending", Event())
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
         source = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=600)
@@ -138,7 +138,7 @@ def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sideca
         eventually(stopped)
         connected.close()
     assert running.exception() is None
-    assert told == ["started", "stopped as told"]
+    assert reported == ["started", "stopped as told"]
 
 
 def breaks(*_: object) -> None:
@@ -181,19 +181,19 @@ def test_what_lives_as_long_as_the_process_and_broke_ends_it_owner_or_standby(
 
 
 def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[NewsLine] = []
+    reported: list[NewsLine] = []
     epochs = iter([None, None, 4])
     status = SidecarStatus(sidecar.changefeed.name, 4, "here:1")
-    monkeypatch.setattr(app, "say", lambda *lines: told.extend(lines))
+    monkeypatch.setattr(app, "say", lambda *lines: reported.extend(lines))
     monkeypatch.setattr(app, "owner", lambda *_: OwnerHolder("other", 1, "other:8310"))
     monkeypatch.setattr(sidecar.ownership, "acquire", lambda **_: next(epochs))
     monkeypatch.setattr(OneStep, "due", lambda *_: True)
     monkeypatch.setattr(OneStep, "read", lambda *_, **__: status, raising=False)
     monkeypatch.setattr(OneStep, "report", None, raising=False)
     sidecar.run()
-    assert [line.event for line in told] == ["started", "standby", "attached", "stopped as told"]
-    assert told[1].values == {"owner": "other:8310"}
-    assert told[2].values["epoch"] == 4
+    assert [line.event for line in reported] == ["started", "standby", "attached", "stopped as told"]
+    assert reported[1].values == {"owner": "other:8310"}
+    assert reported[2].values["epoch"] == 4
 
 
 def test_what_keeps_an_owner_from_serving_is_told_until_it_serves_or_stands_by(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:

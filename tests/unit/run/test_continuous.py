@@ -272,7 +272,7 @@ def test_a_table_of_which_no_difference_can_be_judged_is_in_no_cycle() -> None:
         served = replace(owner.served(sinks={"copy": ""}, feed_scope=hides), status=lambda: status)
         slices = ServedSlices(lambda: served)
         assert slices.carried() == frozenset({TableInSink("copy", ITEM)}), "it would be one that differs, in each cycle"
-        [told] = slices.request(TableInSink("copy", ITEM), Slice((), (), ROWS_MIN)).unjudged
-        assert (told.name, told.kinds) == (ITEM, ("extra",))
+        [reported] = slices.request(TableInSink("copy", ITEM), Slice((), (), ROWS_MIN)).unjudged
+        assert (reported.name, reported.kinds) == (ITEM, ("extra",))
         served = replace(served, feed_scope=Filter(), targets={"copy": lambda _: "one"})
         assert slices.carried() == frozenset()

@@ -223,16 +223,16 @@ def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("beside", "told"), [(Beside.TOLD, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")]
+    ("beside", "reported"), [(Beside.TOLD, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")]
 )
-def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, told: str) -> None:
+def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, reported: str) -> None:
     stage = Stage()
     stage.beside, stage.schemas = beside, MovingSchemas({0: WIDER})
     pipeline = stage.attach()
     stage.feed.say(ddl(20, query="ALTER TABLE t MODIFY x INT UNSIGNED"), resolved(30))
     pipeline.step(poll_s=0)
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
-    assert told in status.last_ddl
+    assert reported in status.last_ddl
     assert (status.rewrites, status.rewritten) == ((0, ()) if beside is Beside.RIGHT else (1, (TABLE,)))
     stage.feed.say(ddl(40, query="ALTER TABLE t ADD INDEX (x)"), resolved(50))
     pipeline.step(poll_s=0)
@@ -307,41 +307,41 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
 def test_what_the_worker_tells_comes_before_what_a_term_ended_with(tmp_path: Path) -> None:
     """The latter is over."""
     stage = Stage()
-    told, _ = gauge(stage, stage.attach(), tmp_path)
-    assert told.read(0.0, last_error="Kafka was away").last_error == "Kafka was away"
+    reported, _ = gauge(stage, stage.attach(), tmp_path)
+    assert reported.read(0.0, last_error="Kafka was away").last_error == "Kafka was away"
     report = DeliveryReport(None, CommitTs(0), "stopped", 1, error="column b: cannot be decoded", skipped=2, guessed=3)
     (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
-    told._deliveries._read()
-    status = told.read(1.0, last_error="Kafka was away")
+    reported._deliveries._read()
+    status = reported.read(1.0, last_error="Kafka was away")
     assert (status.last_error, status.skipped_rows, status.ambiguous_timestamps) == ("column b: cannot be decoded", 2, 3)
 
 
 def test_what_a_former_worker_died_of_hides_neither_a_later_death_nor_what_a_sink_fails_of_now(tmp_path: Path) -> None:
     stage = Stage()
-    told, _ = gauge(stage, stage.attach(), tmp_path)
+    reported, _ = gauge(stage, stage.attach(), tmp_path)
 
     def last_error(report: DeliveryReport) -> str:
         (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
-        told._deliveries._read()
-        return told.read(1.0, died="ended with SIGKILL").last_error
+        reported._deliveries._read()
+        return reported.read(1.0, died="ended with SIGKILL").last_error
 
     report = DeliveryReport(None, CommitTs(0), "running", 1, error="what a former one died of")
     failing = (SinkDelivery("s3://b", None, error="no room left"),)
     assert last_error(report) == "ended with SIGKILL"
     assert last_error(replace(report, sinks=failing)) == "s3://b: no room left"
     assert last_error(replace(report, sinks=failing, state="stopped")) == "ended with SIGKILL"
-    assert told.read(2.0).last_error == "what a former one died of"
+    assert reported.read(2.0).last_error == "what a former one died of"
 
 
 def test_a_sink_that_does_not_go_on_is_the_last_error(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
-    told, _ = gauge(stage, pipeline, tmp_path)
+    reported, _ = gauge(stage, pipeline, tmp_path)
     sinks = (SinkDelivery("file:/a", Seq(3)), SinkDelivery("s3://b", None, error="no room left"))
     report = DeliveryReport(None, CommitTs(0), "running", 1, rows={"worker": 5}, sinks=sinks)
     (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
-    told._deliveries.start()
-    status = told.read(stage.clock.now_s())
-    told._deliveries.close()
+    reported._deliveries.start()
+    status = reported.read(stage.clock.now_s())
+    reported._deliveries.close()
     assert status.last_error == "s3://b: no room left"
     assert status.merged_rows == {"worker": 5}

@@ -52,25 +52,25 @@ def test_json_is_one_object_a_line_with_level_time_and_the_values(capsys: pytest
 def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     structlog.get_logger("ticdc-dump").warning("the term ended", error="FeedLost")
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "the term ended" in told
-    assert "error=FeedLost" in told
-    assert "warning" in told
-    assert "\x1b" not in told, "colours are for terminals"
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert "the term ended" in reported
+    assert "error=FeedLost" in reported
+    assert "warning" in reported
+    assert "\x1b" not in reported, "colours are for terminals"
 
 
 def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     say(NewsLine("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
-    told = capsys.readouterr().err
-    assert not any(char < " " or "\x7f" <= char < "\xa0" for char in told.rstrip("\n"))
-    assert "]0;owned" in told
-    assert "rows=3" in told
+    reported = capsys.readouterr().err
+    assert not any(char < " " or "\x7f" <= char < "\xa0" for char in reported.rstrip("\n"))
+    assert "]0;owned" in reported
+    assert "rows=3" in reported
 
 
 @pytest.mark.parametrize(
-    ("level", "heard"),
+    ("level", "received"),
     [
         ("debug", ["debug", "info", "warning", "error"]),
         ("info", ["info", "warning", "error"]),
@@ -78,12 +78,12 @@ def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys
         ("error", ["error"]),
     ],
 )
-def test_the_level_decides_which_of_our_lines_are_written(level: Any, heard: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_level_decides_which_of_our_lines_are_written(level: Any, received: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json", level=level))
     log = structlog.get_logger("ticdc-dump")
     for name in ("debug", "info", "warning", "error"):
         getattr(log, name)(f"a line at {name}")
-    assert [line["level"] for line in lines(capsys.readouterr().err)] == heard
+    assert [line["level"] for line in lines(capsys.readouterr().err)] == received
 
 
 @pytest.mark.parametrize("level", ["debug", "error"])
@@ -114,9 +114,9 @@ def test_an_exception_of_a_library_is_told_with_its_trace(capsys: pytest.Capture
 def test_the_trace_of_a_library_does_not_show_the_values_of_its_variables(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
     _fail(logging.getLogger("py4j"), password="".join(["hun", "ter2"]))
-    told = capsys.readouterr().err
-    assert "ValueError: broken" in told
-    assert "hunter2" not in told
+    reported = capsys.readouterr().err
+    assert "ValueError: broken" in reported
+    assert "hunter2" not in reported
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -124,10 +124,10 @@ def test_nothing_is_written_to_standard_output(form: Any, capsys: pytest.Capture
     set_up(LoggingSection(format=form, level="debug"))
     structlog.get_logger("ticdc-dump").error("ours")
     logging.getLogger("py4j").error("a library's")
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "ours" in told.err
-    assert "a library's" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert "ours" in reported.err
+    assert "a library's" in reported.err
 
 
 def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,13 +166,13 @@ def test_a_defect_ends_the_process_with_a_line_that_says_so_and_its_trace(form: 
     set_up(LoggingSection(format=form))
     with pytest.raises(SystemExit) as ended, defects_told():
         raise ZeroDivisionError("no such thing")
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     assert ended.value.code == 1
-    assert told.count("a defect ended the process") == 1
-    assert "ZeroDivisionError: no such thing" in told
-    assert "Traceback" in told
+    assert reported.count("a defect ended the process") == 1
+    assert "ZeroDivisionError: no such thing" in reported
+    assert "Traceback" in reported
     if form == "json":
-        (line,) = lines(told)
+        (line,) = lines(reported)
         assert line.items() >= {"level": "error", "error": "ZeroDivisionError: no such thing", "exit_code": 1}.items()
         assert line["exception"].startswith("Traceback")
 
@@ -204,10 +204,10 @@ def test_what_is_tried_again_is_one_line_that_says_what_and_where(capsys: pytest
 def test_an_error_of_ours_has_its_own_way_out_and_comes_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
     now_s = [0.0]
-    told = RetriesTold(lambda: now_s[0])
+    reported = RetriesTold(lambda: now_s[0])
     for at_s, text in ((0.0, "etcd is away"), (1.0, "etcd is away"), (2.0, "TiKV is away"), (RETRY_TOLD_EVERY_S, "etcd is away")):
         now_s[0] = at_s
-        told(RetryDetails("<context block>", (), {}, 1, 0.1, at_s, FeedLost(text, hint="start it")))
+        reported(RetryDetails("<context block>", (), {}, 1, 0.1, at_s, FeedLost(text, hint="start it")))
     results = lines(capsys.readouterr().err)
     assert [(line["error"], line["hint"]) for line in results] == [
         ("etcd is away", "start it"),

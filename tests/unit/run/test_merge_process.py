@@ -46,10 +46,10 @@ def gone(pid: int) -> bool:
 
 def test_a_worker_that_dies_is_started_again_and_each_death_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
-    told: Queue[Death] = Queue()
-    worker = MergeProcess(child("raise SystemExit(7)"), told.put)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child("raise SystemExit(7)"), reported.put)
     worker.start()
-    first, second = told.get(timeout=PATIENCE_S), told.get(timeout=PATIENCE_S)
+    first, second = reported.get(timeout=PATIENCE_S), reported.get(timeout=PATIENCE_S)
     worker.close(at_once=True)
     assert (first.exit_code, second.exit_code) == (7, 7)
     assert first.lived_s > 0
@@ -76,24 +76,24 @@ def of_worker(pid: int, *, error: str = "", batches: int = 0, at_ms: int = 2000,
 
 def test_a_worker_that_died_without_a_word_is_told_until_a_later_one_has_delivered() -> None:
     death = Death(-signal.SIGKILL, 12.4, 2.0, pid=7, at_ms=1000)
-    told = unexplained(death, None)
-    assert told.startswith("the merge worker ended after 12 s with SIGKILL and did not say why\n  what to do: ")
+    reported = unexplained(death, None)
+    assert reported.startswith("the merge worker ended after 12 s with SIGKILL and did not say why\n  what to do: ")
     assert "exit code 1" in unexplained(Death(1, 1.0, 1.0), None)
-    assert unexplained(death, of_worker(7, batches=3, at_ms=900)) == told, "what it told before it died explains nothing"
-    assert unexplained(death, of_worker(6, batches=3, at_ms=900)) == told, "nor what a former one had delivered"
-    assert unexplained(death, of_worker(8)) == told, "the next one has begun, and no more"
+    assert unexplained(death, of_worker(7, batches=3, at_ms=900)) == reported, "what it told before it died explains nothing"
+    assert unexplained(death, of_worker(6, batches=3, at_ms=900)) == reported, "nor what a former one had delivered"
+    assert unexplained(death, of_worker(8)) == reported, "the next one has begun, and no more"
     assert unexplained(death, of_worker(8, batches=1)) == ""
     assert unexplained(death, of_worker(7, error="no room left", state="stopped")) == "", "its own words are better"
-    assert unexplained(death, of_worker(7, error="no room left")) == told, "what a former one died of is not what it died of"
+    assert unexplained(death, of_worker(7, error="no room left")) == reported, "what a former one died of is not what it died of"
     assert unexplained(None, None) == ""
 
 
 def test_the_last_death_is_kept_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
-    told: Queue[Death] = Queue()
-    worker = MergeProcess(child("import os; print(os.getpid()); raise SystemExit(5)"), told.put)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child("import os; print(os.getpid()); raise SystemExit(5)"), reported.put)
     worker.start()
-    first = told.get(timeout=PATIENCE_S)
+    first = reported.get(timeout=PATIENCE_S)
     worker.close(at_once=True)
     assert first.pid > 0
     assert worker.last is not None
@@ -110,12 +110,12 @@ def test_no_room_for_its_folder_holds_the_worker_alone_and_is_told_until_there_i
 
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     monkeypatch.setattr(merge_process, "Scratch", folder)
-    told: Queue[Death] = Queue()
-    worker = MergeProcess(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "pid"), told.put)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "pid"), reported.put)
     worker.start()
-    first = told.get(timeout=PATIENCE_S)
+    first = reported.get(timeout=PATIENCE_S)
     assert unexplained(first, None).startswith("no room for a folder\n  what to do: make room")
-    assert "no more processes\n  what to do: " in str(told.get(timeout=PATIENCE_S).unborn)
+    assert "no more processes\n  what to do: " in str(reported.get(timeout=PATIENCE_S).unborn)
     assert worker_died(first).event == "merge worker cannot start"
     pid = written(tmp_path / "pid")
     worker.check()
@@ -133,10 +133,10 @@ def test_a_worker_whose_folder_cannot_be_noted_does_not_live_beside_the_next_one
 
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     monkeypatch.setattr(Scratch, "used_by", full_once)
-    told: Queue[Death] = Queue()
-    worker = MergeProcess(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "pid"), told.put)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child(LIVES_UNTIL_STDIN_ENDS, tmp_path / "pid"), reported.put)
     worker.start()
-    assert "no room" in told.get(timeout=PATIENCE_S).unborn
+    assert "no room" in reported.get(timeout=PATIENCE_S).unborn
     assert gone(noted[0])
     worker.close(at_once=True)
 
@@ -144,11 +144,11 @@ def test_a_worker_whose_folder_cannot_be_noted_does_not_live_beside_the_next_one
 def test_waits_longer_after_each_short_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     monkeypatch.setattr(merge_process, "RESTART_MAX_S", 0.03)
-    told: Queue[Death] = Queue()
-    worker = MergeProcess(child("raise SystemExit(1)"), told.put)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child("raise SystemExit(1)"), reported.put)
     worker.start()
     for _ in range(3):
-        told.get(timeout=PATIENCE_S)
+        reported.get(timeout=PATIENCE_S)
     worker.close(at_once=True)
     assert worker.deaths >= 3
 

@@ -158,28 +158,30 @@ def test_the_end_is_told() -> None:
 
 
 def test_a_segment_is_no_news() -> None:
-    told = Told()
-    assert told(replace(BASE, segments=8, changes=100, resolved_ts=CommitTs(AT + 1), resolved_lag_s=9.0, waiting_for="Spark: slow")) == []
+    reported = Told()
+    assert (
+        reported(replace(BASE, segments=8, changes=100, resolved_ts=CommitTs(AT + 1), resolved_lag_s=9.0, waiting_for="Spark: slow")) == []
+    )
 
 
 def test_a_merge_worker_is_told_when_it_starts_when_it_is_ready_and_when_it_starts_again() -> None:
-    told = Told(replace(BASE, merge_worker="starting"))
-    assert told.first[1] == NewsLine("merge worker started", {})
-    assert told.one(RUNNING, after_s=3.0) == NewsLine("merge worker ready", {"seconds": 3.0})
-    assert told(replace(BASE, merge_worker="stopped")) == [], "told by who minds it"
-    assert told.one(replace(BASE, merge_worker="starting")).event == "merge worker started"
-    assert told.one(RUNNING).values == {"seconds": 0.5}
+    reported = Told(replace(BASE, merge_worker="starting"))
+    assert reported.first[1] == NewsLine("merge worker started", {})
+    assert reported.one(RUNNING, after_s=3.0) == NewsLine("merge worker ready", {"seconds": 3.0})
+    assert reported(replace(BASE, merge_worker="stopped")) == [], "told by who minds it"
+    assert reported.one(replace(BASE, merge_worker="starting")).event == "merge worker started"
+    assert reported.one(RUNNING).values == {"seconds": 0.5}
 
 
 def test_spark_is_told_when_it_is_ready_which_may_be_later() -> None:
-    told = Told(replace(BASE, merge_worker="starting"))
-    told.report = report(spark="ready")
-    assert told(replace(BASE, merge_worker="starting")) == [], "a report of the worker before it"
-    told.report = report(spark="starting")
-    assert told.one(RUNNING).event == "merge worker ready"
-    told.report = report(spark="ready")
-    assert told.one(RUNNING, after_s=5.0) == NewsLine("Spark ready", {"seconds": 6.0})
-    assert told(RUNNING) == []
+    reported = Told(replace(BASE, merge_worker="starting"))
+    reported.report = report(spark="ready")
+    assert reported(replace(BASE, merge_worker="starting")) == [], "a report of the worker before it"
+    reported.report = report(spark="starting")
+    assert reported.one(RUNNING).event == "merge worker ready"
+    reported.report = report(spark="ready")
+    assert reported.one(RUNNING, after_s=5.0) == NewsLine("Spark ready", {"seconds": 6.0})
+    assert reported(RUNNING) == []
 
 
 def test_a_merge_worker_of_others_is_theirs_to_tell() -> None:
@@ -187,16 +189,16 @@ def test_a_merge_worker_of_others_is_theirs_to_tell() -> None:
 
 
 def test_the_first_delivery_of_a_term_is_told_once() -> None:
-    told = Told()
-    assert told(BASE) == []
+    reported = Told()
+    assert reported(BASE) == []
     later = replace(BASE, delivered_ts=CommitTs(AT + (1000 << 18)))
-    assert told.one(later, after_s=2.0) == NewsLine("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
-    assert told(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
+    assert reported.one(later, after_s=2.0) == NewsLine("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
+    assert reported(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
 
 
 def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() -> None:
-    told = Told(report=report(5))
-    assert told(BASE) == []
+    reported = Told(report=report(5))
+    assert reported(BASE) == []
     a, b = TableName("shop", "a"), TableName("shop", "b")
     late, whole = (
         SinkTables(name, name, Seq(3), CommitTs(5), Seq(9), CommitTs(9), {table: CommitTs(7) for table in complete})
@@ -204,7 +206,7 @@ def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() ->
     )
     sinks = tuple(SinkState(one.sink, 0.1, 0.5, 0.1, 0, holds=False, began=one.began_seq) for one in (late, whole))
     known = replace(BASE, carried=(a, b), sinks=sinks, sink_tables={"late": late, "whole": whole})
-    line = told.one(known)
+    line = reported.one(known)
     assert (line.event, line.level) == ("sink lacks rows", "warning")
     assert line.values == {
         "sink": "late",
@@ -213,63 +215,63 @@ def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() ->
         "began_segment": 3,
         "hint": "ticdc-dump dumpstart -c orders --sink late --tables shop.a",
     }
-    assert told(known) == []
+    assert reported(known) == []
 
 
 def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> None:
-    told = Told(report=report(5))
-    assert told(BASE) == []
-    told.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
-    assert told.one(BASE) == NewsLine("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
-    assert told(BASE) == []
-    told.report = report(6)
-    assert told.one(BASE) == NewsLine("sink goes on", {"sink": "file:///0"})
+    reported = Told(report=report(5))
+    assert reported(BASE) == []
+    reported.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
+    assert reported.one(BASE) == NewsLine("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
+    assert reported(BASE) == []
+    reported.report = report(6)
+    assert reported.one(BASE) == NewsLine("sink goes on", {"sink": "file:///0"})
 
 
 def test_rows_that_an_operator_leaves_out_are_told_by_every_owner_and_when_there_are_more() -> None:
     hint = "ticdc-dump skip --config FILE --list tells which"
-    told = Told(report=report(5, skipped=1))
-    assert NewsLine("rows skipped", {"rows": 1, "hint": hint}, "warning") in told.first
-    assert told(BASE) == []
-    told.report = report(5, skipped=3)
-    assert told.one(BASE) == NewsLine("rows skipped", {"rows": 3, "hint": hint}, "warning")
+    reported = Told(report=report(5, skipped=1))
+    assert NewsLine("rows skipped", {"rows": 1, "hint": hint}, "warning") in reported.first
+    assert reported(BASE) == []
+    reported.report = report(5, skipped=3)
+    assert reported.one(BASE) == NewsLine("rows skipped", {"rows": 3, "hint": hint}, "warning")
 
 
 def test_ambiguous_timestamps_are_told_once_a_minute_at_most() -> None:
-    told = Told(report=report(5))
-    told.report = report(5, guessed=2)
-    assert told(BASE, after_s=MINUTE_S - 1) == []
+    reported = Told(report=report(5))
+    reported.report = report(5, guessed=2)
+    assert reported(BASE, after_s=MINUTE_S - 1) == []
     line = NewsLine("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
-    assert told(BASE, after_s=1)[0] == line
-    assert line not in told(BASE, after_s=MINUTE_S)
+    assert reported(BASE, after_s=1)[0] == line
+    assert line not in reported(BASE, after_s=MINUTE_S)
 
 
 def test_a_ddl_is_told_on_one_line() -> None:
-    told = Told()
+    reported = Told()
     passed = replace(BASE, ddls=1, last_ddl_ts=CommitTs(AT), last_ddl="ALTER TABLE `shop`.`item`\n  ADD COLUMN a INT")
     values = {"at": "2025-11-22T08:26:40.000Z", "query": "ALTER TABLE `shop`.`item` ADD COLUMN a INT"}
-    assert told.one(passed) == NewsLine("DDL passed", values)
-    assert told(passed) == []
-    long = told.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
+    assert reported.one(passed) == NewsLine("DDL passed", values)
+    assert reported(passed) == []
+    long = reported.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
     assert long["more_before_it"] == 2
     assert long["query"] == "x" * DDL_CHARS_MAX + " …"
 
 
 def test_a_ddl_beside_which_rows_may_be_wrong_is_told_with_its_tables_and_what_to_do() -> None:
-    told = Told()
+    reported = Told()
     passed = replace(BASE, rewrites=1, rewritten=(TableName("shop", "item"),))
-    line = told.one(passed)
+    line = reported.one(passed)
     assert (line.event, line.level, line.values["tables"]) == ("rows beside a DDL may be wrong", "warning", "shop.item")
     assert "dump it again" in str(line.values["hint"])
-    assert told(passed) == []
+    assert reported(passed) == []
 
 
 def test_how_the_stream_goes_is_one_line_a_minute() -> None:
-    told = Told(replace(BASE, segments=10, changes=1000), report(5))
+    reported = Told(replace(BASE, segments=10, changes=1000), report(5))
     status = replace(BASE, segments=70, changes=31_000, resolved_lag_s=0.44, delivery_lag_s=0.21, waiting_for="TiCDC: slow")
-    assert told(status, after_s=MINUTE_S - 1) == []
-    told.report = report(65, seq=65)
-    assert told.one(status, after_s=1) == NewsLine(
+    assert reported(status, after_s=MINUTE_S - 1) == []
+    reported.report = report(65, seq=65)
+    assert reported.one(status, after_s=1) == NewsLine(
         "resolved",
         {
             "at": "2025-11-22T08:26:40.000Z",
@@ -282,14 +284,14 @@ def test_how_the_stream_goes_is_one_line_a_minute() -> None:
             "waiting_for": "TiCDC: slow",
         },
     )
-    assert told(status, after_s=MINUTE_S - 1) == []
-    assert told.one(status, after_s=1).values["segments"] == 0
+    assert reported(status, after_s=MINUTE_S - 1) == []
+    assert reported.one(status, after_s=1).values["segments"] == 0
 
 
 def test_each_of_several_sinks_has_its_lag() -> None:
     sinks = tuple(SinkState(name, 0.1, 0.5, 0.1, 1, False, lag_s=lag_s) for name, lag_s in (("a", 0.04), ("b", 7200.0)))
-    told = Told(replace(BASE, segments=7), report(5, 5))
-    line = told.one(replace(BASE, segments=9, sinks=sinks), after_s=MINUTE_S)
+    reported = Told(replace(BASE, segments=7), report(5, 5))
+    line = reported.one(replace(BASE, segments=9, sinks=sinks), after_s=MINUTE_S)
     assert line.values["sinks"] == "a 0.0 s behind, b 7200.0 s behind"
 
 
@@ -297,54 +299,54 @@ def test_each_of_several_sinks_has_its_lag() -> None:
 
 
 def test_a_dump_is_told_from_its_begin_to_its_end_with_figures() -> None:
-    told = Told()
+    reported = Told()
     pace = Pace(readers=4, rows_per_s=1000)
     begun = {"dump": DUMP.dump_id, "tables": "0/2", "brackets": "watermark", "chunk_rows": 1000, "readers": 4, "rows_per_s": 1000}
-    assert told.one(with_dump(replace(DUMP, pace=pace))) == NewsLine("dump begun", begun)
-    assert told(with_dump(dump({ITEM: 500}, pace=pace)), after_s=1.5) == []
-    done = told.one(with_dump(dump({ITEM: 4000}, done=(ITEM,), pace=pace)), after_s=2.0)
+    assert reported.one(with_dump(replace(DUMP, pace=pace))) == NewsLine("dump begun", begun)
+    assert reported(with_dump(dump({ITEM: 500}, pace=pace)), after_s=1.5) == []
+    done = reported.one(with_dump(dump({ITEM: 4000}, done=(ITEM,), pace=pace)), after_s=2.0)
     assert done == NewsLine("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
-    assert told(with_dump(dump({ITEM: 4000, ORDER: 500}, done=(ITEM,), pace=pace)), after_s=1.0) == []
+    assert reported(with_dump(dump({ITEM: 4000, ORDER: 500}, done=(ITEM,), pace=pace)), after_s=1.0) == []
     ended = dump({ITEM: 4000, ORDER: 1000}, done=(ITEM, ORDER), state=DumpState.FINISHED, pace=pace)
-    table, end = told(with_dump(ended), after_s=1.0)
+    table, end = reported(with_dump(ended), after_s=1.0)
     assert table.values == {"table": "shop.order", "rows": 1000, "seconds": 2.0, "rows_per_s": 500}
     figures = {"rows": 5000, "seconds": 6.0, "rows_per_s": 833, "bytes": 50_000}
     assert end == NewsLine("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
-    assert told(with_dump(ended)) == []
+    assert reported(with_dump(ended)) == []
 
 
 def test_a_pause_is_told_and_costs_the_rate_nothing() -> None:
-    told = Told(with_dump(DUMP))
-    paused = told.one(with_dump(dump({ITEM: 1000}, state=DumpState.PAUSED)), after_s=1.0)
+    reported = Told(with_dump(DUMP))
+    paused = reported.one(with_dump(dump({ITEM: 1000}, state=DumpState.PAUSED)), after_s=1.0)
     figures = {"rows": 1000, "seconds": 1.0, "rows_per_s": 1000}
     assert paused == NewsLine("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
-    resumed = told.one(with_dump(dump({ITEM: 1000})), after_s=50.0)
+    resumed = reported.one(with_dump(dump({ITEM: 1000})), after_s=50.0)
     assert resumed == NewsLine("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
-    stopped = told.one(with_dump(dump({ITEM: 2000}, state=DumpState.STOPPED)), after_s=1.0)
+    stopped = reported.one(with_dump(dump({ITEM: 2000}, state=DumpState.STOPPED)), after_s=1.0)
     assert (stopped.event, stopped.values["seconds"], stopped.values["rows_per_s"]) == ("dump stopped", 2.0, 1000)
 
 
 def test_a_failed_dump_is_a_warning_that_tells_why_and_what_to_do() -> None:
-    told = Told(with_dump(DUMP))
-    failed = told.one(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("a SELECT was denied", "grant it"))))
+    reported = Told(with_dump(DUMP))
+    failed = reported.one(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("a SELECT was denied", "grant it"))))
     assert (failed.event, failed.level) == ("dump failed", "warning")
     assert (failed.values["reason"], failed.values["hint"]) == ("a SELECT was denied", "grant it")
 
 
 def test_a_source_that_is_away_is_told_and_when_it_is_back() -> None:
     running = with_dump(dump({}))
-    told = Told(running)
+    reported = Told(running)
     away = replace(running, source_away_s=61.2, last_error="no route to TiDB")
-    assert told.one(away) == NewsLine("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
-    assert told(replace(away, source_away_s=126.0)) == []
-    assert told.one(running) == NewsLine("source is back", {"seconds": 126})
-    told(away)
-    assert "source is back" not in [line.event for line in told(with_dump(dump({}, state=DumpState.STOPPED)))]
+    assert reported.one(away) == NewsLine("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
+    assert reported(replace(away, source_away_s=126.0)) == []
+    assert reported.one(running) == NewsLine("source is back", {"seconds": 126})
+    reported(away)
+    assert "source is back" not in [line.event for line in reported(with_dump(dump({}, state=DumpState.STOPPED)))]
 
 
 def test_what_an_operator_changes_of_a_dump_is_told() -> None:
-    told = Told(with_dump(DUMP))
-    line = told.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
+    reported = Told(with_dump(DUMP))
+    line = reported.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
     assert line.event == "dump set"
     assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7}.items()
 
@@ -362,62 +364,62 @@ def test_what_an_operator_leaves_out_is_told_as_what_is_in_force() -> None:
 
 
 def test_a_dump_that_has_failed_is_told_by_each_owner_also_the_one_whose_start_found_it_so() -> None:
-    told = Told(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("its log is another one", "dumprestart"))))
-    failed = told.first[1]
+    reported = Told(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("its log is another one", "dumprestart"))))
+    failed = reported.first[1]
     assert (failed.event, failed.level, failed.values["reason"]) == ("dump failed", "warning", "its log is another one")
-    assert told(with_dump(dump({}, state=DumpState.FAILED))) == []
+    assert reported(with_dump(dump({}, state=DumpState.FAILED))) == []
 
 
 def test_a_dump_that_is_taken_over_is_told_and_what_came_before_is_beside_the_rate() -> None:
-    told = Told(with_dump(dump({ITEM: 900})))
-    assert told.first[1].event == "dump taken over"
-    assert told.first[1].values.items() >= {"state": "running", "rows": 900, "tables": "0/2"}.items()
-    done = told.one(with_dump(dump({ITEM: 1000}, done=(ITEM,))), after_s=1.0)
+    reported = Told(with_dump(dump({ITEM: 900})))
+    assert reported.first[1].event == "dump taken over"
+    assert reported.first[1].values.items() >= {"state": "running", "rows": 900, "tables": "0/2"}.items()
+    done = reported.one(with_dump(dump({ITEM: 1000}, done=(ITEM,))), after_s=1.0)
     figures = {"rows": 1000, "seconds": 1.0, "rows_of_former_owners": 900, "rows_per_s": 100}
     assert done.values == {"table": "shop.item", **figures}
-    end = told(with_dump(dump({ITEM: 1000, ORDER: 100}, done=(ITEM, ORDER), state=DumpState.FINISHED)), after_s=1.0)[-1]
+    end = reported(with_dump(dump({ITEM: 1000, ORDER: 100}, done=(ITEM, ORDER), state=DumpState.FINISHED)), after_s=1.0)[-1]
     assert end.values.items() >= {"rows": 1100, "seconds": 2.0, "rows_of_former_owners": 900, "rows_per_s": 100}.items()
 
 
 def test_a_dump_that_was_over_before_this_owner_is_no_news() -> None:
     over = with_dump(dump({ITEM: 900}, state=DumpState.FINISHED))
-    told = Told(over)
-    assert [line.event for line in told.first] == ["attached"]
-    assert told(over) == []
-    assert told.one(with_dump(replace(DUMP, dump_id="another"))).event == "dump begun"
+    reported = Told(over)
+    assert [line.event for line in reported.first] == ["attached"]
+    assert reported(over) == []
+    assert reported.one(with_dump(replace(DUMP, dump_id="another"))).event == "dump begun"
 
 
 def test_a_restart_is_another_dump_whose_tables_are_told_again() -> None:
-    told = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
-    begun, done = told(with_dump(dump({ITEM: 500}, done=(ITEM,), dump_id="another")), after_s=1.0)
+    reported = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+    begun, done = reported(with_dump(dump({ITEM: 500}, done=(ITEM,), dump_id="another")), after_s=1.0)
     assert begun.event == "dump begun"
     assert done.values == {"table": "shop.item", "rows": 500, "seconds": 1.0, "rows_per_s": 500}
 
 
 def test_a_table_that_is_read_again_from_its_beginning_is_told_again() -> None:
-    told = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
-    assert told(with_dump(dump({}))) == []
-    assert told.one(with_dump(dump({ITEM: 400}, done=(ITEM,))), after_s=1.5).values["rows"] == 400
+    reported = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+    assert reported(with_dump(dump({}))) == []
+    assert reported.one(with_dump(dump({ITEM: 400}, done=(ITEM,))), after_s=1.5).values["rows"] == 400
 
 
 def test_tables_that_are_done_at_once_are_some_lines_and_a_sum() -> None:
     names = [TableName("shop", f"t{number}") for number in range(TABLES_TOLD_MAX + 5)]
     empty = replace(DUMP, tables=tuple(map(TableProgress, names)))
     full = replace(DUMP, tables=tuple(TableProgress(name, chunks=1, rows=2, complete_at=CommitTs(AT)) for name in names))
-    told = Told(with_dump(empty))
-    *tables, rest = told(with_dump(full))
+    reported = Told(with_dump(empty))
+    *tables, rest = reported(with_dump(full))
     assert [line.event for line in tables] == ["table done"] * TABLES_TOLD_MAX
     assert rest == NewsLine("tables done", {"tables": 5, "rows": 10})
 
 
 def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
-    told = Told(with_dump(dump({ITEM: 10})))
+    reported = Told(with_dump(dump({ITEM: 10})))
     running = replace(with_dump(dump({ITEM: 70_000}, done=(ITEM,))), rows_per_s=1234.4, eta_s=61.0)
-    line = told(running, after_s=MINUTE_S)[-1]
+    line = reported(running, after_s=MINUTE_S)[-1]
     result = {"dump": "running", "dump_tables": "1/2", "dump_rows": 70_000, "dump_rows_per_s": 1234, "eta_s": 61}
     assert line.values.items() >= result.items()
     over = with_dump(dump({ITEM: 70_000}, done=(ITEM,), state=DumpState.STOPPED))
-    assert "dump" not in told(over, after_s=MINUTE_S)[-1].values
+    assert "dump" not in reported(over, after_s=MINUTE_S)[-1].values
 
 
 def test_the_guide_lists_every_line() -> None:
@@ -428,8 +430,8 @@ def test_the_guide_lists_every_line() -> None:
         for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))
     ]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
-    told = [str(item.value) for call in calls for item in call.args[:1] if isinstance(item, ast.Constant)]
+    reported = [str(item.value) for call in calls for item in call.args[:1] if isinstance(item, ast.Constant)]
     section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]
-    assert len(told) >= 15
-    for event in (*told, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
+    assert len(reported) >= 15
+    for event in (*reported, *(f"dump {state}" for state in DumpState if state is not DumpState.RUNNING), "dump resumed"):
         assert event in section, f"deploy/MONITOR.md does not list {event!r}"

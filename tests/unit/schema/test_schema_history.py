@@ -128,13 +128,13 @@ class Database:
 
     def rename(self, *moves: tuple[int, int, str]) -> DdlJob:
         """Each: table id, its schema id and name after; one after the other, as in RENAME TABLE a TO b, c TO a."""
-        told = []
+        reported = []
         for table_id, schema_id, name in moves:
             info = self.tables[table_id][1] | {"name": {"O": name, "L": name.lower()}}
             self.tables[table_id] = (schema_id, info)
-            told.append(JobTable(info, schema_id))
+            reported.append(JobTable(info, schema_id))
         action = Action.RENAME_TABLE if len(moves) == 1 else Action.RENAME_TABLES
-        return self.job(action, moves[-1][1], moves[-1][0], *told)
+        return self.job(action, moves[-1][1], moves[-1][0], *reported)
 
     def exchange(self, single_id: int, parted_id: int, partition_id: int) -> DdlJob:
         single_schema, single = self.tables.pop(single_id)
@@ -806,12 +806,12 @@ def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_t
     db.schemas[1] = "shop"
     db.tables[10] = (1, table(10, "t", partitions=(20, 21, 22, 23)))
     history = db.history()
-    told: tuple[dict[str, Any], ...] = tuple(
+    reported: tuple[dict[str, Any], ...] = tuple(
         {"id": one, "name": {"O": f"N{one}", "L": f"n{one}"}, "less_than": [str(one)], "in_values": None} for one in (40, 41)
     )
     step = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p21", "p22"}), (40, 41))
-    history.apply(replace(step, definitions=told))
-    assert history.info(10)["partition"]["definitions"][1:3] == list(told)
+    history.apply(replace(step, definitions=reported))
+    assert history.info(10)["partition"]["definitions"][1:3] == list(reported)
     assert [one.physical_ids for one in history.tables_at(CommitTs(db.ts))] == [(20, 40, 41, 23)]
     db.jobs += 1
     history.apply(db.step(Action.TRUNCATE_TABLE_PARTITION, 10, frozenset({40}), (50,)))
@@ -820,5 +820,5 @@ def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_t
     ]  # fmt: skip
     db.jobs += 1
     apart = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20", "p23"}), (60, 61))
-    history.apply(replace(apart, definitions=tuple(one | {"id": one["id"] + 20} for one in told)))
+    history.apply(replace(apart, definitions=tuple(one | {"id": one["id"] + 20} for one in reported)))
     assert [one["name"]["O"] for one in history.info(10)["partition"]["definitions"]] == ["N40", "N41", "", ""]

@@ -70,11 +70,11 @@ def test_a_file_a_batch_does_not_stay(folder: Folder) -> None:
 
 @pytest.mark.parametrize("behind", [1, KEPT, 2 * KEPT, 50])
 def test_a_former_owner_can_not_accept_under_a_number_that_was_removed(folder: Folder, behind: int) -> None:
-    former = opened(folder)
-    accept(former, 1)
+    previous = opened(folder)
+    accept(previous, 1)
     mine = opened(folder)
     accept(mine, *range(2, 2 + behind))
-    asks: list[Callable[[], None]] = [former.check, lambda: accept(former, 2, manifest="of the former")]
+    asks: list[Callable[[], None]] = [previous.check, lambda: accept(previous, 2, manifest="of the former")]
     for ask in [*asks, *asks]:
         with pytest.raises(OwnershipLost):
             ask()

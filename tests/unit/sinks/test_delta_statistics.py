@@ -150,9 +150,9 @@ def check_corrected(output: Output) -> None:
     for value in (int(TOP), 7):
         assert output.found(pc.field("id") == pa.scalar(value, pa.decimal128(20, 0))) == 1
     for log in (output.table / "_delta_log").glob("*.json"):
-        told = [json.loads(line) for line in log.read_text().splitlines()]
-        if any(one.get("txn", {}).get("appId") == statistics.DONE for one in told):
-            adds = [json.loads(one["add"]["stats"]) for one in told if "add" in one]
+        reported = [json.loads(line) for line in log.read_text().splitlines()]
+        if any(one.get("txn", {}).get("appId") == statistics.DONE for one in reported):
+            adds = [json.loads(one["add"]["stats"]) for one in reported if "add" in one]
             break
     else:
         pytest.fail("its files are not done")

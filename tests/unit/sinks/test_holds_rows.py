@@ -31,10 +31,10 @@ def test_files_are_of_others_where_no_output_of_ours_is(folder: Folder, names: l
 def test_a_worker_that_begins_at_this_moment_is_nobody_else(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     real = storage.list_names
 
-    def listed(asked: Folder, *, deep: bool) -> list[str]:
+    def listed(requested: Folder, *, deep: bool) -> list[str]:
         storage.write_atomically(folder, IDENTITY, b"{}")
         storage.write_atomically(folder, "part-0.jsonl", b"{}")
-        return real(asked, deep=deep)
+        return real(requested, deep=deep)
 
     monkeypatch.setattr(storage, "list_names", listed)
     assert not has_files_of_others(folder, IDENTITY)

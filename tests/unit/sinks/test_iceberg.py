@@ -47,12 +47,12 @@ def test_a_name_that_a_catalog_cannot_tell_from_anothers_is_refused_with_the_way
     with pytest.raises(SinkError, match="no usable name") as refused:
         settings(PLACE).identifier(TableName(name, "t"))
     assert "routes=" in refused.value.hint
-    told = misfits(PLACE, [TableSchema(TableName(name, "t"), (), ()), TableSchema(ORDERS, (), ())], log_id="log-1")
-    assert len(told) == 1
+    reported = misfits(PLACE, [TableSchema(TableName(name, "t"), (), ()), TableSchema(ORDERS, (), ())], log_id="log-1")
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         ("iceberg://prod", "a catalog and a namespace"),
         ("iceberg:///lake", "a catalog and a namespace"),
@@ -69,8 +69,8 @@ def test_a_name_that_a_catalog_cannot_tell_from_anothers_is_refused_with_the_way
         (PLACE + "&depth=3", "has no parameter depth"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(uri: str, told: str) -> None:
-    with pytest.raises(SinkError, match=told):
+def test_what_cannot_be_meant_is_refused(uri: str, reported: str) -> None:
+    with pytest.raises(SinkError, match=reported):
         open_sink(uri, log_id="log-1")
 
 

@@ -81,8 +81,8 @@ def test_files_come_at_the_numbers_that_they_are_to_have(table: Table) -> None:
     commit(table, file("a"), file("d", DataFileContent.EQUALITY_DELETES, [1]))
     last = commit(table, file("low"), file("b"), low=1)
     assert entries(table, last) == {"a": (2, "ADDED"), "d": (2, "ADDED"), "low": (1, "ADDED"), "b": (3, "ADDED")}
-    told = {(one.content, one.sequence_number, one.min_sequence_number) for one in last.manifests(table.io)}
-    assert told == {(ManifestContent.DATA, 3, 1), (ManifestContent.DATA, 2, 2), (ManifestContent.DELETES, 2, 2)}
+    reported = {(one.content, one.sequence_number, one.min_sequence_number) for one in last.manifests(table.io)}
+    assert reported == {(ManifestContent.DATA, 3, 1), (ManifestContent.DATA, 2, 2), (ManifestContent.DELETES, 2, 2)}
     assert last.summary is not None
     assert (last.summary["told"], last.summary["total-delete-files"], last.summary["total-records"]) == ("x", "1", "9")
 
@@ -113,8 +113,8 @@ def test_equality_ids_are_ints_as_java_reads_them(table: Table) -> None:
     last = commit(table, file("d", DataFileContent.EQUALITY_DELETES, [1]))
     (manifest,) = last.manifests(table.io)
     with AvroFile(table.io.new_input(manifest.manifest_path)) as avro_file:  # type: ignore[var-annotated]
-        told = avro_file.header.meta
-    assert told["content"] == "deletes"
-    of_file = next(field["type"] for field in json.loads(told["avro.schema"])["fields"] if field["name"] == "data_file")
+        reported = avro_file.header.meta
+    assert reported["content"] == "deletes"
+    of_file = next(field["type"] for field in json.loads(reported["avro.schema"])["fields"] if field["name"] == "data_file")
     ids = next(field["type"] for field in of_file["fields"] if field["name"] == "equality_ids")
     assert [kind["items"] for kind in ids if isinstance(kind, dict)] == ["int"]

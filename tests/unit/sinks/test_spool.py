@@ -110,8 +110,8 @@ def test_a_segment_ends_with_its_ddls_and_its_mark(spool: Spooled) -> None:
     assert [(d.seq, d.resolved.tso, d.resolved.log, len(d.rows), len(d.ddls)) for [d] in results] == [
         (1, 100, OWN, 1, 0), (2, 200, OWN, 1, 1), (3, 300, OWN, 1, 0)
     ]  # fmt: skip
-    told = results[1][0].ddls[0]
-    assert (told.commit_tso, told.schema, told.table, told.query) == (200, "shop", "orders", ddl.query)
+    reported = results[1][0].ddls[0]
+    assert (reported.commit_tso, reported.schema, reported.table, reported.query) == (200, "shop", "orders", ddl.query)
 
 
 def test_a_segment_s_mark_tells_how_the_dump_stands(spool: Spooled) -> None:
@@ -120,8 +120,8 @@ def test_a_segment_s_mark_tells_how_the_dump_stands(spool: Spooled) -> None:
     deliver(sink, Segments([1, 2, 3], dumps=dumps), log=spool.log)
     marks = [delivery.resolved for seq in (1, 2, 3) for delivery in spool.reader.deliveries(Seq(seq)) or ()]
     assert [mark.HasField("dump") for mark in marks] == [False, True, True]
-    told = [(mark.dump.dump_id, mark.dump.state, [(one.schema, one.table) for one in mark.dump.complete]) for mark in marks[1:]]
-    assert told == [("d1", "running", []), ("d1", "finished", [orders])]
+    reported = [(mark.dump.dump_id, mark.dump.state, [(one.schema, one.table) for one in mark.dump.complete]) for mark in marks[1:]]
+    assert reported == [("d1", "running", []), ("d1", "finished", [orders])]
 
 
 def test_a_segment_without_rows_is_its_mark(spool: Spooled) -> None:
@@ -263,7 +263,7 @@ def test_beyond_its_bytes_nothing_is_kept_for_anybody(spool: Spooled) -> None:
 
 
 def test_commits_are_forgotten_and_a_former_worker_that_wakes_up_after_that_is_still_shut_out(spool: Spooled) -> None:
-    former = spool.sink()
+    previous = spool.sink()
     sink = spool.sink()
     for seq in range(1, 130):
         spool.deliver(seq, sink=sink)
@@ -272,14 +272,14 @@ def test_commits_are_forgotten_and_a_former_worker_that_wakes_up_after_that_is_s
     assert f"_commits/{1:020d}.json" not in commits
     for _ in range(2):
         with pytest.raises(OwnershipLost):
-            deliver(former, Segments([1], [change(1, 100, after=["1", "of the former"])]), log=spool.log)
+            deliver(previous, Segments([1], [change(1, 100, after=["1", "of the former"])]), log=spool.log)
         assert spool.sink().look() == Accepted(Seq(129), CommitTs(12900), "")
     assert next(rows_of(spooled(spool.folder, spool.log))).after == ("1", "x" * 500)
     spool.deliver(130)
 
 
 def test_a_former_worker_does_not_set_back_what_is_kept(spool: Spooled) -> None:
-    former, sink = spool.sink(), spool.sink()
+    previous, sink = spool.sink(), spool.sink()
     spool.deliver(*range(1, 6), sink=sink)
     before = read_kept(spool.folder)
     assert before is not None
@@ -287,7 +287,7 @@ def test_a_former_worker_does_not_set_back_what_is_kept(spool: Spooled) -> None:
     spool.deliver(6, sink=sink)
     assert spool.first() == 5
     with pytest.raises(OwnershipLost):
-        deliver(former, Segments([1]), log=spool.log)
+        deliver(previous, Segments([1]), log=spool.log)
     assert spool.first() == 5
     keeping.write_kept(spool.folder, before)  # by one that was frozen before it
     spool.deliver(7, sink=sink)
@@ -445,9 +445,9 @@ def test_a_segment_or_a_file_that_is_gone_is_a_fault_and_not_the_end(spool: Spoo
     ],
 )
 def test_a_uri_that_cannot_be_meant_is_refused(uri: str, wrong: str) -> None:
-    with pytest.raises(SinkError, match=wrong) as told:
+    with pytest.raises(SinkError, match=wrong) as reported:
         open_sink(uri, log_id=LOG_ID)
-    assert "u:secret" not in str(told.value)
+    assert "u:secret" not in str(reported.value)
 
 
 def test_bounds_and_places_of_a_uri(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def test_a_password_does_not_travel_with_a_task_and_a_process_without_it_says_so
     arrived: SqlWriter = pickle.loads(sent)
     assert arrived.settings.server.password() == "hunter2", "a process that this one starts has it"
     monkeypatch.delenv(variable("mysql", "u@far:3306"))
-    with pytest.raises(SinkError, match="u@far:3306: its password is not known to this process") as told:
+    with pytest.raises(SinkError, match="u@far:3306: its password is not known to this process") as reported:
         arrived.settings.server.password()
-    assert "password-file" in told.value.hint
+    assert "password-file" in reported.value.hint
     monkeypatch.setenv(SqlServer.PASSWORD, "hunter3")
     assert arrived.settings.server.password() == "hunter3"
 

@@ -34,10 +34,10 @@ BEGIN = 100
 
 
 def table(name: TableName, *columns: str, table_id: int = 1, physical_ids: tuple[int, ...] = ()) -> TableSchema:
-    told = tuple(ColumnDefinition(column, "int(11)", nullable=False) for column in columns)
+    reported = tuple(ColumnDefinition(column, "int(11)", nullable=False) for column in columns)
     index = IndexDefinition("PRIMARY", (IndexPart(columns[0]),), unique=True, primary=True)
     results = tuple(Column(column, "int", nullable=False) for column in columns)
-    return TableSchema(name, results, columns[:1], table_id, physical_ids, definition=TableDefinition(told, (index,)))
+    return TableSchema(name, results, columns[:1], table_id, physical_ids, definition=TableDefinition(reported, (index,)))
 
 
 def head(
@@ -87,8 +87,8 @@ def test_numbers_go_on_in_a_folder_and_begin_anew_with_a_date() -> None:
 
 
 def test_the_same_is_named_the_same_whoever_asks_again() -> None:
-    asked = ([head([table(A, "id"), table(B, "id")])], files(StoragePlace(B), StoragePlace(A)), OPTIONS)
-    assert named(StorageNames(), *asked, date="") == named(StorageNames(), *asked, date="")
+    requested = ([head([table(A, "id"), table(B, "id")])], files(StoragePlace(B), StoragePlace(A)), OPTIONS)
+    assert named(StorageNames(), *requested, date="") == named(StorageNames(), *requested, date="")
 
 
 def test_a_ddl_makes_a_version_whose_file_tells_it() -> None:
@@ -114,10 +114,10 @@ def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
 
 def test_a_renamed_table_is_told_under_its_new_name() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
-    for asked in (A, B, TableName("S", "B")):
+    for requested in (A, B, TableName("S", "B")):
         result = named(
             names,
-            [head([table(A, "id")], [table(B, "id")], ts=200, ddls=[(asked, "RENAME TABLE s.a TO s.b")])],
+            [head([table(A, "id")], [table(B, "id")], ts=200, ddls=[(requested, "RENAME TABLE s.a TO s.b")])],
             [],
             OPTIONS,
             date="",

@@ -510,9 +510,9 @@ def test_what_is_asked_for_is_what_matches_and_what_is_idle_matches_nothing(
     ids=["long", "endless", "many", "many wildcards", "large program"],
 )
 def test_rules_that_cost_too_much_are_refused_before_they_do(rules: list[str], wrong: str) -> None:
-    with pytest.raises(RefusedRequest, match=wrong) as told:
+    with pytest.raises(RefusedRequest, match=wrong) as reported:
         asked(rules, [TableName("s", "t")], case_sensitive=False)
-    assert len(str(told.value)) < 1000
+    assert len(str(reported.value)) < 1000
 
 
 def test_the_names_that_tidb_takes_fit_into_a_rule_however_they_are_written() -> None:

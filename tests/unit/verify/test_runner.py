@@ -226,12 +226,12 @@ def test_an_operator_ends_it(world: World) -> None:
 def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) -> None:
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
     pauses: list[float] = []
-    told: list[str] = []
+    reported: list[str] = []
 
     def slept(seconds: float) -> None:
         pauses.append(seconds)
         report = read_report(world.job.log, "v1")
-        told.append(report.waiting_for if report is not None else "")
+        reported.append(report.waiting_for if report is not None else "")
         world.wait(seconds)
 
     class Slow(InOrder):
@@ -242,7 +242,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     late = replace(settings, late=lambda: True, runner=Slow(), wait=slept, write_every_s=0.0)
     began_s = monotonic()
     assert Verifications(late).carry_out(request, Event()).state is CheckState.EQUAL, "a sink that is always late does not stop it"
-    assert LATE in told
+    assert LATE in reported
     paused_s = sum(one for one in pauses if one == WAIT_S)
     assert paused_s >= 3 * PAUSE_MAX * 0.05 - WAIT_S, "the sink, the source, the buckets"
     assert paused_s <= PAUSE_MAX * (monotonic() - began_s) + 20 * WAIT_S, "no longer than the work, of fewer than 20 pieces"
@@ -297,17 +297,17 @@ def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(worl
 
 def test_what_is_to_be_read_is_told_before_the_first_piece_of_work(world: World) -> None:
     """Which may take hours: until then nothing else is told."""
-    told: list[int | None] = []
+    reported: list[int | None] = []
 
     class Looking(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
             report = verifications.report("v1")
             assert report is not None
-            told.append(report.needs_from)
+            reported.append(report.needs_from)
             return super().run(work, rows=rows)
 
     settings = settings_of(world, mine=f"sqlite:///{world.folder}/out.db")
     verifications = Verifications(replace(settings, runner=Looking(), write_every_s=600))
     first = world.seq
     assert verifications.carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
-    assert told[0] == first
+    assert reported[0] == first

@@ -45,24 +45,24 @@ def test_tasks_of_one_term_have_one_holder_which_stays_open() -> None:
 
 
 def test_the_holder_of_an_earlier_term_is_closed_by_the_next_one() -> None:
-    with held(OUTPUT, 0, FIRST) as former:
+    with held(OUTPUT, 0, FIRST) as previous:
         pass
     with held(OUTPUT, 0, SECOND) as later:
-        assert not cast(Noted, former).is_open
+        assert not cast(Noted, previous).is_open
     assert cast(Noted, later).is_open
 
 
 def test_one_that_is_at_work_is_closed_by_its_own_task() -> None:
-    with held(OUTPUT, 0, FIRST) as former:
+    with held(OUTPUT, 0, FIRST) as previous:
         with held(OUTPUT, 0, SECOND) as later:
-            assert cast(Noted, former).is_open
+            assert cast(Noted, previous).is_open
         assert cast(Noted, later).is_open
-    assert not cast(Noted, former).is_open
+    assert not cast(Noted, previous).is_open
 
 
 def test_a_task_of_an_earlier_term_closes_the_one_that_it_got() -> None:
     with held(OUTPUT, 0, SECOND) as later:
         pass
-    with held(OUTPUT, 0, FIRST) as former:
-        assert former is not later
-    assert (cast(Noted, former).is_open, cast(Noted, later).is_open) == (False, True)
+    with held(OUTPUT, 0, FIRST) as previous:
+        assert previous is not later
+    assert (cast(Noted, previous).is_open, cast(Noted, later).is_open) == (False, True)

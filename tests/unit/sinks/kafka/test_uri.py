@@ -86,7 +86,7 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ("protocol=avro", "protocol='avro'"),
         ("protocol=canal-json&enable-tidb-extension=false", "TiDB extension"),
@@ -97,8 +97,8 @@ def test_a_login_and_tls_are_as_in_ticdcs_uris_and_are_not_shown() -> None:
         ("transactions=perhaps", "transactions='perhaps'"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(query: str, told: str) -> None:
-    with pytest.raises(SinkError, match=told):
+def test_what_cannot_be_is_refused_by_name(query: str, reported: str) -> None:
+    with pytest.raises(SinkError, match=reported):
         output(f"kafka://b:9092/orders?{query}")
 
 
