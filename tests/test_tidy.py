@@ -71,7 +71,7 @@ _BELOW = {
     "setup": "adapters ticdc codecs sql core config process errors",
     "preflight": "setup run console control feeds adapters mysql log ticdc sql core config errors process spark_merge",
     "replay.judge": "log core errors spark_merge.port spark_merge.sinks spark_merge.ddl",
-    "replay": "run.certifying run.news_line run.reporting run.samples control.status report feeds adapters pipeline history ports"
+    "replay": "run.certifying run.log_event run.dump_reports run.samples control.status report feeds adapters pipeline history ports"
     " log ticdc codecs rowcodec schema partition pace core errors process spark_merge",
     "cli": "pump replay report preflight setup run control adapters history log ticdc core config errors process spark_merge",
     "__main__": "cli",
@@ -87,8 +87,8 @@ def _whole(name: str) -> str:
 ROOMS = {_whole(room): [_whole(name) for name in below.split()] for room, below in _BELOW.items()}
 
 WALLS = {
-    "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.here",
-    "py4j": "spark_merge.worker.job sidecar.preflight.here",
+    "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.machine",
+    "py4j": "spark_merge.worker.job sidecar.preflight.machine",
     "fsspec": "sidecar.log.storage",
     "s3fs": "sidecar.log.storage",
     "botocore": "sidecar.log.storage",
@@ -129,8 +129,8 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
-    "sidecar.run.awaited_dumps": "tests/unit/run/test_verifying.py",
-    "sidecar.run.verification_texts": "tests/unit/run/test_verifying.py",
+    "sidecar.run.awaited_dumps": "tests/unit/run/test_term_verifications.py",
+    "sidecar.run.verification_texts": "tests/unit/run/test_term_verifications.py",
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",
     "sidecar.feeds.binlog.notify": "tests/unit/feeds/test_binlog_streams.py",

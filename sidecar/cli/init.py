@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
     from sidecar.config import Tls
     from sidecar.process.checks import CheckFinding
-    from sidecar.setup.found import FoundChangefeed, WantedChangefeed
+    from sidecar.setup.cluster import FoundChangefeed, WantedChangefeed
     from sidecar.setup.settings import ChosenSetting
     from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -107,7 +107,7 @@ def init(
     from sidecar.cli.terminal import console_for
     from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
-    from sidecar.setup.found import WantedChangefeed, found_changefeed
+    from sidecar.setup.cluster import WantedChangefeed, found_changefeed
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
     ask = Questions(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
@@ -161,7 +161,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
     """The one there is that fits, or the one that is chosen. Raises ConfigError."""
     from sidecar.errors import ConfigError
     from sidecar.process.printable import one_line
-    from sidecar.setup.found import described, matching
+    from sidecar.setup.cluster import described, matching
 
     names = matching(client, wanted)
     if len(names) == 1:
@@ -188,7 +188,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
 
 def _show_changefeed(changefeed: FoundChangefeed) -> None:
     from sidecar.process.printable import one_line
-    from sidecar.setup.found import summary
+    from sidecar.setup.cluster import summary
 
     made = f", TiCDC {one_line(changefeed.changefeed.creator_version)}" if changefeed.changefeed.creator_version else ""
     typer.echo(f"changefeed {changefeed.changefeed.name}: {summary(changefeed.changefeed)}{made}")
@@ -230,7 +230,7 @@ def _of_tidb(ask: Questions, given: _Account, changefeed: FoundChangefeed) -> li
 
 def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: FoundChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
-    from sidecar.log.apart import check_apart
+    from sidecar.log.disjoint import check_apart
     from sidecar.setup.settings import ChosenSetting
     from spark_merge.sinks.registry import open_sinks
 
@@ -312,7 +312,7 @@ def _sql(changefeed: FoundChangefeed, user: str) -> str:
 def _written(output: Path, sql: Path | None, changefeed: FoundChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
     from sidecar.config import read_config
-    from sidecar.setup.found import summary
+    from sidecar.setup.cluster import summary
     from sidecar.setup.settings import differing, settings_text
 
     kept = differing(chosen)

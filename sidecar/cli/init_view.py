@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sidecar.process.checks import CheckFinding
-    from sidecar.setup.found import FoundChangefeed
+    from sidecar.setup.cluster import FoundChangefeed
     from sidecar.setup.settings import ChosenSetting
 
 
@@ -58,7 +58,7 @@ class InitResult:
         return any(one.setting not in NOT_CONFIGURED for one in self.found.problems)
 
     def to_json(self) -> dict[str, Any]:
-        from sidecar.setup.found import shown_uri
+        from sidecar.setup.cluster import shown_uri
 
         one, name = self.found.changefeed, self.found.changefeed.name
         return {

@@ -197,7 +197,7 @@ def merge(
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
-    from sidecar.log.apart import check_apart
+    from sidecar.log.disjoint import check_apart
     from sidecar.log.identity import name_of, own_id
     from sidecar.log.storage import log_folder
     from sidecar.process.descriptors import raise_limit

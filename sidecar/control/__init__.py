@@ -4,9 +4,10 @@
     asker          who makes a call, for the history
     requests       requests on their way to the one thread that can carry them out
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
-    shown          whether a dump is as a request would have it already
+    repeated       whether a dump is as a request would have it already
     status         what a sidecar is doing, as one value;  wire  our words and the wire's;  answers  exit codes and reasons
-    verifying      requests and reports of verifications;  judging  which differences can be right, so that no repair may correct them
+    verification_messages  requests and reports of verifications
+    judging        which differences can be right, so that no repair may correct them
     subscribe      the deliveries of a spool, to subscribers
     local_call     a call from within the process
     client         finds the sidecar, follows it to the owner, retries until it answers

@@ -13,7 +13,7 @@ from sidecar.control.judging import Targets
 from sidecar.control.requests import QueuedRequests
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import Spool
-from sidecar.control.verifying import VerificationPort
+from sidecar.control.verification_messages import VerificationPort
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.history.entry import HistoryEntry

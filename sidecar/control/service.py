@@ -33,11 +33,11 @@ import grpc
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.preview import preview
+from sidecar.control.repeated import as_asked, is_set
 from sidecar.control.served import Served
-from sidecar.control.shown import as_asked, is_set
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
-from sidecar.control.verifying import VerificationPort, after_dump, asked, expected, row_difference, verification
+from sidecar.control.verification_messages import VerificationPort, after_dump, asked, expected, row_difference, verification
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump

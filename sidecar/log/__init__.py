@@ -2,13 +2,13 @@
 
     manifest, schemas_file, layout   what is written beside a segment's data, and the name of every file: the contract
     segment_log        writing: exclusive manifests are the fence against an earlier owner; recovery, sweep, retention
-    identity, apart    which log it is, and that its folder contains no other output
-    delivered          what the merge worker reports;  deliveries  the sidecar's reader of it
+    identity, disjoint which log it is, and that its folder contains no other output
+    delivery_report    what the merge worker reports;  deliveries  the sidecar's reader of it
     hashed             a file that is hashed while it is written;  row_sums  the sum of a chunk's row hashes
     absent             rows of a chunk's file that are keys without a row
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
-    verification       what a verification is asked, and what it has found;  verification_files  its files
+    verification       the request for a verification, and its results;  verification_files  its files
     certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
     dump_files         files of dumps that are over: certificates, reports
     sink_tables        which tables each sink has whole, as its worker writes it

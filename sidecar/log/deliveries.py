@@ -9,7 +9,7 @@ from time import monotonic
 from sidecar.core.model import Seq
 from sidecar.errors import LogBroken, LogUnreachable, SinkError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_STARTING, DeliveryReport, report_from_json
 from sidecar.log.identity import known_id
 from sidecar.log.layout import manifest_name
 from sidecar.log.sink_tables import read_sink_tables

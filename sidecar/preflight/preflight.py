@@ -22,7 +22,7 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.log.identity import known_id
 from sidecar.log.storage import open_folder
-from sidecar.preflight import changefeed, here, ranges, source, zone
+from sidecar.preflight import changefeed, machine, ranges, source, zone
 from sidecar.process import secret_files
 from sidecar.process.checks import (
     Check,
@@ -46,7 +46,7 @@ SPARK: Key[None] = Key("spark")
 SPARK_S = 180.0
 RIGHTS_S = 2 * source.RIGHTS_MAX_S
 SINKS_S = 300.0
-"""Of several that are not reachable each is waited for: here.SINK_PATIENCE_S, and what its client takes for the last try."""
+"""Of several that are not reachable each is waited for: machine.SINK_PATIENCE_S, and what its client takes for the last try."""
 MANY_S = 60.0
 """Of a check that asks for many tables, or for many files."""
 
@@ -67,11 +67,11 @@ def checks(way: str, options: CheckOptions) -> Sequence[Check[Any]]:
 
 def _of_this_process() -> Sequence[Check[Any]]:
     return (
-        Check(Key("secrets"), lambda it: here.secrets(it.config), "the files of secrets"),
+        Check(Key("secrets"), lambda it: machine.secrets(it.config), "the files of secrets"),
         Check(Key("secrets' rights"), lambda it: secret_files.check(it.config), "the files of secrets"),
-        Check(Key("control address"), lambda it: here.control(it.config.control, it.config.changefeed), "control.listen"),
-        Check(Key("metrics address"), lambda it: here.metrics(it.config.metrics.listen), "metrics.listen"),
-        Check(Key("console address"), lambda it: here.console(it.config.console, it.config.changefeed), "console.listen"),
+        Check(Key("control address"), lambda it: machine.control(it.config.control, it.config.changefeed), "control.listen"),
+        Check(Key("metrics address"), lambda it: machine.metrics(it.config.metrics.listen), "metrics.listen"),
+        Check(Key("console address"), lambda it: machine.console(it.config.console, it.config.changefeed), "console.listen"),
     )
 
 
@@ -102,12 +102,14 @@ def _of_tidb() -> Sequence[Check[Any]]:
 
 def _of_the_hand_off() -> Sequence[Check[Any]]:
     return (
-        Check(LOG, lambda it: here.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S),
+        Check(
+            LOG, lambda it: machine.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S
+        ),
         Check(Key("dump on record"), _dump_on_record, "log.uri", (ETCD, CHANGEFEED, LOG)),
-        Check(Key("disk space"), lambda it: here.space(it.config), "log.uri, log.spill_folder"),
-        Check(SINKS, lambda it: here.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
+        Check(Key("disk space"), lambda it: machine.space(it.config), "log.uri, log.spill_folder"),
+        Check(SINKS, lambda it: machine.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
         Check(Key("targets"), _targets, "sinks", (LOG, TABLES), SINKS_S),
-        Check(SPARK, lambda it: here.spark(it.config.spark), "JAVA_HOME"),
+        Check(SPARK, lambda it: machine.spark(it.config.spark), "JAVA_HOME"),
         Check(Key("spark session"), _spark_session, "spark.master, spark.memory", (SPARK, LOG), SPARK_S),
     )
 
@@ -137,11 +139,11 @@ def _rights(it: CheckResult) -> Told[bool]:
 
 def _targets(it: CheckResult) -> Told[None]:
     fit: frozenset[int] = it.get(SINKS, frozenset[int]())
-    return here.targets(it.config, it[CHANGEFEED].log_id, it[TABLES], fit)
+    return machine.targets(it.config, it[CHANGEFEED].log_id, it[TABLES], fit)
 
 
 def _spark_session(it: CheckResult) -> Told[None]:
-    return here.spark_session(it.config.spark, it.config.log.uri, asked_for=it.options.spark)
+    return machine.spark_session(it.config.spark, it.config.log.uri, asked_for=it.options.spark)
 
 
 _MARK_WRITE = Check(

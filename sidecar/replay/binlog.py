@@ -48,8 +48,8 @@ from sidecar.replay.feed import (
     Play,
 )
 from sidecar.replay.kv import mark_table_of, snapshot_at_start
-from sidecar.replay.line import RowChange
 from sidecar.replay.net_rows import FalseDelete, net_rows, without_false_deletes
+from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
 from sidecar.rowcodec.kv_layout import KvSnapshot

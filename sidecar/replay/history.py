@@ -23,7 +23,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, TableName, TableSchema
 from sidecar.errors import SourceError
 from sidecar.replay.judge.rows import Key, Row, Rows, RowStep, State
 from sidecar.replay.kv import KvRecording
-from sidecar.replay.line import RecordedLine, RowChange
+from sidecar.replay.recorded_line import RecordedLine, RowChange
 from sidecar.rowcodec.kv_cast import cast_text, clipped_text
 from sidecar.rowcodec.kv_table import KvColumn, KvTable, kv_table
 from sidecar.schema.ddl import Action, DdlEvent, Effect, TableChange, TableInfo

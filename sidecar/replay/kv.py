@@ -35,7 +35,7 @@ from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.ports import Clock
 from sidecar.replay.feed import AHEAD_COMMITS_MAX, CATCH_UP, IDLE_RESOLVED_EVERY_MS, LEAD_MS, Play
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO, row_key, row_value
-from sidecar.replay.line import RowChange
+from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recorded_time import recorded_time, tick
 from sidecar.replay.recording import Recording
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, KvEvent, Pulled

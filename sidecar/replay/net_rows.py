@@ -19,7 +19,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, Lane, Rank, TableName, Tab
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.partition.ids import partition_ids
 from sidecar.replay.judge.rows import Key, Row, equal_rows, rows_by_key
-from sidecar.replay.line import RowChange
+from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
 from sidecar.rowcodec.binlog_event import event_of, schema_version_of
 from sidecar.rowcodec.binlog_row import decode_event

@@ -33,6 +33,7 @@ from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Source
 from sidecar.replay.crashes import Crash, CrashFate, MortalFeed, MortalLog, MortalProgress
+from sidecar.replay.dump_report import ReplayFacts, ReportedDump, check_writable
 from sidecar.replay.feed import Play
 from sidecar.replay.judge.verify import VerifyVerdict, verify
 from sidecar.replay.life import life_of_a_key
@@ -42,7 +43,6 @@ from sidecar.replay.progress_file import FileProgress
 from sidecar.replay.recorded_dump import DUMP_ID, RecordedDump
 from sidecar.replay.recording import Recording
 from sidecar.replay.report import EVERY_TABLE, ReplayReport, ReplaySettings
-from sidecar.replay.reported import ReplayFacts, ReportedDump, check_writable
 from sidecar.replay.source import RecordedSource, WatermarkRow, recorded_windows
 from sidecar.replay.status import ReplayStatus
 from sidecar.ticdc.table_rules import matching

@@ -6,15 +6,15 @@
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     auxiliary          services beside the pipeline, whose errors end nothing else
-    verifying          verifications: asked of the merge worker, followed, kept in the history;  repairing  corrects what one found
+    term_verifications verifications: requested of the merge worker, followed, kept in the history;  repairing  corrects differences
     awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
     console            the web console of this process
     samples            the status every few seconds;  past  those before this process;  ddls  the last ones
-    reporting          reports of dumps that are over
+    dump_reports       reports of dumps that are over
     continuous         slices of all tables, one after another;  cycle  which slice is next
     completing         the dump that brings a sink the rows that it lacks
-    news               which log lines a person reads;  dump_news  of dumps;  news_line  one of them;  logs  how lines are written
+    log_events         which log lines a person reads;  dump_events  of dumps;  log_event  one of them;  logs  how lines are written
     merge_process      the merge worker as a child;  own_worker  the one of this process
 
 Only here (and in replay/) the parts meet. It must not decide anything about data.

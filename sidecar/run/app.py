@@ -43,8 +43,8 @@ from sidecar.feeds.contract import Brought
 from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
 from sidecar.log import storage
-from sidecar.log.apart import check_apart
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.disjoint import check_apart
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.spill import FileSpill
 from sidecar.mysql.retry import end_questions
@@ -61,16 +61,16 @@ from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
+from sidecar.run.log_event import NewsLine
+from sidecar.run.log_events import News, cannot_begin, open_secrets, standby, started, stopped, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
-from sidecar.run.news import News, cannot_begin, open_secrets, standby, started, stopped, term_ended
-from sidecar.run.news_line import NewsLine
 from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, tells_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
 from sidecar.run.term import Term, beside
-from sidecar.run.verifying import TermVerifications
+from sidecar.run.term_verifications import TermVerifications
 from sidecar.ticdc.scope import LiveScope
 
 ACQUIRE_S = 1.0

@@ -21,8 +21,8 @@ from time import monotonic
 from sidecar.control.status import ServiceStatus
 from sidecar.errors import TicdcDumpError
 from sidecar.process.background import Background
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import log, say
-from sidecar.run.news_line import NewsLine
 
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 120.0

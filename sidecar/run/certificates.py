@@ -8,7 +8,7 @@ from sidecar.adapters.etcd.cluster import pd_cluster_id
 from sidecar.log import storage
 from sidecar.run.auxiliary import Services
 from sidecar.run.certifying import TermCertificates
-from sidecar.run.reporting import CertificateFacts, DumpReports
+from sidecar.run.dump_reports import CertificateFacts, DumpReports
 from sidecar.run.samples import MeasuredTerms
 from sidecar.run.term import Term
 

@@ -41,9 +41,9 @@ from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
+from sidecar.run.dump_reports import DumpReports
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import say
-from sidecar.run.news_line import NewsLine
-from sidecar.run.reporting import DumpReports
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
 """Between two looks for manifests, and for batches: a report has the last 64 of a sink."""

@@ -11,8 +11,8 @@ from sidecar.config import Config
 from sidecar.console.listening import ConsoleServer, check_console, console_address
 from sidecar.control.service import ControlService
 from sidecar.log import storage
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import say
-from sidecar.run.news_line import NewsLine
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import MeasuredTerms
 

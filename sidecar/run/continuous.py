@@ -21,7 +21,7 @@ from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.judging import unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S
-from sidecar.control.verifying import asked
+from sidecar.control.verification_messages import asked
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
@@ -32,7 +32,7 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import CYCLE_NAME, Slice, VerifyReport, VerifyRequest
 from sidecar.ports import Caller, SchemaSource
 from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from sidecar.ticdc.hidden_changes import are_all
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb

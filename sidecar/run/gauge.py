@@ -17,8 +17,8 @@ from sidecar.core.model import CommitTs, Ddl, Lane, TableName, TableSchema, carr
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import Beside, Rewrites
 from sidecar.errors import TicdcDumpError
-from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pipeline import Pipeline
 from sidecar.ports import SchemaSource

@@ -21,7 +21,7 @@ from stamina.instrumentation import PrometheusOnRetryHook, RetryDetails, set_on_
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 
 EXIT_DEFECT = 1
 RETRY_TOLD_EVERY_S = 30.0

@@ -23,7 +23,7 @@ from threading import Event, Lock
 from time import monotonic, time
 
 from sidecar.errors import StorageFull, with_hint
-from sidecar.log.delivered import DeliveryReport
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.process.background import Background
 from sidecar.process.group import await_end
 from sidecar.process.scratch import WANTING, Scratch

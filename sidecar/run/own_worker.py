@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.run.log_events import worker_died
 from sidecar.run.logs import say
 from sidecar.run.merge_process import Death, MergeProcess, unexplained, worker_state
-from sidecar.run.news import worker_died
 
 
 class OwnWorker:

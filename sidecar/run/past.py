@@ -14,8 +14,8 @@ from sidecar.log.certificate_parts import SampleLine, read_samples
 from sidecar.log.storage import Folder
 from sidecar.process.background import Background
 from sidecar.report.samples import ThinnedSamples
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import say
-from sidecar.run.news_line import NewsLine
 from sidecar.run.samples import DAY_MS, Samples
 
 PARTS_MAX = 500

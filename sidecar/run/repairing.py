@@ -21,7 +21,7 @@ from sidecar.control.dump_scope import NAMED_MAX, resolve, start_dump, unknown_s
 from sidecar.control.judging import not_repairable, unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
-from sidecar.control.verifying import derived_id
+from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER, DumpState

@@ -9,7 +9,7 @@ from sidecar.core.messages import Asker
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 
 EQUAL = "equal"
 """The result of a verification that has found no difference."""

@@ -1,6 +1,6 @@
 """`ticdc-dump init`: what PD's etcd says of a changefeed, as a settings file and as SQL for TiDB.
 
-    found     the changefeeds there are, and what follows for a sidecar from the one that is chosen
+    cluster   the changefeeds there are, and what follows for a sidecar from the one that is chosen
     settings  the settings file: each value with where it comes from
     sql       what an administrator runs in TiDB: the watermark table, the account. The one text: deploy/sql is generated from it
 

@@ -15,7 +15,7 @@ import msgspec
 from sidecar.config import Config, is_address
 from sidecar.errors import ConfigError
 from sidecar.process.printable import one_line
-from sidecar.setup.found import FoundChangefeed, shown_uri
+from sidecar.setup.cluster import FoundChangefeed, shown_uri
 
 TIDB_PORT = 4000
 

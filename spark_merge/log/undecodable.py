@@ -15,7 +15,7 @@ import pyarrow as pa
 from sidecar.core.model import CommitTs, Lane, Seq, TableName, TableSchema
 from sidecar.errors import FeedError, RefusedRequest
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, report_from_json
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import known_id
 from sidecar.log.layout import manifest_name, read_manifest

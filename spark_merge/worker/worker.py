@@ -27,7 +27,7 @@ from threading import Event, Lock, Thread
 from sidecar.core.model import CommitTs
 from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, RUNNING, SPARK_READY, SPARK_STARTING, STOPPED, DeliveryReport, report_from_json
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
 from sidecar.pace.sinks import SinkDelivery

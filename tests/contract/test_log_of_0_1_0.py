@@ -13,7 +13,7 @@ from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import DumpState, progress_from_json
 from sidecar.errors import SinkError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, report_from_json
 from sidecar.log.identity import claim_log, name_of
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog

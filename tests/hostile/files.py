@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
 from sidecar.errors import TicdcDumpError
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport
 from sidecar.log.identity import OWN_ID_NAME, claim_log
 from sidecar.log.layout import manifest_name, retained_name
 from sidecar.log.manifest import Manifest, to_json

@@ -26,7 +26,7 @@ from urllib.request import urlopen
 from sidecar.adapters.etcd.client import ROOT
 from sidecar.config import SourceSection
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, SPARK_READY, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, SPARK_READY, report_from_json
 from sidecar.log.storage import open_folder
 from sidecar.replay.recording import Recording
 from tests.hostile.attempts import Area, Attempt, Fault, Outcome

@@ -14,7 +14,7 @@ from pathlib import Path
 from sidecar.adapters.etcd.client import EtcdClient, check_name
 from sidecar.config import Config, read_config
 from sidecar.feeds.kafka.client import Cluster
-from sidecar.log.apart import check_apart
+from sidecar.log.disjoint import check_apart
 from sidecar.mysql.account import Account
 from sidecar.process.listening import interceptors
 from sidecar.process.secret_files import unprotected

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.log.delivered import DELIVERED_NAME
+from sidecar.log.delivery_report import DELIVERED_NAME
 from sidecar.log.identity import claim_log
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import Manifest

@@ -352,7 +352,7 @@ def test_java_that_is_missing_or_too_old_is_named(stage: Stage, tmp_path: Path, 
 
 def test_spark_that_runs_elsewhere_or_is_not_installed_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "spark.managed is false" in told(stage.check("spark")["spark"], CheckStatus.SKIPPED)
-    monkeypatch.setattr("sidecar.preflight.here.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sidecar.preflight.machine.util.find_spec", lambda name: None)
     assert "pip install pyspark" in failure(stage.check("spark", spark={"managed": True})["spark"])
 
 

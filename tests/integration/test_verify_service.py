@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
-from sidecar.control.verifying import derived_id
+from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import StartDump
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -36,7 +36,7 @@ from sidecar.log.verification_files import read_request, read_waiting, request_i
 from sidecar.run import repairing
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.repairing import KeyDump, start_key_dump
-from sidecar.run.verifying import TermVerifications
+from sidecar.run.term_verifications import TermVerifications
 from sidecar.ticdc.hidden_changes import Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Serving
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-REPORTED = "sidecar/replay/reported.py"
+REPORTED = "sidecar/replay/dump_report.py"
 REPLAY = "sidecar/replay/replay.py"
 LIFE = "sidecar/replay/life.py"
-OF_REPORTED = "tests/unit/replay/test_reported.py"
+OF_REPORTED = "tests/unit/replay/test_dump_report.py"
 OF_LIFE = "tests/unit/replay/test_life.py"
 NOT_FOLLOWED = f"{OF_LIFE}::test_an_update_that_no_change_followed_is_told_of_first"
 

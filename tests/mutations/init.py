@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 COMMAND = "sidecar/cli/init.py"
-FOUND = "sidecar/setup/found.py"
+FOUND = "sidecar/setup/cluster.py"
 SETTINGS = "sidecar/setup/settings.py"
 SQL = "sidecar/setup/sql.py"
 OF_COMMAND = "tests/unit/cli/test_init.py"
-OF_FOUND = "tests/unit/setup/test_found.py"
+OF_FOUND = "tests/unit/setup/test_cluster.py"
 OF_SETTINGS = "tests/unit/setup/test_settings.py"
 OF_SQL = "tests/unit/setup/test_sql.py"
 

@@ -11,7 +11,7 @@ OF_HIDDEN = "tests/unit/ticdc/test_hidden_changes.py"
 REPAIRS = [
     Mutation(
         "a repair deletes rows whose deletes the filter leaves out",
-        "sidecar/control/verifying.py::asked",
+        "sidecar/control/verification_messages.py::asked",
         "    refusals += not_repairable(legitimate) if request.repair else ()\n",
         "",
         f"{OF_JUDGING}::test_a_repair_is_refused_where_the_filter_makes_a_difference_right[deletes by value]",
@@ -83,7 +83,7 @@ REPAIRS = [
     ),
     Mutation(
         "a next owner forgets the answer and asks again",
-        "sidecar/run/verifying.py::TermVerifications._take_over_repair",
+        "sidecar/run/term_verifications.py::TermVerifications._take_over_repair",
         " if repair is None else repair.delete_at_most",
         "",
         f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
@@ -119,14 +119,14 @@ REPAIRS = [
     ),
     Mutation(
         "the differences of a repair that runs are removed, and it ends as if all were corrected",
-        "sidecar/run/verifying.py::TermVerifications._remove_old",
+        "sidecar/run/term_verifications.py::TermVerifications._remove_old",
         ", *self._repairs",
         "",
         f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
     ),
     Mutation(
         "a stop amid a step of a repair is undone by that step",
-        "sidecar/run/verifying.py::TermVerifications._repair",
+        "sidecar/run/term_verifications.py::TermVerifications._repair",
         "get(operation_id",
         "setdefault(operation_id, repair",
         "tests/unit/run/test_repairing.py::test_a_stop_amid_a_step_of_the_repair_is_not_undone_by_it",

@@ -111,18 +111,18 @@ SEVERAL = [
     ),
     Mutation(
         "a request that is made again is carried out again",
-        "sidecar/control/shown.py::as_asked",
+        "sidecar/control/repeated.py::as_asked",
         "any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there)",
         "True",
-        "tests/unit/control/test_shown.py::"
+        "tests/unit/control/test_repeated.py::"
         "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_1-states1-paused-d0]",
     ),
     Mutation(
         "one dump is done, so another is not asked",
-        "sidecar/control/shown.py::as_asked",
+        "sidecar/control/repeated.py::as_asked",
         "not shows(dump)",
         "False",
-        "tests/unit/control/test_shown.py::"
+        "tests/unit/control/test_repeated.py::"
         "test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for[request_2-states2-paused-None]",
     ),
     Mutation(

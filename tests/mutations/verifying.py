@@ -9,7 +9,7 @@ OF_CHECK = "tests/unit/verify/test_table_check.py"
 OF_MOVING = "tests/unit/verify/test_moving.py::test_keys_of_changes_and_of_due_chunks_behind_the_position_are_moving[0]"
 OF_COMPARE = "tests/unit/verify/test_compare.py"
 OF_RUNNER = "tests/unit/verify/test_runner.py"
-OF_TERM = "tests/unit/run/test_verifying.py"
+OF_TERM = "tests/unit/run/test_term_verifications.py"
 OF_REPAIR = f"{OF_TERM}::test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again"
 CYCLE, OF_CYCLE = "sidecar/run/cycle.py", "tests/unit/run/test_cycle.py"
 CONTINUOUS, OF_CONTINUOUS = "sidecar/run/continuous.py", "tests/unit/run/test_continuous.py"
@@ -272,14 +272,14 @@ VERIFYING = [
     ),
     Mutation(
         "a verification without a request goes on for ever",
-        "sidecar/run/verifying.py::TermVerifications._follow_one",
+        "sidecar/run/term_verifications.py::TermVerifications._follow_one",
         " and report.state in files.OVER",
         "",
         f"{OF_TERM}::test_one_whose_request_is_gone_ends_although_a_worker_had_begun",
     ),
     Mutation(
         "what is told of one that is over keeps the log",
-        "sidecar/run/verifying.py::TermVerifications._heard",
+        "sidecar/run/term_verifications.py::TermVerifications._heard",
         "entry is not None and ",
         "",
         f"{OF_TERM}::test_what_is_told_of_one_that_is_over_keeps_nothing",
@@ -300,14 +300,14 @@ VERIFYING = [
     ),
     Mutation(
         "a next term forgets the verifications that run",
-        "sidecar/run/verifying.py::TermVerifications._take_over",
+        "sidecar/run/term_verifications.py::TermVerifications._take_over",
         "        self._running[entry.id] = entry\n",
         "",
         f"{OF_TERM}::test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker",
     ),
     Mutation(
         "segments of a verification that is over are kept for ever",
-        "sidecar/run/verifying.py::TermVerifications._end",
+        "sidecar/run/term_verifications.py::TermVerifications._end",
         "            self._needs.pop(operation_id, None)\n        ",
         "        ",
         f"{OF_TERM}::test_a_report_that_is_over_ends_the_entry_and_says_what_was_found",
@@ -342,7 +342,7 @@ VERIFYING = [
     ),
     Mutation(
         "a next term starts a repair's dumps again",
-        "sidecar/control/verifying.py::derived_id",
+        "sidecar/control/verification_messages.py::derived_id",
         '".',
         '/{object()}".',
         f"{OF_TERM}::test_a_next_term_goes_on_with_a_repair_and_starts_no_dump_twice[1]",
@@ -517,42 +517,42 @@ VERIFYING = [
     ),
     Mutation(
         "one verification's damaged file ends the others",
-        "sidecar/run/verifying.py::TermVerifications._apart",
+        "sidecar/run/term_verifications.py::TermVerifications._apart",
         "self._give_up(operation_id, str(error))",
         "raise",
         "tests/unit/run/test_damaged_files.py",
     ),
     Mutation(
         "continuous verification does not wait for another one",
-        "sidecar/run/verifying.py::TermVerifications._begin_slice",
+        "sidecar/run/term_verifications.py::TermVerifications._begin_slice",
         "or any(read_waiting(self._log, one) is None for one in running)",
         "",
         f"{OF_CONTINUOUS}::test_it_waits_for_another_verification_but_not_for_one_that_waits_for_a_dump",
     ),
     Mutation(
         "slices that are equal fill the history",
-        "sidecar/run/verifying.py::TermVerifications._end_slice",
+        "sidecar/run/term_verifications.py::TermVerifications._end_slice",
         "not equal",
         "True",
         f"{OF_CONTINUOUS}::test_an_equal_slice_leaves_nothing_but_what_was_compared_when",
     ),
     Mutation(
         "slices that are equal leave their files",
-        "sidecar/run/verifying.py::TermVerifications._end_slice",
+        "sidecar/run/term_verifications.py::TermVerifications._end_slice",
         "remove_files(self._log, request.id)",
         "pass",
         f"{OF_CONTINUOUS}::test_an_equal_slice_leaves_nothing_but_what_was_compared_when",
     ),
     Mutation(
         "a slice that differs is not in the history",
-        "sidecar/run/verifying.py::TermVerifications._end_slice",
+        "sidecar/run/term_verifications.py::TermVerifications._end_slice",
         "report.state is CheckState.EQUAL and ",
         "",
         f"{OF_CONTINUOUS}::test_a_slice_that_differs_is_in_the_history_with_its_report",
     ),
     Mutation(
         "the next owner forgets the slice that is under way",
-        "sidecar/run/verifying.py::TermVerifications._take_over_slice",
+        "sidecar/run/term_verifications.py::TermVerifications._take_over_slice",
         "self._slice = request\n            self._running.setdefault",
         "(lambda *_: None)",
         f"{OF_CONTINUOUS}::test_the_next_owner_ends_the_slice_that_is_under_way",

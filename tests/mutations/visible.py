@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 SAMPLES, CHUNKS, DRAWING = "sidecar/run/samples.py", "sidecar/report/chunks.py", "sidecar/report/drawing.py"
-BUILD, REPORTING, FOLLOWER = "sidecar/report/build.py", "sidecar/run/reporting.py", "sidecar/run/certifying.py"
+BUILD, REPORTING, FOLLOWER = "sidecar/report/build.py", "sidecar/run/dump_reports.py", "sidecar/run/certifying.py"
 COLLECTED, SERVICE, FILES, WORKER = (
     "sidecar/run/collecting.py",
     "sidecar/control/service.py",
@@ -19,7 +19,7 @@ OF_SAMPLES, OF_CHUNKS, OF_DRAWING = (
 )
 OF_BUILD, OF_REPORTING, OF_TIMELINE = (
     "tests/unit/report/test_build.py",
-    "tests/unit/run/test_reporting.py",
+    "tests/unit/run/test_dump_reports.py",
     "tests/unit/control/test_timeline.py",
 )
 OF_COLLECTED, OF_FILES, OF_WORKER = (

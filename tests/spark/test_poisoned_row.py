@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.log import layout
-from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.log.identity import known_id, name_of
 from sidecar.log.skips import Skip, skip_row
 from sidecar.log.storage import Folder, open_folder

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import LogBroken, OwnershipLost
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import from_json, to_json
 from sidecar.log.storage import Folder

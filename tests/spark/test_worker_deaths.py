@@ -16,8 +16,8 @@ from time import monotonic, sleep
 import pytest
 
 from sidecar.core.model import Seq
-from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.log.storage import Folder, open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.files.sink import FileSink

@@ -35,8 +35,8 @@ from sidecar.replay.feed import Play
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import TermCertificates
-from sidecar.run.news_line import NewsLine
-from sidecar.run.reporting import CertificateFacts, DumpReports
+from sidecar.run.dump_reports import CertificateFacts, DumpReports
+from sidecar.run.log_event import NewsLine
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.delivery.batches import JobSettings

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.log.delivered import DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.log.storage import open_folder
 from sidecar.run.merge_process import Death, MergeProcess
 from spark_merge.sinks.kafka import client

@@ -10,7 +10,7 @@ import pytest
 from sidecar.config import ChangefeedSection, Config, ControlSection, EtcdSection, LogSection, PushSection, SourceSection, Tls
 from sidecar.process.checks import CheckStatus
 from sidecar.process.secret_files import check, unprotected
-from sidecar.run.news import open_secrets
+from sidecar.run.log_events import open_secrets
 
 
 def config(**sections: object) -> Config:

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pymysql
 
 from sidecar.adapters.tidb.read import ChunkReader, Misfit, SelectedChunk
-from sidecar.adapters.tidb.reads import Reads
+from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
 from sidecar.config import SourceSection
 from sidecar.core.chunk import ChunkFile, WrittenChunk

@@ -31,7 +31,7 @@ def image_column(changes: pa.Table, number: int) -> pa.Array:
 
 def split(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """With updates of unique values as two rows. A transaction of the table that has one is in the order delete, update, insert: so it has
-    to be here whole (together.py)."""
+    to be here whole (by_table.py)."""
     moved = _moved(changes, schema)
     return split_at(changes, moved) if moved.any() else changes
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.codecs.encode.by_table import gathered
 from spark_merge.codecs.encode.messages import changes_of
-from spark_merge.codecs.encode.together import gathered
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
 from spark_merge.sinks.kafka.claims import TaskAsked
 from spark_merge.sinks.kafka.client import Fenced

@@ -24,9 +24,9 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
 from spark_merge.codecs.encode.block import Block, blocks, of_changes
+from spark_merge.codecs.encode.by_table import gathered
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
-from spark_merge.codecs.encode.together import gathered
 from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.formats.csv_lines import csv_header, csv_lines

@@ -21,7 +21,7 @@ from sidecar.errors import CoordinationLost
 from sidecar.setup.sql import account_sql, watermark_sql
 from tests.hostile.keys import Etcd
 from tests.rig.changefeed import info_key
-from tests.unit.setup.test_found import KAFKA, PD, SERVERS, definition
+from tests.unit.setup.test_cluster import KAFKA, PD, SERVERS, definition
 
 WHOLE = ("--pd", "http://pd-0:2379/,pd-1:2379", "--pd", "pd-2:2379", "-c", "orders")
 
@@ -230,7 +230,7 @@ def test_a_pd_that_does_not_answer_is_told_with_the_options_to_check(stage: Stag
     def lost(*_: object, **__: object) -> None:
         raise CoordinationLost("etcd does not answer (Range): gone", hint="-")
 
-    monkeypatch.setattr("sidecar.setup.found.list_changefeeds", lost)
+    monkeypatch.setattr("sidecar.setup.cluster.list_changefeeds", lost)
     output = stage.run(*WHOLE, "-y", code=3)
     assert "PD at pd-0:2379, pd-1:2379, pd-2:2379 does not answer" in output
     assert "--pd" in output

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.judging import Targets, not_repairable, unjudged
-from sidecar.control.verifying import after_dump, asked, expected
+from sidecar.control.verification_messages import after_dump, asked, expected
 from sidecar.core.messages import Asker
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest, SinkError

@@ -11,8 +11,8 @@ import pytest
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.log import deliveries as log_deliveries
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.identity import OWN_ID_NAME
 from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder

@@ -9,7 +9,7 @@ import pytest
 from sidecar.core.model import Seq
 from sidecar.errors import StorageFull
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME
+from sidecar.log.delivery_report import DELIVERED_NAME
 from sidecar.log.layout import retained_name
 from sidecar.log.reserve import RESERVE_BYTES, RESERVE_NAME, give_up, take
 from sidecar.log.storage import Folder, open_folder

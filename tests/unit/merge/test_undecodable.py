@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import FeedUnsuitable, RefusedRequest
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import Skip, read_skips
 from sidecar.log.storage import Folder, open_folder

@@ -15,7 +15,7 @@ import pytest
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import ConfigError, LogUnreachable, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport, report_from_json
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport, report_from_json
 from sidecar.log.storage import Folder, Unreachable, open_folder
 from sidecar.pace.sinks import SinkDelivery
 from spark_merge.delivery.batches import JobSettings

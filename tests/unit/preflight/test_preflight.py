@@ -34,7 +34,7 @@ from sidecar.log.segment_log import FolderLog
 from sidecar.log.sink_tables import write_sink_tables
 from sidecar.log.storage import open_folder
 from sidecar.ports import TableEstimate
-from sidecar.preflight import changefeed, here
+from sidecar.preflight import changefeed, machine
 from sidecar.preflight.preflight import PreflightReport, checks, preflight
 from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys, readable_schemas, schemas_of_rules, tables, wrong_columns
 from sidecar.preflight.zone import hours_twice, judged
@@ -66,7 +66,7 @@ from spark_merge.testing.histories import SEGMENTS, random_history, write_log
 from spark_merge.testing.places import Here
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb, Refused
-from tests.unit.setup.test_found import definition
+from tests.unit.setup.test_cluster import definition
 
 Body = Callable[[CheckResult], Told[Any]]
 
@@ -455,7 +455,7 @@ def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(t
     result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     for begin, worst in (("", CheckStatus.FAILED), ("now", CheckStatus.OK)):
         config = msgspec.convert(result | {"kafka": {"begin": begin}}, Config)
-        findings = list(here.sinks(config, "cf/1"))
+        findings = list(machine.sinks(config, "cf/1"))
         assert max(finding.status is CheckStatus.FAILED for finding in findings) is (worst is CheckStatus.FAILED)
     assert findings[-1].status is CheckStatus.OK
 
@@ -467,7 +467,7 @@ def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_
     result = {"sinks": ["kafka://h:1/t?config=/nowhere", bucket], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
     result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     monkeypatch.setattr(FileSink, "look", lambda _: None)
-    findings = list(here.sinks(msgspec.convert(result, Config), "cf/1"))
+    findings = list(machine.sinks(msgspec.convert(result, Config), "cf/1"))
     assert [finding.status for finding in findings] == [CheckStatus.FAILED, CheckStatus.OK]
     assert findings[1].what == "sink 2 (s3://bucket/out?format=jsonl): new"
 
@@ -482,7 +482,7 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here(), sink_id=SinkId("lake", output_of(uri)))
     while delivery.deliver():
         pass
-    accepted, tables = here.sinks(config, "cf/1")
+    accepted, tables = machine.sinks(config, "cf/1")
     assert accepted.what == f"sink 1 (lake): has accepted segment {SEGMENTS - 1}"
     assert tables.status is CheckStatus.WARNING
     assert "12 of 12 tables are not complete: s.t0, s.t1, s.t10" in tables.what
@@ -491,7 +491,7 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     known = delivery.record.tables
     assert known is not None
     write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
-    _, tables = here.sinks(config, "cf/1")
+    _, tables = machine.sinks(config, "cf/1")
     assert tables.status is CheckStatus.OK
     assert "all 12 tables are complete: s.t0 complete since 7 (" in tables.what
 
@@ -500,7 +500,7 @@ def test_two_sinks_of_one_name_fail(tmp_path: Path) -> None:
     sinks = [f"file://{tmp_path}/{folder}?format=jsonl&name=lake" for folder in "ab"]
     result = {"sinks": sinks, "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
     config = msgspec.convert(result | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}, Config)
-    (finding,) = here.sinks(config, "cf/1")
+    (finding,) = machine.sinks(config, "cf/1")
     assert finding.status is CheckStatus.FAILED
     assert "two sinks have one name" in finding.what
 
@@ -512,10 +512,10 @@ def test_a_sink_that_is_new_to_a_log_without_its_beginning_is_warned_of(tmp_path
     result = {"sinks": [f"file://{tmp_path}/out?format=jsonl"], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
     result |= {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}}
     config = msgspec.convert(result, Config)
-    (whole,) = here.sinks(config, "cf/1")
+    (whole,) = machine.sinks(config, "cf/1")
     assert whole.status is CheckStatus.OK
     log.retain(delivered=Seq(SEGMENTS - 1), open_from=None)
-    (partial,) = here.sinks(config, "cf/1")
+    (partial,) = machine.sinks(config, "cf/1")
     assert (partial.status, partial.setting) == (CheckStatus.WARNING, "sinks (number 1)")
     assert f"segments from {kept(log.folder).start} on only" in partial.what
     assert "start a dump" in partial.hint

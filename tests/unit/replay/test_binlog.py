@@ -11,8 +11,8 @@ from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.replay.binlog import BinlogRecording, RecordedPumps
 from sidecar.replay.binlog_rows import transaction
 from sidecar.replay.feed import Play
-from sidecar.replay.line import RowChange
 from sidecar.replay.net_rows import net_rows, without_false_deletes
+from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
 from tests.support.recordings import recording
 

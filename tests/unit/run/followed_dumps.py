@@ -22,8 +22,8 @@ from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
 from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, TermCertificates
-from sidecar.run.news_line import NewsLine
-from sidecar.run.reporting import CertificateFacts, DumpReports
+from sidecar.run.dump_reports import CertificateFacts, DumpReports
+from sidecar.run.log_event import NewsLine
 from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")

@@ -19,13 +19,13 @@ from sidecar.config import Config, SourceSection
 from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
-from sidecar.log.delivered import DeliveryReport
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.mysql import retry
 from sidecar.pace.controller import Controller
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
+from sidecar.run.log_event import NewsLine
 from sidecar.run.merge_process import worker_state
-from sidecar.run.news_line import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 from tests.support.volumes import fill, small_volume

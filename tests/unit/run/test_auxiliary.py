@@ -13,7 +13,7 @@ from sidecar.control.status import ServiceStatus
 from sidecar.errors import SourceError
 from sidecar.run import auxiliary
 from sidecar.run.auxiliary import CLOSE_S, LONG_LIFE_S, Services
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from tests.support.eventually import PATIENCE_S, eventually
 
 

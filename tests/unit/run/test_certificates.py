@@ -17,7 +17,7 @@ from sidecar.run.auxiliary import Services
 from sidecar.run.certificates import serve_certificates
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.ddls import SeenDdls
-from sidecar.run.reporting import CertificateFacts
+from sidecar.run.dump_reports import CertificateFacts
 from sidecar.run.samples import MeasuredTerms, Samples
 from tests.unit.run.test_app import settings
 from tests.unit.test_pipeline import FakeDeliveries

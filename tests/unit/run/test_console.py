@@ -19,7 +19,7 @@ from sidecar.report.chunks import Chunks
 from sidecar.run import console as run_console
 from sidecar.run.console import begin_console
 from sidecar.run.ddls import SeenDdls
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from sidecar.run.samples import MeasuredTerms, Samples
 from tests.support.console import CONFIG, HERE, Browser, opened
 from tests.support.eventually import eventually

@@ -32,7 +32,7 @@ from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.cycle import DAY_MS, ROWS_MIN, SLICE_ROWS, TableInSink, VerifiedTable
 from sidecar.ticdc.hidden_changes import KINDS, Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner
-from tests.unit.run.test_verifying import ALICE, REQUEST, Term
+from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 
 FIRST, SECOND = TableInSink("copy", TableName("shop", "item")), TableInSink("copy", TableName("shop", "orders"))
 NOON_MS = 100 * DAY_MS

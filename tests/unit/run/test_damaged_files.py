@@ -29,12 +29,12 @@ from sidecar.log.verification import (
     waiting_name,
 )
 from sidecar.log.verification_files import UNREADABLE
-from sidecar.run import verifying
+from sidecar.run import term_verifications
 from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
 from sidecar.run.repairing import KeyDump
-from sidecar.run.verifying import HOLD_S
+from sidecar.run.term_verifications import HOLD_S
 from tests.unit.run.followed_dumps import OTHER, World
-from tests.unit.run.test_verifying import ALICE, REQUEST, Term
+from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 
 TO_REPAIR = structs.replace(REQUEST, repair=True)
 AFTER = structs.replace(TO_REPAIR, id="d" * 16, after_dump="e" * 16, asked_ms=1000)
@@ -170,7 +170,7 @@ def test_a_repair_that_may_not_read_the_source_any_more_fails_with_the_reason(tm
 def test_retention_waits_until_it_is_known_what_is_to_be_read_and_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     term = Term(tmp_path, MemoryHistory())
     assert term.made.needs_from() == FIRST_SEQ
-    monkeypatch.setattr(verifying, "monotonic", lambda: monotonic() + HOLD_S)
+    monkeypatch.setattr(term_verifications, "monotonic", lambda: monotonic() + HOLD_S)
     assert term.made.needs_from() is None, "the stream comes first"
     monkeypatch.undo()
     term.made.begin()

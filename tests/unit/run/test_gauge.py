@@ -16,8 +16,8 @@ from sidecar.core.model import CommitTs, Ddl, Lane, Rank, Seq, TableName, TableS
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.schema_step import Beside
 from sidecar.errors import SourceError
-from sidecar.log.delivered import DELIVERED_NAME, DeliveryReport
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.delivery_report import DELIVERED_NAME, DeliveryReport
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.pipeline import Pipeline

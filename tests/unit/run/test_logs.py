@@ -19,8 +19,8 @@ from sidecar.mysql.account import Account
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import RETRY_TOLD_EVERY_S, RetriesTold, defects_told, say, set_up
-from sidecar.run.news_line import NewsLine
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,12 @@ import pytest
 
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import StorageFull
-from sidecar.log.delivered import DeliveryReport
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.sinks import BatchDone, SinkDelivery
 from sidecar.process.scratch import PREFIX, Scratch
 from sidecar.run import merge_process
+from sidecar.run.log_events import worker_died
 from sidecar.run.merge_process import Death, MergeProcess, environment, spark_places, unexplained
-from sidecar.run.news import worker_died
 from tests.support.eventually import PATIENCE_S, eventually
 
 LIVES_UNTIL_STDIN_ENDS = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); sys.stdin.read()"

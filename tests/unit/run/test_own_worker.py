@@ -11,8 +11,8 @@ import pytest
 
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.run import own_worker
+from sidecar.run.log_event import NewsLine
 from sidecar.run.merge_process import Death
-from sidecar.run.news_line import NewsLine
 from sidecar.run.own_worker import OwnWorker
 
 UNREPORTED = cast("LogDeliveries", SimpleNamespace(report=None))

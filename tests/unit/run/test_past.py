@@ -11,7 +11,7 @@ from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.certificate_parts import SampleLine, write_part
 from sidecar.log.storage import Folder, open_folder
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import DAY_MS, Samples
 from tests.support.eventually import eventually

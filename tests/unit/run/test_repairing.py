@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.dump_scope import NAMED_MAX
-from sidecar.control.verifying import verification
+from sidecar.control.verification_messages import verification
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.log import storage
@@ -28,7 +28,7 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request
 from sidecar.run.repairing import DELETED_MIN, KeyDump, question, rows_to_delete
-from tests.unit.run.test_verifying import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
+from tests.unit.run.test_term_verifications import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_what_earlier_versions_wrote_is_read() -> None:
 
 def test_the_differences_of_a_repair_that_runs_are_kept(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them it would have no more keys, and end as if all were corrected."""
-    monkeypatch.setattr("sidecar.run.verifying.KEPT_MAX", 1)
+    monkeypatch.setattr("sidecar.run.term_verifications.KEPT_MAX", 1)
     differing(term, 1)
     term.made.start(structs.replace(TO_REPAIR, id="f" * 16, repair=False), ALICE)
     assert [row.key for _, row in term.made.differences(TO_REPAIR.id)] == [("9",), ("1",)]

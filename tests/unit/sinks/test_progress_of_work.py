@@ -26,7 +26,7 @@ from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
 from spark_merge.codecs.decode import rows as rows_decoded
-from spark_merge.codecs.encode import together
+from spark_merge.codecs.encode import by_table
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log import read, segments
 from spark_merge.port import pieces
@@ -159,8 +159,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
         (database, "STEPS_A_REPORT", 200),
         (sqlite_reading, "PAGE_ROWS_MAX", GROUP_ROWS),
         (json_lines, "BLOCK_BYTES", 2_000),
-        (together, "ROWS_MAX", GROUP_ROWS),
-        (together, "HELD_ROWS_MAX", 2 * GROUP_ROWS),
+        (by_table, "ROWS_MAX", GROUP_ROWS),
+        (by_table, "HELD_ROWS_MAX", 2 * GROUP_ROWS),
         (frames, "FRAME_ROWS_MAX", GROUP_ROWS),
     ):
         monkeypatch.setattr(module, name, bound)

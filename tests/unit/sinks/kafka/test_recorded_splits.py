@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.model import MARK_TABLE, IndexDefinition, IndexPart, TableDefinition, TableSchema
 from sidecar.replay.history import RecordedHistory
 from sidecar.replay.judge.rows import Row
-from sidecar.replay.line import RowChange
+from sidecar.replay.recorded_line import RowChange
 from sidecar.replay.recording import Recording
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.encode.split import split

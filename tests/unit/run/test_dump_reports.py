@@ -15,9 +15,9 @@ from sidecar.log import dump_files, storage
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.report.build import report_html
 from sidecar.report.chunks import Chunks
-from sidecar.run import reporting
+from sidecar.run import dump_reports
 from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S
-from sidecar.run.reporting import DumpReports
+from sidecar.run.dump_reports import DumpReports
 from sidecar.run.samples import Samples
 from tests.unit.report.parsed import page
 from tests.unit.run.followed_dumps import DUMP, FACTS, OTHER, T, World, batch
@@ -130,7 +130,7 @@ def test_it_is_written_once_for_each_end(world: Reported, monkeypatch: pytest.Mo
         written.append(entry.state)
         return report_html(lines, entry, facts)
 
-    monkeypatch.setattr(reporting, "report_html", counted)
+    monkeypatch.setattr(dump_reports, "report_html", counted)
     world.segment(world.window())
     world.step()
     world.records(DumpState.FAILED)
@@ -169,7 +169,7 @@ def test_the_newest_reports_are_kept_however_dumps_end(
 
 
 def test_a_defect_of_a_report_is_a_line_and_the_certificate_is_written(world: Reported, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "report_html", breaks)
+    monkeypatch.setattr(dump_reports, "report_html", breaks)
     world.segment(world.window())
     world.finish()
     assert world.told("no report") == ["a defect: ZeroDivisionError('a defect')"]

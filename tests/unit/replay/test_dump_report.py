@@ -14,10 +14,10 @@ from sidecar.core.model import ts_at
 from sidecar.core.progress import DumpState
 from sidecar.errors import ConfigError
 from sidecar.replay.crashes import Crash, CrashFate
+from sidecar.replay.dump_report import check_writable
 from sidecar.replay.recorded_dump import DUMP_ID
 from sidecar.replay.replay import Replay
 from sidecar.replay.report import ReplaySettings
-from sidecar.replay.reported import check_writable
 from tests.support.played import Played
 from tests.support.recordings import recording
 

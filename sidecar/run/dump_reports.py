@@ -21,8 +21,8 @@ from sidecar.report.build import ReportFacts, report_html
 from sidecar.report.chunks import Chunks
 from sidecar.report.drawing import TimedEvent
 from sidecar.run.collecting import CollectedDump
+from sidecar.run.log_event import NewsLine
 from sidecar.run.logs import say
-from sidecar.run.news_line import NewsLine
 from sidecar.run.samples import Samples
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import Column, Seq, TableName, TableSchema
-from spark_merge.codecs.encode import together
-from spark_merge.codecs.encode.together import gathered
+from spark_merge.codecs.encode import by_table
+from spark_merge.codecs.encode.by_table import gathered
 from spark_merge.port.contract import CHANGES, ChunkPiece, DueChunk, Piece, Portion, Survivors, Unit
 
 UNIT = Unit(Seq(1), live=True)
@@ -59,20 +59,20 @@ def test_each_table_comes_once_between_chunks() -> None:
 
 
 def test_it_is_cut_between_transactions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "ROWS_MAX", 2)
+    monkeypatch.setattr(by_table, "ROWS_MAX", 2)
     assert told([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [2])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [2]}]
 
 
 def test_a_transaction_beyond_the_bound_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "ROWS_MAX", 2)
-    monkeypatch.setattr(together, "HELD_ROWS_MAX", 3)
+    monkeypatch.setattr(by_table, "ROWS_MAX", 2)
+    monkeypatch.setattr(by_table, "HELD_ROWS_MAX", 3)
     assert told([portion(0, [1]), portion(1, [1]), portion(0, [1]), portion(1, [1])]) == [{"t0": [1, 1], "t1": [1]}, {"t1": [1]}]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_comes_nothing_is_lost_and_no_table_goes_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(seed)
-    monkeypatch.setattr(together, "ROWS_MAX", rng.choice([1, 5, 1000]))
+    monkeypatch.setattr(by_table, "ROWS_MAX", rng.choice([1, 5, 1000]))
     rows = [(ts, rng.randrange(3)) for ts in sorted(rng.randrange(40) for _ in range(100))]
     results = told([portion(table, [ts]) for ts, table in rows])
     for table in range(3):

@@ -12,7 +12,7 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
 from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.setup.found import FoundChangefeed, WantedChangefeed, described, found_changefeed, matching
+from sidecar.setup.cluster import FoundChangefeed, WantedChangefeed, described, found_changefeed, matching
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.hostile.keys import Etcd
 from tests.rig.changefeed import UPSTREAM_ID, info, info_key

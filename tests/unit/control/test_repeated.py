@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.control.shown import as_asked, is_set
+from sidecar.control.repeated import as_asked, is_set
 from sidecar.core.messages import Brackets, Pace, PauseDump, Request, RestartDump, ResumeDump, Settings, StartDump, StopDump
 from sidecar.core.model import Seq
 from sidecar.core.progress import DumpState, Progress

@@ -3,10 +3,8 @@
     operator ─► history entry, request.json ─► merge worker ─► report.json ─► history entry
     continuous.py ─► request.json ─► merge worker ─► report.json ─► history entry, unless all rows are equal
 
-- The entry comes first: what runs is in the history. A request that a death has kept from being written is asked for again by the client,
-  or ends here as failed.
-- What a report says is in the history within FOLLOW_S, and its rows within PROGRESS_S.
-- Retention keeps the segments that a running verification is still to read (`needs_from`).
+- The entry comes first. If a death prevents the request's file, the client repeats the request, or the verification ends here as failed.
+- A report is in the history within FOLLOW_S, its rows within PROGRESS_S. Retention keeps what is still to be read (`needs_from`).
 - A service beside the stream (auxiliary.py). What is wrong with one verification or its files ends that one, by a result that says so; an
   outage of etcd ends the service's life, and the next one takes over again.
 """
@@ -56,7 +54,7 @@ from sidecar.run import logs
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
 from sidecar.run.verification_texts import EQUAL, STATES, deletes_line, ended_line, entry_of, repair_line, result_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from sidecar.adapters.tidb.reads import Reads
+from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.core.messages import Brackets, ReadChunk
 from sidecar.core.model import TableName
 from tests.support.eventually import PATIENCE_S

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from sidecar.adapters.memory.progress import MemoryHistory
-from sidecar.control.verifying import derived_id
+from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import Seq, TableName
 from sidecar.core.progress import DumpState
@@ -34,9 +34,9 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run.continuous import ContinuousVerification
-from sidecar.run.news_line import NewsLine
+from sidecar.run.log_event import NewsLine
 from sidecar.run.repairing import KeyDump, Repair
-from sidecar.run.verifying import KEPT_MAX, WAITING_MAX, TermVerifications
+from sidecar.run.term_verifications import KEPT_MAX, WAITING_MAX, TermVerifications
 from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")

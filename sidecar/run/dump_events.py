@@ -14,7 +14,7 @@ from sidecar.core.messages import Pace
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import parted
-from sidecar.run.news_line import NewsLine, given
+from sidecar.run.log_event import NewsLine, given
 
 TABLES_TOLD_MAX = 20
 """Tables that are done within one status, a line each; the others are one line. A dump can have ten thousand small tables."""

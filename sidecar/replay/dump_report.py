@@ -26,8 +26,8 @@ from sidecar.report.build import CHUNKS_EACH_MAX
 from sidecar.report.chunks import Chunks
 from sidecar.report.drawing import TimedEvent
 from sidecar.run.certifying import ASK_S, FOLLOW_S, TermCertificates
-from sidecar.run.news_line import NewsLine
-from sidecar.run.reporting import CertificateFacts, DumpReports
+from sidecar.run.dump_reports import CertificateFacts, DumpReports
+from sidecar.run.log_event import NewsLine
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
 

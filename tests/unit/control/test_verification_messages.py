@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
-from sidecar.control.verifying import EXAMPLES_TOLD_MAX, after_dump, asked, derived_id, expected, verification
+from sidecar.control.verification_messages import EXAMPLES_TOLD_MAX, after_dump, asked, derived_id, expected, verification
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (

@@ -23,14 +23,14 @@ from sidecar.core.model import CommitTs, Seq, utc
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import TicdcDumpError, parted
 from sidecar.log import storage
-from sidecar.log.delivered import DeliveryReport
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
 from sidecar.run.completing import completing_dump, named
-from sidecar.run.dump_news import TABLES_TOLD_MAX, DumpNews, rows_in, tables_done
+from sidecar.run.dump_events import TABLES_TOLD_MAX, DumpNews, rows_in, tables_done
+from sidecar.run.log_event import NewsLine, given
 from sidecar.run.merge_process import Death
-from sidecar.run.news_line import NewsLine, given
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0

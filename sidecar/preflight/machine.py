@@ -33,7 +33,7 @@ from sidecar.control.client import Access, ControlClient
 from sidecar.core.model import Seq, TableName, TableSchema, carried, complete_since
 from sidecar.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.apart import check_apart
+from sidecar.log.disjoint import check_apart
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
 from sidecar.log.layout import manifest_name, read_manifest

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
 from sidecar.errors import ConfigError, SinkError
-from sidecar.preflight import here
+from sidecar.preflight import machine
 from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told
 from sidecar.process.patience import patience_s
 
@@ -51,27 +51,27 @@ def test_every_file_that_a_setting_names_is_looked_at(tmp_path: Path, setting: s
     assert isinstance(value, dict)
     for section, given in value.items():
         least[section] |= given
-    findings = bad(here.secrets(msgspec.convert(least, Config)))
+    findings = bad(machine.secrets(msgspec.convert(least, Config)))
     assert findings.keys() == {setting}
     assert "cannot be read" in findings[setting].what
 
 
 def test_files_of_the_push_and_tikv_feeds_are_among_them(tmp_path: Path) -> None:
     push = PushSection(token_file=f"{tmp_path}/a", tls=Tls(cert_file=f"{tmp_path}/b"))
-    findings = bad(here.secrets(settings(tmp_path, push=push, tikv=TikvSection(tls=Tls(ca_file=f"{tmp_path}/c")))))
+    findings = bad(machine.secrets(settings(tmp_path, push=push, tikv=TikvSection(tls=Tls(ca_file=f"{tmp_path}/c")))))
     assert findings.keys() == {"push.token_file", "push.tls.cert_file", "tikv.tls.ca_file"}
 
 
 def test_a_spill_folder_that_is_not_there_has_failed_and_a_log_that_is_not_there_is_made(tmp_path: Path) -> None:
     log = LogSection(uri=f"{tmp_path}/new/log", spill_folder="/nonexist", held_bytes_max=1)
-    findings = bad(here.space(settings(tmp_path, log=log)))
+    findings = bad(machine.space(settings(tmp_path, log=log)))
     assert findings.keys() == {"log.spill_folder"}
     assert "it is no folder" in findings["log.spill_folder"].what
 
 
 def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="three slashes"):
-        list(here.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
+        list(machine.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
 
 
 def carried_out(reported: Told[T]) -> tuple[list[CheckFinding], T]:
@@ -84,16 +84,16 @@ def carried_out(reported: Told[T]) -> tuple[list[CheckFinding], T]:
 
 
 def test_a_sink_that_does_not_answer_is_told_once_and_the_others_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "SINK_PATIENCE_S", 0.3)
+    monkeypatch.setattr(machine, "SINK_PATIENCE_S", 0.3)
     dead = ("kafka://127.0.0.1:1/orders?protocol=open-protocol", "mysql://u@127.0.0.1:1/")
     config = settings(tmp_path, sinks=(*dead, f"{tmp_path}/out?format=jsonl"))
-    reported, fit = carried_out(here.sinks(config, "log-1"))
+    reported, fit = carried_out(machine.sinks(config, "log-1"))
     assert [one.setting for one in reported if one.status is CheckStatus.FAILED] == ["sinks (number 1)", "sinks (number 2)"]
     assert fit == {3}
-    reported, _ = carried_out(here.targets(config, "log-1", {}, fit))
+    reported, _ = carried_out(machine.targets(config, "log-1", {}, fit))
     assert [one.what.partition(":")[0] for one in reported] == [f"sink 3 (file://{tmp_path}/out?format=jsonl)".replace("file://", "")]
     with pytest.raises(CheckSkipped, match="see 'sinks'"):
-        carried_out(here.targets(config, "log-1", {}, frozenset()))
+        carried_out(machine.targets(config, "log-1", {}, frozenset()))
 
 
 def test_of_a_sink_nothing_is_tried_for_longer_than_a_person_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +110,8 @@ def test_of_a_sink_nothing_is_tried_for_longer_than_a_person_waits(tmp_path: Pat
         tried_s.append(patience_s(60.0))
         return []
 
-    monkeypatch.setattr(here, "open_sink", lambda uri, log_id: Silent())
-    monkeypatch.setattr(here, "misfits", misfits)
-    carried_out(here.sinks(settings(tmp_path), "log-1"))
-    carried_out(here.targets(settings(tmp_path), "log-1", {}, {1}))
-    assert tried_s == [here.SINK_PATIENCE_S] * 2
+    monkeypatch.setattr(machine, "open_sink", lambda uri, log_id: Silent())
+    monkeypatch.setattr(machine, "misfits", misfits)
+    carried_out(machine.sinks(settings(tmp_path), "log-1"))
+    carried_out(machine.targets(settings(tmp_path), "log-1", {}, {1}))
+    assert tried_s == [machine.SINK_PATIENCE_S] * 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.errors import ConfigError
-from sidecar.log.apart import check_apart
+from sidecar.log.disjoint import check_apart
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from sidecar.core.messages import Brackets, Pace
 from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import FeedLost, LogBroken, OwnershipLost, with_hint
-from sidecar.log.delivered import DeliveryReport
+from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkDelivery, SinkTables
-from sidecar.run import news
-from sidecar.run.dump_news import TABLES_TOLD_MAX
+from sidecar.run import log_events
+from sidecar.run.dump_events import TABLES_TOLD_MAX
+from sidecar.run.log_event import NewsLine
+from sidecar.run.log_events import DDL_CHARS_MAX, MINUTE_S, News
 from sidecar.run.merge_process import Death
-from sidecar.run.news import DDL_CHARS_MAX, MINUTE_S, News
-from sidecar.run.news_line import NewsLine
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
 
@@ -91,12 +91,12 @@ def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> Delive
 
 def test_a_start_tells_what_is_served_and_where_it_is_asked() -> None:
     values = {"version": "9.9", "changefeed": "default/default/orders", "control": "127.0.0.1:8310", "metrics": "127.0.0.1:8311"}
-    assert news.started(config(), version="9.9") == NewsLine("started", values)
+    assert log_events.started(config(), version="9.9") == NewsLine("started", values)
 
 
 def test_a_standby_tells_who_owns_the_changefeed() -> None:
-    assert news.standby("other:8310") == NewsLine("standby", {"owner": "other:8310"})
-    assert news.standby(None).values == {"owner": "not known yet"}
+    assert log_events.standby("other:8310") == NewsLine("standby", {"owner": "other:8310"})
+    assert log_events.standby(None).values == {"owner": "not known yet"}
 
 
 def test_an_owner_tells_what_it_is_attached_to() -> None:
@@ -118,16 +118,16 @@ def test_an_owner_tells_what_it_is_attached_to() -> None:
 
 
 def test_a_takeover_tells_how_long_it_stood_by() -> None:
-    assert news.attached(config(), CHANGEFEED, PLACE, BASE, waited_s=12.4).values["standby_s"] == 12
+    assert log_events.attached(config(), CHANGEFEED, PLACE, BASE, waited_s=12.4).values["standby_s"] == 12
 
 
 def test_a_log_that_is_empty_has_no_position() -> None:
-    assert news.attached(config(), CHANGEFEED, {}, replace(BASE, segments=0, resolved_ts=None), waited_s=0).values["resolved"] == "-"
+    assert log_events.attached(config(), CHANGEFEED, {}, replace(BASE, segments=0, resolved_ts=None), waited_s=0).values["resolved"] == "-"
 
 
 def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
     assert SECRET in str(config().sinks) + CHANGEFEED.sink_uri
-    assert SECRET not in repr([news.started(config(), version="1"), *Told().first])
+    assert SECRET not in repr([log_events.started(config(), version="1"), *Told().first])
 
 
 @pytest.mark.parametrize(
@@ -135,23 +135,23 @@ def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
     [(FeedLost, True, "tried again"), (OwnershipLost, True, "a standby"), (LogBroken, False, "the process ends")],
 )
 def test_the_end_of_a_term_tells_why_what_to_do_and_what_comes_then(error: Any, goes_on: bool, then: str) -> None:
-    line = news.term_ended(error("it broke", hint="mend it"), goes_on=goes_on)
+    line = log_events.term_ended(error("it broke", hint="mend it"), goes_on=goes_on)
     assert line == NewsLine("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
 
 
 def test_what_is_not_reachable_at_the_start_is_told() -> None:
-    line = news.cannot_begin(FeedLost("no broker", hint="start one"))
+    line = log_events.cannot_begin(FeedLost("no broker", hint="start one"))
     assert line == NewsLine("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
 
 
 def test_a_death_of_the_merge_worker_is_told_with_its_exit_code() -> None:
-    assert news.worker_died(Death(-9, 12.6, 2.0)) == NewsLine(
+    assert log_events.worker_died(Death(-9, 12.6, 2.0)) == NewsLine(
         "merge worker died", {"exit_code": -9, "lived_s": 13, "again_in_s": 2}, "warning"
     )
 
 
 def test_the_end_is_told() -> None:
-    assert news.stopped() == NewsLine("stopped as told", {})
+    assert log_events.stopped() == NewsLine("stopped as told", {})
 
 
 # ---- the stream ----------------------------------------------------------------------------------------------------------
@@ -423,10 +423,10 @@ def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
 
 
 def test_the_guide_lists_every_line() -> None:
-    root = Path(news.__file__).parents[2]
+    root = Path(log_events.__file__).parents[2]
     made = [
         node
-        for file in ("news.py", "dump_news.py", "logs.py")
+        for file in ("log_events.py", "dump_events.py", "logs.py")
         for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))
     ]
     calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
