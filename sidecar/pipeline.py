@@ -26,7 +26,7 @@ from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress, leading, newest
-from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_go_on, not_carried, own_name, steps
+from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_continue, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.errors import LogBroken, RefusedRequest
 from sidecar.history.recorder import DumpRecorder
@@ -48,7 +48,7 @@ class Dumper(Protocol):
     def records(self) -> tuple[Progress, ...]: ...
     @property
     def progress(self) -> Progress | None: ...
-    def meant(self, request: Request) -> Progress | None: ...
+    def intended(self, request: Request) -> Progress | None: ...
     def request(self, request: Request) -> None: ...
     def handle(self, event: SourceEvent) -> list[Command]: ...
     def next(self, *, throttled: Collection[str] = ()) -> list[Command]: ...
@@ -119,8 +119,8 @@ class Pipeline:
         if next_seq:
             self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what former owners wrote ages from now on
         self._throttle = Throttle()
-        self._heard_s = self._last_segment_s
-        self._unheard = 0
+        self._last_event_s = self._last_segment_s
+        self._unanswered = 0
         self.outage: Outage | None = None
         self.recorder = DumpRecorder(outside.progress.history.entries(), outside.wall_ms, dump.records, after_ts=sequence.after_ts)
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
@@ -165,25 +165,25 @@ class Pipeline:
         while (request := self.outside.requests.take()) is not None:
             taken += 1
             try:
-                meant = self.dump.meant(request)
-                self._check_scope(request, meant)
+                intended = self.dump.intended(request)
+                self._check_scope(request, intended)
                 self.dump.request(request)
             except RefusedRequest as refused:
                 self.outside.requests.answer(refused)
             else:
                 self.outage = None  # who asks does not want to wait
-                self.recorder.asked(request, meant=meant)
+                self.recorder.asked(request, intended=intended)
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
 
-    def _check_scope(self, request: Request, meant: Progress | None) -> None:
+    def _check_scope(self, request: Request, intended: Progress | None) -> None:
         """Raises RefusedRequest for a table that the feed does not have at this point, whatever it has by now."""
         tables: Iterable[TableName] = ()
         if isinstance(request, StartDump):
             tables = request.tables
-        elif isinstance(request, RestartDump) and meant is not None:
-            tables = (table.table for table in meant.tables)
+        elif isinstance(request, RestartDump) and intended is not None:
+            tables = (table.table for table in intended.tables)
         if gone := sorted(str(table) for table in tables if table not in self.tables):
             raise RefusedRequest(
                 f"{', '.join(gone)} is not there at the feed's present position: a DDL has renamed, dropped or not yet created it",
@@ -192,11 +192,11 @@ class Pipeline:
 
     def _drive_dump(self) -> int:
         """Hear what the source finished and ask for what comes next, as much as the sinks leave. Never waits for the database (P3)."""
-        self._hear_sinks()
+        self._receive_sinks()
         events = self.outside.source.results()
         before, now_s = self.dump.records, self.outside.clock.now_s()
         self._throttle.pay(events, before, now_s)
-        self.outage = outage(self.outage, events, heard_s=self._heard_s, now_s=now_s)
+        self.outage = outage(self.outage, events, heard_s=self._last_event_s, now_s=now_s)
         commands = [command for event in events for command in self.dump.handle(event)]
         if self.outage is None or now_s >= self.outage.again_s:
             commands += self.dump.next(throttled=self._throttle.held(before, now_s))
@@ -205,15 +205,15 @@ class Pipeline:
         self._throttle.asked(commands)
         for command in commands:
             self.outside.source.request(command)
-        if events or (commands and not self._unheard):
-            self._heard_s = self.outside.clock.now_s()
-        self._unheard += len(commands) - len(events)
+        if events or (commands and not self._unanswered):
+            self._last_event_s = self.outside.clock.now_s()
+        self._unanswered += len(commands) - len(events)
         return len(events) + len(commands)
 
-    def _hear_sinks(self) -> None:
+    def _receive_sinks(self) -> None:
         """What they have accepted, and so what they leave to the dump."""
         if (deliveries := self.outside.deliveries) is not None:
-            self.pace.hear(deliveries.accepted(), deliveries.sinks(), deliveries.report_times(), now_s=self.outside.clock.now_s())
+            self.pace.receive(deliveries.accepted(), deliveries.sinks(), deliveries.report_times(), now_s=self.outside.clock.now_s())
             self.dump.allow(self.pace.room(self.dump.demand()))
 
     def throttled_s(self) -> float:
@@ -222,11 +222,11 @@ class Pipeline:
 
     def source_busy(self) -> bool:
         """Whether the source was asked for something that it has not finished."""
-        return self._unheard > 0
+        return self._unanswered > 0
 
     def source_still_s(self) -> float:
         """How long the source has been silent about something it was asked for; 0 when it was asked for nothing."""
-        return self.outside.clock.now_s() - self._heard_s if self.source_busy() else 0.0
+        return self.outside.clock.now_s() - self._last_event_s if self.source_busy() else 0.0
 
     def delivery_lag_s(self) -> float:
         """How long the oldest segment that is not delivered has been in the log; 0 when all is, as heard in the last step."""
@@ -316,7 +316,7 @@ class Pipeline:
         """A barrier: everything up to the DDL's commit_ts is in this segment or an earlier one, and what comes next has the tables
         after it. Returns the name of their file, None if they are the same. Only the dump's SELECTs are under way meanwhile; what
         they read is read again."""
-        check_marks_go_on(ddls)
+        check_marks_continue(ddls)
         before, after = self.tables, self.outside.schemas.after(ddls)
         results = steps(before, after, named={TableName(ddl.schema, ddl.table) for ddl in ddls})
         results, once_more = self.rewrites.passed(results, before, after, ddls, self.dump.records)

@@ -43,8 +43,8 @@ class _HistoryView:
             yield FittedTable(HISTORY_COLUMNS, [row for one in self.operations for row in _operation_rows(one)])
             return
         for one in self.operations:
-            started, kind, found_id, result, rows, took, *about = _operation(one)
-            yield Text(f"{started}  {kind}  {found_id}  {rows} {'row' if rows == '1' else 'rows'}  {took}")
+            started, kind, result_id, result, rows, took, *about = _operation(one)
+            yield Text(f"{started}  {kind}  {result_id}  {rows} {'row' if rows == '1' else 'rows'}  {took}")
             for detail in (result, *about, *_later(one)):
                 yield Padding(detail, (0, 0, 0, 4))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
     from sidecar.config import Tls
     from sidecar.process.checks import CheckFinding
-    from sidecar.setup.cluster import FoundChangefeed, WantedChangefeed
+    from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed
     from sidecar.setup.settings import ChosenSetting
     from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -107,7 +107,7 @@ def init(
     from sidecar.cli.terminal import console_for
     from sidecar.config import EtcdSection, Tls, is_address
     from sidecar.errors import ConfigError, CoordinationLost
-    from sidecar.setup.cluster import WantedChangefeed, found_changefeed
+    from sidecar.setup.cluster import WantedChangefeed, chosen_changefeed
 
     instrumentation.set_on_retry_hooks([])  # a retry is part of asking
     ask = Questions(on_terminal=not (no_input or as_json) and sys.stdin.isatty())
@@ -121,7 +121,7 @@ def init(
     try:
         with closing(EtcdClient(EtcdSection(endpoints=endpoints, tls=tls), named=BY_OPTIONS)) as client:
             name = _changefeed(client, WantedChangefeed(cluster_id, namespace, changefeed_id), ask)
-            changefeed = found_changefeed(client, name, key_values=tikv)
+            changefeed = chosen_changefeed(client, name, key_values=tikv)
     except CoordinationLost as error:
         hint = "check --pd: PD's client addresses, port 2379 unless it was changed; give --ca, --cert and --key if the cluster uses TLS"
         raise ConfigError(f"PD at {', '.join(endpoints)} does not answer: {error.message}", hint=hint) from error
@@ -186,7 +186,7 @@ def _changefeed(client: EtcdClient, wanted: WantedChangefeed, ask: Questions) ->
     return prompt
 
 
-def _show_changefeed(changefeed: FoundChangefeed) -> None:
+def _show_changefeed(changefeed: ChosenChangefeed) -> None:
     from sidecar.process.printable import one_line
     from sidecar.setup.cluster import summary
 
@@ -197,19 +197,19 @@ def _show_changefeed(changefeed: FoundChangefeed) -> None:
 # ---- the values -----------------------------------------------------------------------------------------------------
 
 
-def _of_pd(changefeed: FoundChangefeed, given: int, origin: str, tls: Tls) -> list[ChosenSetting]:
-    from sidecar.setup.settings import ChosenSetting, settings_found
+def _of_pd(changefeed: ChosenChangefeed, given: int, origin: str, tls: Tls) -> list[ChosenSetting]:
+    from sidecar.setup.settings import ChosenSetting, settings_result
 
     others = "; PD names the others" if len(changefeed.endpoints) > given else ""
     cluster = f"; PD's cluster {changefeed.pd_cluster_id}" if changefeed.pd_cluster_id else ""
-    chosen = [*settings_found(changefeed), ChosenSetting("etcd.endpoints", changefeed.endpoints, f"{origin}{others}{cluster}")]
+    chosen = [*settings_result(changefeed), ChosenSetting("etcd.endpoints", changefeed.endpoints, f"{origin}{others}{cluster}")]
     sections = ("etcd", "tikv") if changefeed.feed == "tikv" else ("etcd",)
     for option in ("ca", "cert", "key"):
         chosen += [ChosenSetting(f"{of}.tls.{option}_file", getattr(tls, f"{option}_file"), f"by --{option}") for of in sections]
     return chosen
 
 
-def _of_tidb(ask: Questions, given: _Account, changefeed: FoundChangefeed) -> list[ChosenSetting]:
+def _of_tidb(ask: Questions, given: _Account, changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     from sidecar.setup.settings import ChosenSetting, host_port
     from sidecar.setup.sql import ACCOUNT
 
@@ -228,9 +228,9 @@ def _of_tidb(ask: Questions, given: _Account, changefeed: FoundChangefeed) -> li
     ]
 
 
-def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: FoundChangefeed) -> list[ChosenSetting]:
+def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """Raises ConfigError and SinkError for what cannot be a log or a sink."""
-    from sidecar.log.disjoint import check_apart
+    from sidecar.log.disjoint import check_disjoint
     from sidecar.setup.settings import ChosenSetting
     from spark_merge.sinks.registry import open_sinks
 
@@ -249,7 +249,7 @@ def _of_delivery(ask: Questions, log: str, sinks: list[str], changefeed: FoundCh
         )
         uris = (one,)
     open_sinks(uris, log_id="")
-    check_apart(uri, uris)
+    check_disjoint(uri, uris)
     return [ChosenSetting("log.uri", uri, where), ChosenSetting("sinks", uris, by)]
 
 
@@ -267,7 +267,7 @@ def _check_log(uri: str) -> None:
 # ---- what is wrong, and what is written -----------------------------------------------------------------------------
 
 
-def _findings(value: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
+def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[CheckFinding]:
     from sidecar.config import PushSection, read_secret
     from sidecar.errors import ConfigError
     from sidecar.process.checks import warning
@@ -294,7 +294,7 @@ def _findings(value: FoundChangefeed, chosen: Sequence[ChosenSetting]) -> list[C
     return findings
 
 
-def _sql(changefeed: FoundChangefeed, user: str) -> str:
+def _sql(changefeed: ChosenChangefeed, user: str) -> str:
     from sidecar.core.model import MARK_TABLE
     from sidecar.setup.sql import account_sql, watermark_sql
 
@@ -309,7 +309,7 @@ def _sql(changefeed: FoundChangefeed, user: str) -> str:
     return f"{watermark_sql()}\n{account}"
 
 
-def _written(output: Path, sql: Path | None, changefeed: FoundChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
+def _written(output: Path, sql: Path | None, changefeed: ChosenChangefeed, chosen: Sequence[ChosenSetting], *, force: bool) -> InitResult:
     """Raises ConfigError for settings that the sidecar would not take, before anything is written."""
     from sidecar.config import read_config
     from sidecar.setup.cluster import summary

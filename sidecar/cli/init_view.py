@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sidecar.process.checks import CheckFinding
-    from sidecar.setup.cluster import FoundChangefeed
+    from sidecar.setup.cluster import ChosenChangefeed
     from sidecar.setup.settings import ChosenSetting
 
 
@@ -29,7 +29,7 @@ class InitResult:
 
     file: Path
     sql_file: Path | None
-    found: FoundChangefeed
+    found: ChosenChangefeed
     chosen: Sequence[ChosenSetting]
     findings: Sequence[CheckFinding]
     sql: str

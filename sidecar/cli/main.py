@@ -53,7 +53,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(requested: bool) -> None:
+def _notify_version(requested: bool) -> None:
     if requested:
         typer.echo(f"ticdc-dump {sidecar.__version__}")
         raise typer.Exit
@@ -61,7 +61,7 @@ def _tell_version(requested: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_notify_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
 
@@ -161,9 +161,9 @@ def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
     from sidecar.log.storage import log_folder
     from sidecar.process.descriptors import raise_limit
-    from sidecar.process.signals import end_when_told
+    from sidecar.process.signals import end_on_signal
     from sidecar.run.app import Sidecar
-    from sidecar.run.logs import defects_told
+    from sidecar.run.logs import defects_reported
     from spark_merge.sinks.registry import open_sinks, outputs_of, seen_from_here
     from spark_merge.sinks.spool.uri import spool_of
 
@@ -181,8 +181,8 @@ def run(config: ConfigPath) -> None:
     sinks, targets = {name: why for name, (why, _) in known.items()}, {name: one for name, (_, one) in known.items() if one is not None}
     spool = spool_of(settings.sinks, log_folder(settings.log.uri))
     sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks, targets=targets)
-    end_when_told(sidecar.stop)
-    with defects_told():
+    end_on_signal(sidecar.stop)
+    with defects_reported():
         try:
             sidecar.run()
         finally:
@@ -197,13 +197,13 @@ def merge(
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
-    from sidecar.log.disjoint import check_apart
+    from sidecar.log.disjoint import check_disjoint
     from sidecar.log.identity import name_of, own_id
     from sidecar.log.storage import log_folder
     from sidecar.process.descriptors import raise_limit
-    from sidecar.process.signals import end_when_told
+    from sidecar.process.signals import end_on_signal
     from sidecar.run.changefeed_watch import log_of
-    from sidecar.run.logs import defects_told
+    from sidecar.run.logs import defects_reported
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
@@ -212,7 +212,7 @@ def merge(
 
     raise_limit()
     settings = _begun(config)
-    check_apart(settings.log.uri, settings.sinks)
+    check_disjoint(settings.log.uri, settings.sinks)
     log_id = log_id or log_of(settings)
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
@@ -228,8 +228,8 @@ def merge(
     )
     if end_with_stdin:
         watch_stdin(worker)
-    end_when_told(worker.ending.set)
-    with defects_told():
+    end_on_signal(worker.ending.set)
+    with defects_reported():
         worker.run()
 
 

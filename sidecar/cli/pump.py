@@ -15,18 +15,18 @@ def pump(config: Annotated[Path, typer.Option("--config", help="The pump's setti
     import os
 
     from sidecar.process.descriptors import raise_limit
-    from sidecar.process.signals import end_when_told
+    from sidecar.process.signals import end_on_signal
     from sidecar.pump.app import Pump
     from sidecar.pump.config import read_pump_config
-    from sidecar.run.logs import defects_told, log, set_up
+    from sidecar.run.logs import defects_reported, log, set_up
 
     raise_limit()
     settings = read_pump_config(config)
     os.umask(0o077)
     set_up(settings.logging)
     made = Pump(settings.pump, log.info)
-    end_when_told(made.stop)
-    with defects_told():
+    end_on_signal(made.stop)
+    with defects_reported():
         made.run()
 
 

@@ -54,13 +54,13 @@ def skip(
     os.umask(int(settings.files.umask, 8))
     log, how = open_folder(settings.log.uri), Decoding(settings.kafka.server_tz, settings.kafka.ambiguous)
     if seq is None:
-        _tell(read_skips(log), "skipped", as_json=as_json)
+        _notify(read_skips(log), "skipped", as_json=as_json)
     elif not (ordinal or every):
-        _tell(undecodable(log, Seq(seq), how), "undecodable", as_json=as_json)
+        _notify(undecodable(log, Seq(seq), how), "undecodable", as_json=as_json)
     else:
         _check_owner(log)
         done = leave_out(log, Seq(seq), None if every else ordinal, how, by=_user(), now_ms=int(time.time() * 1000))
-        _tell([result for result, _ in done], "skipped", as_json=as_json)
+        _notify([result for result, _ in done], "skipped", as_json=as_json)
         if not as_json:
             new = sum(is_new for _, is_new in done)
             typer.echo(
@@ -87,7 +87,7 @@ def _user() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def _tell(skips: list[Skip], what: str, *, as_json: bool) -> None:
+def _notify(skips: list[Skip], what: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({what: [item.to_json() for item in skips]}))
         return

@@ -143,7 +143,7 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
     reported = False
     with View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(verification):
-            reported = reported or _told_deletes(call, verification)
+            reported = reported or _reported_deletes(call, verification)
             view.show(look(verification))
             if watch:
                 _print_json(call, verification_json(verification))
@@ -152,7 +152,7 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
     return _followed(call, verification, watch) if verification.HasField("repair") else verification
 
 
-def _told_deletes(call: Call, verification: pb.Verification) -> bool:
+def _reported_deletes(call: Call, verification: pb.Verification) -> bool:
     """What the repair deletes, once it is known, for people."""
     if not call.as_json:
         for one in verification.repair.deletes:

@@ -27,7 +27,7 @@ class KeptAnswers:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[Any, tuple[float, Any]] = {}
+        self._values: dict[Any, tuple[float, Any]] = {}
         self._last: dict[Any, tuple[int, Any]] = {}
         self._forgotten = 0
         self.outage: StaleAnswer | None = None
@@ -35,7 +35,7 @@ class KeptAnswers:
     def fresh(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
         """One that is no older than `fresh_s`."""
         with self._lock:
-            at_s, value = self._found.get(key, (-fresh_s, None))
+            at_s, value = self._values.get(key, (-fresh_s, None))
             if monotonic() - at_s < fresh_s:
                 return value
             forgotten = self._forgotten
@@ -43,8 +43,8 @@ class KeptAnswers:
         with self._lock:
             if self._forgotten != forgotten:
                 return value
-            self._found = {name: kept for name, kept in self._found.items() if monotonic() - kept[0] < KEPT_S}
-            self._found[key] = monotonic(), value
+            self._values = {name: kept for name, kept in self._values.items() if monotonic() - kept[0] < KEPT_S}
+            self._values[key] = monotonic(), value
         return value
 
     def asked(self, key: Any, fresh_s: float, made: Callable[[], Any]) -> Any:
@@ -65,4 +65,4 @@ class KeptAnswers:
     def forget(self) -> None:
         """Also what is asked for at this moment; not what is kept for an outage."""
         with self._lock:
-            self._found, self._forgotten = {}, self._forgotten + 1
+            self._values, self._forgotten = {}, self._forgotten + 1

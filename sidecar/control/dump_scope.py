@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
-from sidecar.control.wire import BRACKETS_ASKED
+from sidecar.control.wire import BRACKETS_REQUESTED
 from sidecar.core.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
@@ -118,7 +118,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
     return StartDump(
         dump_id=request.dump_id,
         tables=tuple(scope.tables),
-        brackets=BRACKETS_ASKED[request.brackets],
+        brackets=BRACKETS_REQUESTED[request.brackets],
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
         pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds, request.strict_bound),
@@ -159,8 +159,8 @@ def settings_of(given: pb.DumpSettings, *, chunk_rows: int) -> Settings:
 def unknown_sinks(requested: Iterable[str], known: Collection[str]) -> Iterator[str]:
     """Why a dump for these sinks is refused. `known`: the names of those that are configured."""
     if unknown := sorted(set(requested) - set(known)):
-        meant = nearest(unknown[0], known) if len(unknown) == 1 else ""
-        yield f"no sink is called {_listed(unknown)}{meant or ':'} the sinks are {_listed(known)}"
+        intended = nearest(unknown[0], known) if len(unknown) == 1 else ""
+        yield f"no sink is called {_listed(unknown)}{intended or ':'} the sinks are {_listed(known)}"
 
 
 def is_dump_id(text: str) -> bool:
@@ -171,7 +171,7 @@ def is_dump_id(text: str) -> bool:
 def _malformed(request: pb.StartRequest) -> Iterator[str]:
     if not is_dump_id(request.dump_id):
         yield f"dump id {request.dump_id!r} is not {DUMP_ID_LENGTH} letters and digits"
-    if request.brackets not in BRACKETS_ASKED:
+    if request.brackets not in BRACKETS_REQUESTED:
         yield f"brackets {request.brackets} are unknown: use watermark or snapshot"
     if request.readers > READERS_MAX:
         yield f"{request.readers} readers are more than {READERS_MAX}"

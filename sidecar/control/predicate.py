@@ -83,10 +83,10 @@ def _check(expression: FilterExpression) -> None:
         if token.kind not in ("word", "name") or at in columns or expression.qualified(at) in columns:
             continue
         if not _may_stand(expression, at):
-            meant = nearest(token.name, [column.name for column in expression.schema.columns])
+            intended = nearest(token.name, [column.name for column in expression.schema.columns])
             raise NotAnExpression(
                 f"has {token.text} at character {token.at + 1}, which is neither a column of the table as the feed carries it nor what a"
-                f" predicate may use{meant}"
+                f" predicate may use{intended}"
             )
 
 

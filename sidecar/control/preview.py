@@ -10,7 +10,7 @@ from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.ports import SlowReads
 from ticdc_dump.v1 import control_pb2 as pb
 
-TELLING_ROWS = 10_000
+NOTIFYING_ROWS = 10_000
 """Of a dump whose pace says something of the next one: it has had time to become as fast as it gets."""
 
 
@@ -47,7 +47,13 @@ def rows_per_s_before(history: Iterable[HistoryEntry]) -> float:
     batch; the time of a dump of keys or of a predicate's rows is that of finding them."""
     for entry in history:
         scope = entry.scope
-        if entry.kind is OperationKind.DUMP and entry.rows >= TELLING_ROWS and not scope.by_keys and not scope.filtered and entry.running_s:
+        if (
+            entry.kind is OperationKind.DUMP
+            and entry.rows >= NOTIFYING_ROWS
+            and not scope.by_keys
+            and not scope.filtered
+            and entry.running_s
+        ):
             return entry.rows / entry.running_s
     return 0.0
 

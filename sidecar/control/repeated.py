@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sidecar.core.dump import NEXT
 from sidecar.core.messages import Request, RestartDump, Settings, StartDump
-from sidecar.core.progress import DumpState, Progress, meant_without_id
+from sidecar.core.progress import DumpState, Progress, intended_without_id
 
 
 def is_set(settings: Settings, states: frozenset[DumpState], progress: Progress) -> bool:
@@ -15,14 +15,14 @@ def is_set(settings: Settings, states: frozenset[DumpState], progress: Progress)
     return progress.state in states and settings.of(*now) == now
 
 
-def as_asked(dumps: Sequence[Progress], request: Request, shows: Callable[[Progress], bool]) -> Progress | None:
+def already_done(dumps: Sequence[Progress], request: Request, shows: Callable[[Progress], bool]) -> Progress | None:
     """The dump that is as the request would have it already; None where it has to be carried out."""
     if isinstance(request, StartDump | RestartDump):
         there = dumps
     elif request.dump_id:
         there = [dump for dump in dumps if dump.dump_id == request.dump_id]
     else:
-        there = meant_without_id(dumps)
+        there = intended_without_id(dumps)
         if any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there):
             return None
     return next((dump for dump in there if shows(dump)), None)

@@ -33,7 +33,7 @@ import grpc
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
 from sidecar.control.preview import preview
-from sidecar.control.repeated import as_asked, is_set
+from sidecar.control.repeated import already_done, is_set
 from sidecar.control.served import Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
@@ -84,7 +84,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
     # ---- the calls, as gRPC names them -----------------------------------------------------------------------------
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             status = self._owned(request.changefeed, context)
             if status.dump(request.dump_id) is not None and request.dump_id:
                 return dump_status(status, request.dump_id)
@@ -100,14 +100,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._move(request, context, PauseDump(request.dump_id), DumpState.PAUSED)
 
     def Resume(self, request: pb.ResumeRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
             shows = partial(is_set, settings, frozenset({DumpState.RUNNING, DumpState.QUEUED}))
             return self._carried_out(ResumeDump(settings, request.dump_id), context, shows)
 
     def Set(self, request: pb.SetRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
             return self._carried_out(SetDump(settings, request.dump_id), context, partial(is_set, settings, frozenset(DumpState) - OVER))
@@ -116,7 +116,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._move(request, context, StopDump(request.dump_id), DumpState.STOPPED)
 
     def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             if not is_dump_id(request.new_dump_id):
                 raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
@@ -127,7 +127,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.new_dump_id)
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             status = dump_status(self._owned_with(request, context), request.dump_id)
             status.subscribers.extend(self._subscriptions.states())
             if request.HasField("timeline_after_ms"):
@@ -135,7 +135,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return status
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             if request.changefeed_id:
                 self._owned(pb.Changefeed(namespace=request.namespace, id=request.changefeed_id), context)
             status = self._status(context)
@@ -148,7 +148,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             context.set_trailing_metadata(((FULL_METADATA, "watchers"),))
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHERS_MAX} watch this sidecar already: use dumpquery without --watch")
         try:
-            with self._woken(context) as wake, _errors_told(context):
+            with self._woken(context) as wake, _errors_reported(context):
                 yield from self._statuses(request, context, wake)
         finally:
             self._watchers.release()
@@ -168,7 +168,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             wake.wait(WATCH_EVERY_S)
 
     def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             dumps = self._owned(request.changefeed, context).dumps
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
@@ -179,7 +179,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 return preview(scope, request, history=self._served.history(), slow=slow, dumps=dumps)
 
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
             if request.id and not request.dry_run and (there := port.find(request.id)) is not None:
@@ -198,12 +198,12 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return self._verification(port, request.changefeed, request.id)
 
     def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             return self._verification(self._verifications(context), request.changefeed, request.id)
 
     def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
             shown = self._verification(port, request.changefeed, request.id)
@@ -212,7 +212,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return self._verification(port, request.changefeed, shown.id)
 
     def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
             shown = self._verification(port, request.changefeed, request.id)
@@ -241,7 +241,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             what = f"{SUBSCRIBERS_AT_ONCE_MAX} subscribers read this sidecar's stream already"
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, with_hint(what, "end one of them"))
         try:
-            with self._woken(context) as wake, _errors_told(context):
+            with self._woken(context) as wake, _errors_reported(context):
 
                 def goes_on(wait_s: float) -> bool:
                     wake.wait(wait_s)
@@ -254,7 +254,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             self._subscriptions.leave()
 
     def Acknowledge(self, request: pb.AcknowledgeRequest, context: grpc.ServicerContext) -> pb.AcknowledgeResponse:  # noqa: N802
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             self._subscriptions.acknowledge(request)
             return pb.AcknowledgeResponse()
@@ -294,25 +294,25 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
 
     def _move(self, request: pb.DumpRequest, context: grpc.ServicerContext, move: Request, target: DumpState) -> pb.DumpStatus:
-        with _errors_told(context):
+        with _errors_reported(context):
             self._owned(request.changefeed, context)
             return self._carried_out(move, context, lambda progress: progress.state is target)
 
     def _carried_out(self, request: Request, context: grpc.ServicerContext, shows: Callable[[Progress], bool]) -> pb.DumpStatus:
         """`shows`: whether a dump is as the request would have it."""
         status = self._status(context)
-        if (progress := as_asked(status.dumps, request, shows)) is not None:
+        if (progress := already_done(status.dumps, request, shows)) is not None:
             return dump_status(status, progress.dump_id)
         try:
             requested = replace(request, asker=self._served.asker(context))
             self._served.requests.submit(requested, timeout_s=min(REQUEST_TIMEOUT_S, context.time_remaining() or REQUEST_TIMEOUT_S))
         except RefusedRequest:
             status = self._published_next(context)
-            if (progress := as_asked(status.dumps, request, shows)) is None:
+            if (progress := already_done(status.dumps, request, shows)) is None:
                 raise
             return dump_status(status, progress.dump_id)
         status = self._published_next(context)
-        progress = as_asked(status.dumps, request, shows)
+        progress = already_done(status.dumps, request, shows)
         return dump_status(status, progress.dump_id if progress is not None else "")
 
     def _owned_with(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> SidecarStatus:
@@ -363,7 +363,7 @@ def _left_s(context: grpc.ServicerContext) -> float:
 
 
 @contextmanager
-def _errors_told(context: grpc.ServicerContext) -> Iterator[None]:
+def _errors_reported(context: grpc.ServicerContext) -> Iterator[None]:
     """Our errors as gRPC's; what is not ours is a bug and becomes gRPC's UNKNOWN."""
     try:
         yield

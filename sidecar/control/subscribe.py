@@ -26,9 +26,9 @@ from ticdc_dump.v1 import delivery_pb2
 
 SUBSCRIBERS_AT_ONCE_MAX = 16
 """Each holds one thread of the server."""
-HEARD_EVERY_S = 60.0
+RECEIVED_EVERY_S = 60.0
 """A subscriber with a stream is not forgotten."""
-TABLES_TOLD_MAX = 10_000
+TABLES_REPORTED_MAX = 10_000
 """Beyond that all are told again: a stream goes on for months, and tables come and go."""
 
 
@@ -49,7 +49,7 @@ class Spool(Protocol):
     def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:
         """One that comes after a later one changes nothing: only `begin` with `after` goes back."""
 
-    def heard(self, subscriber: str) -> None:
+    def received(self, subscriber: str) -> None:
         """It is there, whatever it has acknowledged."""
 
     def subscribers(self) -> Sequence[SubscriberState]:
@@ -103,8 +103,8 @@ class Subscriptions:
     def _from(self, seq: Seq, name: str, goes_on: Callable[[float], bool]) -> Iterator[delivery_pb2.Delivery]:
         spool, reported, heard_s = self._reading(), SubscriberReport(), monotonic()
         while goes_on(0):
-            if name and monotonic() - heard_s > HEARD_EVERY_S:
-                spool.heard(name)
+            if name and monotonic() - heard_s > RECEIVED_EVERY_S:
+                spool.received(name)
                 heard_s = monotonic()
             deliveries = spool.deliveries(seq)
             if deliveries is None:
@@ -145,7 +145,7 @@ class SubscriberReport:
     def only_new(self, delivery: delivery_pb2.Delivery) -> delivery_pb2.Delivery:
         """Without columns that were told before and are still so."""
         fresh = [table for table in delivery.tables if self._ids.get((table.schema, table.table)) != table.id]
-        if len(self._ids) + len(fresh) > TABLES_TOLD_MAX:
+        if len(self._ids) + len(fresh) > TABLES_REPORTED_MAX:
             self._ids.clear()
             fresh = list(delivery.tables)
         for table in fresh:

@@ -19,12 +19,21 @@ from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
 from sidecar.errors import RefusedRequest
-from sidecar.log.verification import AskedTable, CheckState, RepairReport, RowDifference, TableReport, Unjudged, VerifyReport, VerifyRequest
+from sidecar.log.verification import (
+    CheckState,
+    RepairReport,
+    RequestedTable,
+    RowDifference,
+    TableReport,
+    Unjudged,
+    VerifyReport,
+    VerifyRequest,
+)
 from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
 NO_TARGETS: Targets = MappingProxyType({})
-EXAMPLES_TOLD_MAX = 2_000
+EXAMPLES_REPORTED_MAX = 2_000
 """Of all tables together: an answer stays within what gRPC sends."""
 
 
@@ -74,7 +83,7 @@ def asked(
     return VerifyRequest(
         id=request.id,
         sinks=chosen,
-        tables=tuple(AskedTable(*table, scope.where.get(table, "")) for table in scope.tables),
+        tables=tuple(RequestedTable(*table, scope.where.get(table, "")) for table in scope.tables),
         sample=request.sample or 1.0,
         left_out={name: why for name, why in sinks.items() if why and not request.sinks},
         asked_ms=asked_ms,
@@ -143,7 +152,7 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
         if report.state is CheckState.RUNNING:
             result.rows_per_second, result.remaining_s = report.rows_per_s, report.remaining_s
         wheres = {table.name: table.where for table in request.tables}
-        room = EXAMPLES_TOLD_MAX
+        room = EXAMPLES_REPORTED_MAX
         for table in report.tables:
             result.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(result.tables[-1].examples)

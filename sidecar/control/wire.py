@@ -42,7 +42,7 @@ CHECKS = {
 }
 KINDS = {OperationKind.DUMP: pb.OPERATION_KIND_DUMP, OperationKind.VERIFICATION: pb.OPERATION_KIND_VERIFICATION}
 
-BRACKETS_ASKED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
+BRACKETS_REQUESTED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
 """What a request means by its brackets."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
 CHECK_NAMES: dict[pb.CheckState, str] = {pb.CHECK_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in CHECKS.items()}

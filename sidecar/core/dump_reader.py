@@ -53,14 +53,14 @@ class TableReading:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """As Reading, with a TSO of the chunk's own. Everything up to `asked_ts` had left the feed before it was asked for."""
+    """As Reading, with a TSO of the chunk's own. Everything up to `requested_ts` had left the feed before it was asked for."""
 
     window: int
     chunk: int
     chunks_left: int
     work: Work | Overtaken
     rows: int
-    asked_ts: CommitTs
+    requested_ts: CommitTs
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Doubts:
     def unanswered(self, work: Work) -> None:
         self._unanswered.append(work)
 
-    def asked_again(self) -> list[Work]:
+    def requested_again(self) -> list[Work]:
         """The ranges that the source did not answer."""
         results, self._unanswered = self._unanswered, []
         return results

@@ -108,7 +108,7 @@ class Run:
     def next(self) -> list[Command]:
         """What can begin now: idle readers open windows while the bounds allow."""
         self._starved = False
-        for unanswered in self._doubts.asked_again():
+        for unanswered in self._doubts.requested_again():
             self._plan.release(unanswered)
         commands: list[Command] = []
         self._readers = [reader for place, reader in enumerate(self._readers) if place < self.readers() or not isinstance(reader, Idle)]
@@ -328,7 +328,7 @@ class Run:
         chunk = self._plan.chunk(work, event)
         if isinstance(reader, Snapshot):
             try:
-                self.windows.add_snapshot(reader.window, chunk, after_ts=reader.asked_ts)
+                self.windows.add_snapshot(reader.window, chunk, after_ts=reader.requested_ts)
             except SourceError as error:
                 return Failure(str(error))
         else:

@@ -4,7 +4,7 @@
   dumps that run at one time have no table in common, and a key is in one chunk at most of all that is open.
 - They share what the sinks leave (`Ground`), and take turns in asking for it. A window that does not fit holds back those of all others
   until it does: so each dump goes on, however large its windows are beside those of the others.
-- A request without a dump id is for the one dump that is not over, or else for the last one (`progress.meant_without_id`). Where several
+- A request without a dump id is for the one dump that is not over, or else for the last one (`progress.intended_without_id`). Where several
   of them can take it, it is rejected.
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is
   kept until a dump of all its tables starts, and FAILED_MAX of them at most.
@@ -23,7 +23,7 @@ from sidecar.core.dump import NEXT, POSSIBLE, ChangeOfOne, Dump
 from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom, Ground, check_keys_fit, demand_of, once_more, started, with_receivers
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import CommitTs, Mark, Seq, TableName
-from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading, meant_without_id
+from sidecar.core.progress import OVER, DumpState, Progress, blocking, intended_without_id, leading
 from sidecar.core.schema_step import SchemaFate, TableStep
 from sidecar.errors import DumpsWait, RefusedRequest
 
@@ -75,7 +75,7 @@ class Dumps:
         if isinstance(request, StartDump):
             self._start(request)
             return
-        dump = self._meant(request)
+        dump = self._intended(request)
         if isinstance(request, RestartDump):
             self._start(once_more(dump.progress, request.new_dump_id), instead_of=dump)
             return
@@ -83,9 +83,9 @@ class Dumps:
         self._dumps.sort(key=lambda one: one.progress.number)
         self._begin_queued()
 
-    def meant(self, request: Request) -> Progress | None:
+    def intended(self, request: Request) -> Progress | None:
         """The dump that the request is for. Raises RefusedRequest where it may be for several, or for none."""
-        return None if isinstance(request, StartDump) else self._meant(request).progress
+        return None if isinstance(request, StartDump) else self._intended(request).progress
 
     def handle(self, event: SourceEvent) -> list[Command]:
         """Take what the source finished. Raises MarkRowTaken when another writer has the watermark row."""
@@ -150,14 +150,14 @@ class Dumps:
 
     # ---- which dump ------------------------------------------------------------------------------------------------
 
-    def _meant(self, request: ChangeOfOne | RestartDump) -> Dump:
+    def _intended(self, request: ChangeOfOne | RestartDump) -> Dump:
         if request.dump_id:
             dumps = [dump for dump in self._dumps if dump.progress.dump_id == request.dump_id]
             if not dumps:
                 raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumpquery for the others")
             return dumps[0]
-        meant = meant_without_id(self.records)
-        there = [dump for dump in self._dumps if dump.progress in meant]
+        intended = intended_without_id(self.records)
+        there = [dump for dump in self._dumps if dump.progress in intended]
         dumps = [dump for dump in there if isinstance(request, RestartDump) or dump.progress.state in NEXT[type(request)]]
         if not dumps:
             raise self._refusal(request)

@@ -34,7 +34,7 @@ def mark_number(dump_id: str, epoch: int, uuid: str) -> int | None:
     return number if uuid == mark_uuid(dump_id, epoch, number) else None
 
 
-def is_former(uuid: str, *, of: str) -> bool:
+def is_previous(uuid: str, *, of: str) -> bool:
     """Whether it is a mark of the same dump as mark `of`, by an owner before the one that sends that."""
     epoch = slice(DUMP_ID_LENGTH, DUMP_ID_LENGTH + 8)
     return uuid[:DUMP_ID_LENGTH] == of[:DUMP_ID_LENGTH] and uuid[epoch] < of[epoch]

@@ -240,7 +240,7 @@ class TableDefinition:
     partitioning: str = ""
 
 
-class Former(NamedTuple):
+class PreviousLayout(NamedTuple):
     """What a table was before its last DDL: rows of a schema version below `until` may be of this layout, as long as they commit at or
     below `upto_ts`; 0: that is not known."""
 
@@ -268,7 +268,7 @@ class TableSchema:
     physical_ids: tuple[int, ...] = ()
     layout: str = ""
     definition: TableDefinition | None = None
-    former: Former | None = None
+    former: PreviousLayout | None = None
 
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)

@@ -245,7 +245,7 @@ def holding(tables: Collection[TableName], dumps: Iterable[Progress]) -> list[Pr
     return [dump for dump in dumps if dump.state not in OVER and any(table.table in tables for table in dump.tables)]
 
 
-def meant_without_id(dumps: Sequence[Progress]) -> list[Progress]:
+def intended_without_id(dumps: Sequence[Progress]) -> list[Progress]:
     """Those that a request without a dump id can be for: the dumps that are not over, or else the last one. So a request that is made again
     never means a dump that is over while another one is there."""
     return [dump for dump in dumps if dump.state not in OVER] or list(dumps[-1:])

@@ -99,7 +99,7 @@ class Beside(Enum):
     """What is done about rows beside such a DDL: nothing, they are right, as of raw key-values; it is told; or also read again."""
 
     RIGHT = "right"
-    TOLD = "told"
+    REPORTED = "told"
     READ_AGAIN = "read again"
 
 
@@ -117,19 +117,19 @@ class Rewrites:
     ) -> tuple[Steps, StartDump | None]:
         """`found`: what the DDLs mean for a dump. Returns what they mean where dumps read rewritten tables from the beginning, and the dump
         that is due for those of a dump that has finished."""
-        anew = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
-        if not anew:
+        afresh = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
+        if not afresh:
             return value, None
-        self.count, self.tables, self.commit_ts = self.count + 1, anew, max(ddl.commit_ts for ddl in ddls)
+        self.count, self.tables, self.commit_ts = self.count + 1, afresh, max(ddl.commit_ts for ddl in ddls)
         if self.beside is not Beside.READ_AGAIN or not dumps:
             return value, None
         there = [dump for dump in dumps if dump.state not in (DumpState.FINISHED, DumpState.STOPPED)]
         grows = any(dump.grows for dump in there if dump.state not in OVER)
         dumped = {table.table for dump in there for table in dump.tables}
-        rest = () if grows else tuple(name for name in anew if name not in dumped)
+        rest = () if grows else tuple(name for name in afresh if name not in dumped)
         finished = [dump for dump in reversed(dumps) if dump.state is DumpState.FINISHED]
         due = (_once_more(dump, rest, self.commit_ts) for dump in finished)
-        return _from_the_beginning(there, value, anew), next(filter(None, due), None)
+        return _from_the_beginning(there, value, afresh), next(filter(None, due), None)
 
 
 def dump_after_ddl(commit_ts: CommitTs) -> tuple[str, Asker]:
@@ -137,10 +137,10 @@ def dump_after_ddl(commit_ts: CommitTs) -> tuple[str, Asker]:
     return f"{commit_ts:016x}", Asker("sidecar", reason=f"a DDL rewrote rows at commit_ts {commit_ts} (dump.reread_rewritten)")
 
 
-def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs) -> StartDump | None:
+def _once_more(last: Progress, afresh: Collection[TableName], commit_ts: CommitTs) -> StartDump | None:
     """A dump of those that the last one had. It takes in what later DDLs rewrite."""
     had = {table.table: table for table in last.tables}
-    mine = tuple(name for name in anew if name in had)
+    mine = tuple(name for name in afresh if name in had)
     if not mine:
         return None
     dump_id, asker = dump_after_ddl(commit_ts)
@@ -159,12 +159,12 @@ def _once_more(last: Progress, anew: Collection[TableName], commit_ts: CommitTs)
     )
 
 
-def _from_the_beginning(dumps: Collection[Progress], value: Steps, anew: Collection[TableName]) -> Steps:
+def _from_the_beginning(dumps: Collection[Progress], value: Steps, afresh: Collection[TableName]) -> Steps:
     """Of dumps that are not over, or have failed; one that grows takes in those that none of them has."""
     dumped = {table.table for dump in dumps for table in dump.tables}
     has = {step.after for step in value if step.before in dumped}
-    again = (replace(step, fate=SchemaFate.AGAIN) if step.after in anew and step.fate is SchemaFate.KEPT else step for step in value)
-    more = (TableStep(None, name, SchemaFate.BORN) for name in anew if any(dump.grows for dump in dumps) and name not in has)
+    again = (replace(step, fate=SchemaFate.AGAIN) if step.after in afresh and step.fate is SchemaFate.KEPT else step for step in value)
+    more = (TableStep(None, name, SchemaFate.BORN) for name in afresh if any(dump.grows for dump in dumps) and name not in has)
     return (*again, *more)
 
 
@@ -207,7 +207,7 @@ def not_carried(change: Change, schema: TableSchema | None) -> FeedUnsuitable:
     return FeedUnsuitable(f"{what} without a handle key, whose rows nobody can tell apart", hint=hint)
 
 
-def check_marks_go_on(ddls: tuple[Ddl, ...]) -> None:
+def check_marks_continue(ddls: tuple[Ddl, ...]) -> None:
     """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
     for ddl in ddls:
         if ddl.schema == MARK_TABLE.schema and not begins(ddl.query, "CREATE"):

@@ -27,7 +27,7 @@ class LiveFeed(Feed, Protocol):
     def close(self) -> None: ...
 
 
-class TellingFeed(LiveFeed, Protocol):
+class NotifyingFeed(LiveFeed, Protocol):
     """One that knows why it does not move."""
 
     def still_because(self) -> str:

@@ -42,7 +42,7 @@ class DumpRecorder:
         entries = {entry.id: entry for entry in history}
         self._wall_ms = wall_ms
         self._request: Request | None = None
-        self._meant = ""
+        self._intended = ""
         self._known: dict[str, _Known] = {}
         self._left: tuple[HistoryEntry, ...] = ()
         for progress in recovered:
@@ -64,10 +64,10 @@ class DumpRecorder:
         gone, now_ms = [one for one in before if one.id not in self._known], self._wall_ms()
         return tuple(replace(one, state=DumpState.STOPPED, ended_ms=now_ms, running_since_ms=0, result=END_NOT_RECORDED) for one in gone)
 
-    def asked(self, request: Request, *, meant: Progress | None = None, last: Iterable[Progress] = ()) -> None:
+    def asked(self, request: Request, *, intended: Progress | None = None, last: Iterable[Progress] = ()) -> None:
         """`request` is carried out, and the next progress to be saved shows it. `meant`: the dump that it is for, None for one that it
         starts. `last`: the dumps until then, if those were not saved."""
-        self._request, self._meant = request, meant.dump_id if meant is not None else ""
+        self._request, self._intended = request, intended.dump_id if intended is not None else ""
         for progress in last:
             if progress.dump_id in self._known:
                 self._known[progress.dump_id].progress = progress
@@ -87,18 +87,18 @@ class DumpRecorder:
         known = self._known.setdefault(progress.dump_id, _Known(progress, None))
         known.progress = progress
         if isinstance(request, StartDump | RestartDump):
-            meant = progress.dump_id == (request.dump_id if isinstance(request, StartDump) else request.new_dump_id)
+            intended = progress.dump_id == (request.dump_id if isinstance(request, StartDump) else request.new_dump_id)
         else:
-            meant = request is not None and progress.dump_id == self._meant
-        if not meant and (known.entry is None or (known.recorded and known.entry.state is progress.state)):
+            intended = request is not None and progress.dump_id == self._intended
+        if not intended and (known.entry is None or (known.recorded and known.entry.state is progress.state)):
             return
-        if request is not None and meant and isinstance(request, StartDump | RestartDump):
+        if request is not None and intended and isinstance(request, StartDump | RestartDump):
             known.entry = of_dump(progress, request.asker, started_ms=now_ms, now_ms=now_ms)
             if isinstance(request, RestartDump):
-                known.entry = replace(known.entry, restart_of=self._meant)
+                known.entry = replace(known.entry, restart_of=self._intended)
         else:
             known.entry = advanced(known.entry or of_dump(progress, now_ms=now_ms), progress, now_ms)
-            if request is not None and meant:
+            if request is not None and intended:
                 known.entry = known.entry.commanded(_words(request), request.asker, now_ms)
         known.recorded = True
         yield known.entry

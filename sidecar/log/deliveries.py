@@ -33,7 +33,7 @@ class LogDeliveries:
         self.tables: dict[str, SinkTables] = {}
         """Of each sink that has been reported, by its name, as its file says."""
         self.trouble = ""
-        self._told: ReportTimes | None = None
+        self._reported: ReportTimes | None = None
         self._reading: Background | None = None
 
     def start(self) -> None:
@@ -52,7 +52,7 @@ class LogDeliveries:
         return self.report.sinks if self.report is not None else ()
 
     def report_times(self) -> ReportTimes | None:
-        return self._told
+        return self._reported
 
     def close(self) -> None:
         if self._reading is not None:
@@ -72,10 +72,10 @@ class LogDeliveries:
                 self._check_is_of_this_log(report)
                 self._read_tables(report.sinks)
             self.report = report
-            if report is not None and (self._told is None or self._told.written_ms != report.written_ms):
+            if report is not None and (self._reported is None or self._reported.written_ms != report.written_ms):
                 accepted = report.seq if report.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
                 starting = self._needs_spark and report.spark == SPARK_STARTING
-                self._told = ReportTimes(report.written_ms, read_s, starting, report.epoch, accepted)
+                self._reported = ReportTimes(report.written_ms, read_s, starting, report.epoch, accepted)
             self.trouble = ""
         except (storage.StorageError, LogBroken, LogUnreachable, SinkError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"

@@ -11,7 +11,7 @@ from sidecar.errors import ConfigError
 from sidecar.log.storage import Folder, open_folder
 
 
-def check_apart(log: str, sinks: Sequence[str]) -> None:
+def check_disjoint(log: str, sinks: Sequence[str]) -> None:
     """`log`: its URL; `sinks`: URIs, of which those that are folders are looked at. Raises ConfigError."""
     places = [("log.uri", _parts(open_folder(log))), *_of_sinks(sinks)]
     for (outer, outside), (inner, inside) in permutations(places, 2):

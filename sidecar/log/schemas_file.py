@@ -15,7 +15,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sidecar.core.model import Column, ColumnDefinition, Former, IndexDefinition, IndexPart, Kind, TableDefinition, TableName, TableSchema
+from sidecar.core.model import (
+    Column,
+    ColumnDefinition,
+    IndexDefinition,
+    IndexPart,
+    Kind,
+    PreviousLayout,
+    TableDefinition,
+    TableName,
+    TableSchema,
+)
 from sidecar.log.manifest import UNREADABLE, ManifestUnreadable
 
 
@@ -115,7 +125,7 @@ def schemas_from_json(data: bytes, *, name: str) -> dict[TableName, TableSchema]
             table.ids[1:],
             table.layout,
             None if table.definition is None else _definition(table.definition),
-            None if table.former is None else Former(*table.former),
+            None if table.former is None else PreviousLayout(*table.former),
         )
         for table in results
     ]

@@ -107,7 +107,7 @@ class FolderLog:
         self._check_held = check_held
         self._run: range = range(0)
         self._orphans: list[str] = []
-        self._former_open: Seq | None = None
+        self._previous_open: Seq | None = None
         self._proven = False
         self._traces: dict[int, _Trace] = {}
         self._schemas: str | None = None
@@ -120,7 +120,7 @@ class FolderLog:
                 self._prove_exclusive()
             contents, self._run = listed(self.folder, deep=True)
         last = self._last()
-        self._former_open = None if last is None else last.open_from
+        self._previous_open = None if last is None else last.open_from
         named = set() if last is None else files_of(last)
         if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
             named.update(*map(files_of, self._read(self._run, may_be_gone=True)))
@@ -179,7 +179,7 @@ class FolderLog:
             self._run = range(self._run.start, manifest.seq + 1)
             self._sums = (previous, sha256_of(data))
             self._traces[manifest.seq] = _Trace.of(manifest)
-            self._former_open = None
+            self._previous_open = None
             self._remove(self._orphans)
         self._orphans = []
 
@@ -196,7 +196,7 @@ class FolderLog:
         if not self._run or not self._learn_traces():
             return 0
         needed = [trace.first_seq for seq, trace in self._traces.items() if seq > delivered]
-        needed += [seq for seq in (open_from, self._former_open) if seq is not None]
+        needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
         keep = keep_from(self._run, delivered=delivered, needed=needed)
         keep = Seq(min(keep, self._run.start + SEGMENTS_REMOVED_MAX))
         gone = range(self._run.start, keep)

@@ -56,7 +56,7 @@ def differences_name(operation_id: str, table: int) -> str:
     return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
 
 
-class AskedTable(msgspec.Struct, frozen=True):
+class RequestedTable(msgspec.Struct, frozen=True):
     """A table, as it is called in the log. `where`: an SQL predicate of the source's rows that are compared; empty: all of them."""
 
     schema: str
@@ -106,7 +106,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
 
     id: str
     sinks: tuple[str, ...]
-    tables: tuple[AskedTable, ...]
+    tables: tuple[RequestedTable, ...]
     sample: float = 1.0
     left_out: dict[str, str] = {}
     asked_ms: int = 0

@@ -24,15 +24,15 @@ class Clocks:
         self._last: ReportTimes | None = None
         self._differences: deque[float] = deque(maxlen=READINGS)
 
-    def hear(self, told: ReportTimes) -> None:
+    def receive(self, reported: ReportTimes) -> None:
         """A report was read; the same one may be told again."""
-        if self._last is not None and told.written_ms == self._last.written_ms:
+        if self._last is not None and reported.written_ms == self._last.written_ms:
             return
-        difference_s = told.read_s - told.written_ms / 1000
-        set_back = self._last is not None and told.written_ms < self._last.written_ms
+        difference_s = reported.read_s - reported.written_ms / 1000
+        set_back = self._last is not None and reported.written_ms < self._last.written_ms
         if self._differences and (set_back or difference_s - min(self._differences) > DELAY_MAX_S):
             self._differences.clear()
-        self._last = told
+        self._last = reported
         self._differences.append(difference_s)
 
     def at_s(self, worker_ms: int, *, at_most_s: float) -> float:

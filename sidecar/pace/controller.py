@@ -193,7 +193,7 @@ class SinkPace:
         self._cost, self._live = Cost(), Live()
         self._waits = WAITS
         self._last: Seq | None = None
-        self._heard_s = self._dump_s = float("-inf")
+        self._last_event_s = self._dump_s = float("-inf")
         self._after_dump = False
         self._proven_rows = NARROW_ROWS
         self.beside = False
@@ -205,7 +205,7 @@ class SinkPace:
         pace.gain = Gain(self.gain.value)
         pace.error, pace.began, pace.gather_s = self.error, self.began, self.gather_s
         pace._cost, pace._live, pace._waits = self._cost, self._live, self._waits
-        pace._last, pace._heard_s, pace._dump_s = self._last, self._heard_s, self._dump_s
+        pace._last, pace._last_event_s, pace._dump_s = self._last, self._last_event_s, self._dump_s
         pace._proven_rows = self._proven_rows
         return pace
 
@@ -214,14 +214,14 @@ class SinkPace:
         self.queued_rows += written.rows
         self.queued_bytes += written.bytes
 
-    def hear(self, told: SinkDelivery, clocks: Clocks, *, now_s: float, bound: Bound) -> None:
+    def receive(self, reported: SinkDelivery, clocks: Clocks, *, now_s: float, bound: Bound) -> None:
         """What the worker reports of it. Batches of an earlier report may be in it again."""
-        for batch in told.batches:
+        for batch in reported.batches:
             if self._last is None or batch.last > self._last:
                 self._accepted(batch, clocks.at_s(batch.accepted_ms, at_most_s=now_s), bound)
-        if told.accepted is not None and self.waiting and self.waiting[0].seq <= told.accepted:
-            self._accepted(self._guessed(told.accepted, now_s), now_s, bound)
-        self._heard_s, self.error, self.began, self.gather_s = now_s, told.error, told.began, told.gather_s
+        if reported.accepted is not None and self.waiting and self.waiting[0].seq <= reported.accepted:
+            self._accepted(self._guessed(reported.accepted, now_s), now_s, bound)
+        self._last_event_s, self.error, self.began, self.gather_s = now_s, reported.error, reported.began, reported.gather_s
 
     def room(self, bound: Bound, *, share: float = 1.0) -> tuple[int, int, int]:
         """Rows and bytes of a dump that the log may take on now, and the width in rows; `share`: what sinks beside it leave of that."""
@@ -282,7 +282,7 @@ class SinkPace:
     def _guessed(self, accepted: Seq, now_s: float) -> BatchDone:
         """What was accepted since it was asked last, as a batch that began when its first segment was there."""
         passed = [one for one in self.waiting if one.seq <= accepted]
-        seconds = now_s - max(self._heard_s, passed[0].at_s)
+        seconds = now_s - max(self._last_event_s, passed[0].at_s)
         return BatchDone(accepted, len(passed), 0, sum(one.rows for one in passed), seconds, 0.0, 0)
 
     def _accepted(self, batch: BatchDone, at_s: float, bound: Bound) -> None:
@@ -340,18 +340,18 @@ class Controller:
             chunks = [chunk for window in windows if _receives(name, window.sinks) for chunk in window.chunks]
             sink.wrote(Written(seq, at_s, sum(chunk.rows + 1 for chunk in chunks), sum(chunk.bytes for chunk in chunks)))
 
-    def hear(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], told: ReportTimes | None, *, now_s: float) -> None:
+    def receive(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], reported: ReportTimes | None, *, now_s: float) -> None:
         """How far all sinks are, and each by itself; where none is told by itself, all are one."""
-        if told is not None:
-            self._clocks.hear(told)
-            self.starting = told.starting
+        if reported is not None:
+            self._clocks.receive(reported)
+            self.starting = reported.starting
         self._now_s = now_s
         each = {sink.sink: sink for sink in sinks} or {"": SinkDelivery("", accepted)}
         longest = max((sink.waiting for sink in self._sinks.values()), key=len)
         known = self._sinks
         self._sinks = {name: known.get(name) or SinkPace(longest) for name in each}
         for name, sink in self._sinks.items():
-            sink.hear(each[name], self._clocks, now_s=now_s, bound=self._bound)
+            sink.receive(each[name], self._clocks, now_s=now_s, bound=self._bound)
 
     def room(self, demand: Demand) -> DumpRoom:
         """What a dump may have in the log, and before it, as of the last `hear`."""

@@ -117,8 +117,8 @@ class Cost:
         off, noise = seconds - expected, (self._noise * max(seconds, expected)) ** 2
         deviation = sqrt(self._var(rows) + noise)
         if abs(off) > FAR * deviation:
-            news, self._off = off * self._off > 0, off
-            if news:
+            events, self._off = off * self._off > 0, off
+            if events:
                 self._var_begun, self._var_row, self._cov = FORGET * self._var_begun, FORGET * self._var_row, FORGET * self._cov
             else:
                 noise *= (off / deviation) ** 2

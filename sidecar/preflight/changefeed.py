@@ -20,7 +20,7 @@ from sidecar.core.progress import newest
 from sidecar.errors import CoordinationError, NoProgress, parted
 from sidecar.feeds.checks import LogEnd, of_problem
 from sidecar.log.layout import logged_dumps
-from sidecar.process.checks import CheckSkipped, Told, failed, ok, warning
+from sidecar.process.checks import Checking, CheckSkipped, failed, ok, warning
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.changefeed_info import masked
@@ -31,7 +31,7 @@ LEASE_LOW_S, LEASE_HIGH_S = 5, 60
 PROBE_LEASE_S = 30
 
 
-def etcd(section: EtcdSection, opened: ExitStack) -> Told[EtcdClient]:
+def etcd(section: EtcdSection, opened: ExitStack) -> Checking[EtcdClient]:
     client = EtcdClient(section)
     opened.callback(client.close)
     began_s = time.monotonic()
@@ -47,7 +47,7 @@ def etcd(section: EtcdSection, opened: ExitStack) -> Told[EtcdClient]:
     return client
 
 
-def changefeed(client: EtcdClient, config: Config) -> Told[Changefeed]:
+def changefeed(client: EtcdClient, config: Config) -> Checking[Changefeed]:
     result = read_changefeed(client, config)
     if config.feed == "binlog":
         if result.name in list_changefeeds(client):
@@ -65,7 +65,7 @@ def changefeed(client: EtcdClient, config: Config) -> Told[Changefeed]:
     return result
 
 
-def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
+def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Checking[None]:
     if not root.startswith(ROOT) or root.startswith(TICDC_ROOT.rstrip("/")):
         yield failed(f"the root {root} is in TiCDC's own", setting="none", hint="report this: an unknown key there stops TiCDC")
         return
@@ -84,7 +84,7 @@ def etcd_write(client: EtcdClient, root: str, *, write: bool) -> Told[None]:
     yield ok(f"a key below {root} was put with a lease, fenced and deleted")
 
 
-def state(value: Changefeed) -> Told[None]:
+def state(value: Changefeed) -> Checking[None]:
     against = [problem for problem in problems_of_key_values(value) if problem.setting == "state"]
     yield from map(of_problem, against)
     if not against:
@@ -95,7 +95,7 @@ def state(value: Changefeed) -> Told[None]:
             yield ok(value.state)
 
 
-def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Told[None]:
+def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Checking[None]:
     """Whether the dump that etcd knows of is in this log, which ends with `last` and has the id `log`."""
     try:
         stored = load_progress(client, root)

@@ -33,7 +33,7 @@ from sidecar.control.client import Access, ControlClient
 from sidecar.core.model import Seq, TableName, TableSchema, carried, complete_since
 from sidecar.errors import ConfigError, SinkError, TicdcDumpError
 from sidecar.log import storage
-from sidecar.log.disjoint import check_apart
+from sidecar.log.disjoint import check_disjoint
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
 from sidecar.log.layout import manifest_name, read_manifest
@@ -43,7 +43,7 @@ from sidecar.log.sink_tables import read_sink_tables
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, AddressHolder, address
-from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told, failed, of_error, ok, warning
+from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.process.patience import patience
 from sidecar.run.beginning import check_beginning
@@ -69,7 +69,7 @@ _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 # ---- settings -------------------------------------------------------------------------------------------------------
 
 
-def secrets(config: Config) -> Told[None]:
+def secrets(config: Config) -> Checking[None]:
     """Every file that a setting names."""
     given = dict(_files(config))
     for setting, path in given.items():
@@ -93,7 +93,7 @@ def _files(section: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{name}", result
 
 
-def control(section: ControlSection, name: ChangefeedSection) -> Told[None]:
+def control(section: ControlSection, name: ChangefeedSection) -> Checking[None]:
     token = read_token("control", section)
     check_listening("control", section.listen, section.tls, has_token=bool(token))
     yield address("control.listen", section.listen, partial(_control_of, section.listen, name, token), tls=bool(section.tls.cert_file))
@@ -122,13 +122,13 @@ def _speaks_grpc(listen: str) -> bool:
     return True
 
 
-def metrics(listen: str) -> Told[None]:
+def metrics(listen: str) -> Checking[None]:
     yield (
         address("metrics.listen", listen, partial(_metrics_of, listen), hint=", or '' for no metrics") if listen else ok("metrics are off")
     )
 
 
-def console(section: ConsoleSection, name: ChangefeedSection) -> Told[None]:
+def console(section: ConsoleSection, name: ChangefeedSection) -> Checking[None]:
     """One that cannot listen is a warning: the stream runs without pages."""
     check_console(section)
     if not section.listen:
@@ -166,7 +166,7 @@ def _answer_of(url: str) -> str:
 # ---- the log --------------------------------------------------------------------------------------------------------
 
 
-def log(uri: str, log_id: str, *, write: bool) -> Told[Manifest | None]:
+def log(uri: str, log_id: str, *, write: bool) -> Checking[Manifest | None]:
     """Whose it is, whether it is whole, and (if writing is allowed) that it can be written and that its fence holds."""
     folder = storage.log_folder(uri)
     with storage_errors(folder):
@@ -193,7 +193,7 @@ def last_manifest(folder: Folder) -> Manifest | None:
         return read_manifest(folder, name, storage.read_file(folder, name))
 
 
-def space(config: Config) -> Told[None]:
+def space(config: Config) -> Checking[None]:
     """Of local disks; an object store has no end."""
     folder = storage.log_folder(config.log.uri)
     places = {"log.spill_folder": (config.log.spill_folder or tempfile.gettempdir(), config.log.held_bytes_max)}
@@ -221,10 +221,10 @@ def _bytes(size: int) -> str:
 # ---- sinks and Spark --------------------------------------------------------------------------------------------------
 
 
-def sinks(config: Config, log_id: str) -> Told[frozenset[int]]:
+def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
     """Whether each output can go on with this log: it is this log's, or new. The numbers of those that can."""
     try:
-        check_apart(config.log.uri, config.sinks)
+        check_disjoint(config.log.uri, config.sinks)
         with suppress(SinkError):  # of one sink, which says so itself below
             outputs_of(config.sinks)
     except ConfigError as error:
@@ -289,7 +289,7 @@ def _begins(log: Folder, reported: str, sink: str, setting: str) -> CheckFinding
     )
 
 
-def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema], fit: Collection[int]) -> Told[None]:
+def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema], fit: Collection[int]) -> Checking[None]:
     """Whether each sink's target can take rows of the changefeed's tables. `fit`: the numbers of the sinks that answer."""
     name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
     requested = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
@@ -308,7 +308,7 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
             yield ok(f"sink {number} ({shown(uri)}): nothing is against rows of {len(tables)} tables")
 
 
-def spark(section: SparkSection) -> Told[None]:
+def spark(section: SparkSection) -> Checking[None]:
     """Java and pyspark are here."""
     if not section.managed:
         raise CheckSkipped("spark.managed is false: the merge worker runs elsewhere", hint="run this check with the same settings there")
@@ -332,9 +332,9 @@ def spark(section: SparkSection) -> Told[None]:
     yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")
 
 
-def spark_session(section: SparkSection, log_uri: str, *, asked_for: bool) -> Told[None]:
+def spark_session(section: SparkSection, log_uri: str, *, requested_for: bool) -> Checking[None]:
     """A task, where tasks will run, sees the log."""
-    if not asked_for:
+    if not requested_for:
         raise CheckSkipped("not asked for", hint="give --spark to start a session and let a task list the log")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

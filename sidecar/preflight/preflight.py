@@ -27,12 +27,12 @@ from sidecar.process import secret_files
 from sidecar.process.checks import (
     Check,
     CheckFinding,
+    Checking,
     CheckOptions,
     CheckResult,
     CheckStatus,
     Key,
     Result,
-    Told,
     carried_out,
     in_order,
     of_error,
@@ -114,36 +114,36 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
     )
 
 
-def _etcd_write(it: CheckResult) -> Told[None]:
+def _etcd_write(it: CheckResult) -> Checking[None]:
     result = it[CHANGEFEED]
     return changefeed.etcd_write(it[ETCD], changefeed_root(result.name, result.incarnation), write=it.options.write)
 
 
-def _dump_on_record(it: CheckResult) -> Told[None]:
+def _dump_on_record(it: CheckResult) -> Checking[None]:
     result = it[CHANGEFEED]
     own = known_id(open_folder(it.config.log.uri))
     return changefeed.dump_on_record(it[ETCD], changefeed_root(result.name, result.incarnation), log=own, last=it[LOG])
 
 
-def _tables(it: CheckResult) -> Told[Tables]:
+def _tables(it: CheckResult) -> Checking[Tables]:
     return source.tables(it[CHANGEFEED], it[SCHEMAS], server_tz=it.config.kafka.server_tz)
 
 
-def _ranges(it: CheckResult) -> Told[None]:
+def _ranges(it: CheckResult) -> Checking[None]:
     return ranges.read_ranges(it.config.source, it[CHANGEFEED], it[TABLES], server_tz=it.config.kafka.server_tz)
 
 
-def _rights(it: CheckResult) -> Told[bool]:
+def _rights(it: CheckResult) -> Checking[bool]:
     return source.rights(it.config.source, it[TABLES], it[SCHEMAS], it[CHANGEFEED].filter.rules)
 
 
-def _targets(it: CheckResult) -> Told[None]:
+def _targets(it: CheckResult) -> Checking[None]:
     fit: frozenset[int] = it.get(SINKS, frozenset[int]())
     return machine.targets(it.config, it[CHANGEFEED].log_id, it[TABLES], fit)
 
 
-def _spark_session(it: CheckResult) -> Told[None]:
-    return machine.spark_session(it.config.spark, it.config.log.uri, asked_for=it.options.spark)
+def _spark_session(it: CheckResult) -> Checking[None]:
+    return machine.spark_session(it.config.spark, it.config.log.uri, requested_for=it.options.spark)
 
 
 _MARK_WRITE = Check(

@@ -8,28 +8,28 @@ from __future__ import annotations
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.config import SourceSection
 from sidecar.feeds.checks import Tables
-from sidecar.preflight.source import TOLD_MAX, patient
-from sidecar.process.checks import Told, listed, ok, warning
+from sidecar.preflight.source import REPORTED_MAX, patient
+from sidecar.process.checks import Checking, listed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 
-ASKED_MAX_S = 30.0
+REQUESTED_MAX_S = 30.0
 SETTING = "dumpstart --tables, --chunk-rows"
 
 
-def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables, *, server_tz: str) -> Told[None]:
+def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables, *, server_tz: str) -> Checking[None]:
     """A key that TiDB cannot range makes a dump the slower the more it has read, without an error."""
     scope = LiveScope(server_tz=server_tz)
     scope.follow(changefeed, carried)
     requested = {name: where for name, schema in carried.items() for passes, where in [scope.through(name)] if schema.key and passes}
-    result = slow_reads(patient(section), requested, max_s=ASKED_MAX_S)
+    result = slow_reads(patient(section), requested, max_s=REQUESTED_MAX_S)
     hint = "give them a key that TiDB can range, or dump them with larger chunks (--chunk-rows) or not at all: --tables '*.*,!schema.table'"
-    for name, why in list(result.why.items())[:TOLD_MAX]:
+    for name, why in list(result.why.items())[:REPORTED_MAX]:
         yield warning(f"{name}: {why}", setting=SETTING, hint=hint)
-    if len(result.why) > TOLD_MAX:
-        yield warning(f"so are {listed(list(result.why)[TOLD_MAX:], most=TOLD_MAX)}", setting=SETTING, hint=hint)
+    if len(result.why) > REPORTED_MAX:
+        yield warning(f"so are {listed(list(result.why)[REPORTED_MAX:], most=REPORTED_MAX)}", setting=SETTING, hint=hint)
     if result.unasked:
-        what = f"{result.unasked} of {len(requested)} tables were not asked for: {ASKED_MAX_S:.0f} s were not enough"
+        what = f"{result.unasked} of {len(requested)} tables were not asked for: {REQUESTED_MAX_S:.0f} s were not enough"
         yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
     if not result.why:
         yield ok(f"nothing is against reading {len(requested) - result.unasked} tables in pieces, by the source's plans")

@@ -36,7 +36,7 @@ from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession, Row
-from sidecar.process.checks import CheckFinding, CheckSkipped, Told, failed, listed, ok, warning
+from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, failed, listed, ok, warning
 from sidecar.setup.sql import mark_grant, select_grant
 from sidecar.sql.text import quoted
 from sidecar.ticdc.changefeed import Changefeed
@@ -49,7 +49,7 @@ RETRY_S = 2.0
 STATEMENT_S = 15.0
 """A person waits: what takes longer is told, not waited for."""
 
-TOLD_MAX = 20
+REPORTED_MAX = 20
 """Tables with a finding of their own."""
 
 RIGHTS_AT_ONCE = 100
@@ -87,7 +87,7 @@ def asked(section: SourceSection, doing: str, question: Callable[[MysqlSession],
 # ---- the server -----------------------------------------------------------------------------------------------------
 
 
-def tidb(section: SourceSection) -> Told[None]:
+def tidb(section: SourceSection) -> Checking[None]:
     flavour, rows = asked(section, "asking for the version", lambda session: (session.flavour, session.rows("SELECT VERSION()")))
     version = str(rows[0][0])
     place = f"{section.user}@{section.host}:{section.port} is {version}"
@@ -98,7 +98,7 @@ def tidb(section: SourceSection) -> Told[None]:
         yield warning(f"{place}, which is no TiDB", setting="source.host, source.port", hint=hint)
 
 
-def clock(section: SourceSection) -> Told[float]:
+def clock(section: SourceSection) -> Checking[float]:
     """The cluster's TSO is made by PD's clock; lags are told by ours."""
 
     def question(session: MysqlSession) -> tuple[float, float, float]:
@@ -127,7 +127,7 @@ def of_clock(ahead_s: float, *, took_s: float) -> CheckFinding:
     return warning(what, setting="NTP (this machine, PD)", hint=hint)
 
 
-def gc(section: SourceSection) -> Told[None]:
+def gc(section: SourceSection) -> Checking[None]:
     """For snapshot brackets: a SELECT at a TSO must end before GC passes it. For DDLs: their tables are read as of their commit_ts, so
     GC must not pass that before the sidecar does. (Our sessions switch tidb_snapshot off themselves.)"""
 
@@ -159,13 +159,13 @@ def duration_s(text: str) -> float:
 # ---- the tables -----------------------------------------------------------------------------------------------------
 
 
-def schemas(section: SourceSection) -> Told[Tables]:
+def schemas(section: SourceSection) -> Checking[Tables]:
     existing = TidbSchemas(patient(section)).tables()
     yield ok(f"{len(existing)} tables are seen, and all their column types are known")
     return existing
 
 
-def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[Tables]:
+def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Checking[Tables]:
     """What the changefeed carries of them."""
     scope = LiveScope(server_tz=server_tz)
     try:
@@ -191,32 +191,32 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Told[
             yield warning(
                 f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is meant"
             )
-    for text in scope.warnings[:TOLD_MAX]:
+    for text in scope.warnings[:REPORTED_MAX]:
         yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is meant; else narrow the filter's matcher")
     return carried
 
 
-def read_keys(section: SourceSection, carried: Tables) -> Told[None]:
+def read_keys(section: SourceSection, carried: Tables) -> Checking[None]:
     names = [name for name, schema in carried.items() if schema.key]
     estimates = TidbSchemas(patient(section)).estimates(names)
     refused = [estimate for estimate in estimates if estimate.refused]
     if refused:
         why = (parted(str(estimate.refused))[0] for estimate in refused)
         hint = "give them a key that can be read in pieces, or exclude them: --tables '*.*,!schema.table'; a dump of all tables is rejected"
-        yield warning(listed(why, most=TOLD_MAX), setting="dumpstart --tables", hint=hint)
+        yield warning(listed(why, most=REPORTED_MAX), setting="dumpstart --tables", hint=hint)
     read = [estimate for estimate in estimates if not estimate.refused]
     yield ok(f"{len(read)} tables can be read in pieces, {rows_in_words(estimate.rows for estimate in read)}")
 
 
-def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Sequence[str]) -> Told[bool]:
+def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Sequence[str]) -> Checking[bool]:
     """Whether every table is seen."""
     names = [*carried, *([MARK_TABLE] if MARK_TABLE in existing else [])]
     refused, unasked = asked(section, "asking for the right to SELECT", partial(_refused, names=names))
     user = section.user
-    for name in refused[:TOLD_MAX]:
+    for name in refused[:REPORTED_MAX]:
         yield failed(f"{user} may not SELECT from {name}", setting="GRANT SELECT", hint=select_grant(quoted_table(name), user))
-    if len(refused) > TOLD_MAX:
-        what = f"nor from {listed(refused[TOLD_MAX:], most=TOLD_MAX)}"
+    if len(refused) > REPORTED_MAX:
+        what = f"nor from {listed(refused[REPORTED_MAX:], most=REPORTED_MAX)}"
         yield failed(what, setting="GRANT SELECT", hint=_grants({name.schema for name in refused}, user))
     if unasked:
         what = f"{unasked} of {len(names)} tables were not asked for: {RIGHTS_MAX_S:.0f} s were not enough"
@@ -255,7 +255,7 @@ def _refused(session: MysqlSession, names: Sequence[TableName]) -> tuple[list[Ta
     return refused, sum(map(len, todo))
 
 
-def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Told[bool]:
+def _of_what_is_seen(section: SourceSection, rules: Sequence[str]) -> Checking[bool]:
     rows = asked(section, "SHOW GRANTS", lambda session: session.rows("SHOW GRANTS"))
     schemas = readable_schemas(str(row[0]) for row in rows)
     if schemas is None:
@@ -286,7 +286,7 @@ def schemas_of_rules(rules: Sequence[str]) -> frozenset[str]:
 # ---- the watermark table --------------------------------------------------------------------------------------------
 
 
-def mark_table(section: SourceSection, existing: Tables) -> Told[None]:
+def mark_table(section: SourceSection, existing: Tables) -> Checking[None]:
     create = f"create it upstream: {MARK_SCHEMA_DDL}; {' '.join(MARK_TABLE_DDL.split())}"
     schema = existing.get(MARK_TABLE)
     if schema is None:
@@ -338,7 +338,7 @@ def _wrong_keys(session: MysqlSession) -> list[str]:
     return wrong
 
 
-def mark_write(section: SourceSection, changefeed: Changefeed, *, write: bool) -> Told[tuple[str, float]]:
+def mark_write(section: SourceSection, changefeed: Changefeed, *, write: bool) -> Checking[tuple[str, float]]:
     """A row beside the changefeed's own, kept and used again: an account that writes marks need not be able to delete."""
     if not write:
         raise CheckSkipped("not tried (--no-write)")

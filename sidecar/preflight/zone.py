@@ -35,7 +35,7 @@ from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.preflight.source import patient
-from sidecar.process.checks import Check, CheckFinding, CheckSkipped, Key, Told, failed, listed, ok, warning
+from sidecar.process.checks import Check, CheckFinding, Checking, CheckSkipped, Key, failed, listed, ok, warning
 
 ROWS_MAX = 10
 """Looked up in the source: each takes a few statements."""
@@ -59,7 +59,7 @@ Pair = tuple[datetime, timedelta]
 """A moment in UTC by the source, and how much later the feed shows it."""
 
 
-def server_tz(kafka: KafkaSection, source: SourceSection, tail: Tail, carried: Tables) -> Told[None]:
+def server_tz(kafka: KafkaSection, source: SourceSection, tail: Tail, carried: Tables) -> Checking[None]:
     name = kafka.server_tz
     zone = ZoneInfo(name)
     has_any = any(column.kind == "timestamp" for schema in carried.values() for column in schema.columns)

@@ -80,7 +80,7 @@ class CheckOptions:
     wait_s: float = 15.0
 
 
-Told = Generator[CheckFinding, None, T]
+Checking = Generator[CheckFinding, None, T]
 """What a check is carried out as: it yields findings, and returns what others may need of it."""
 
 
@@ -97,18 +97,18 @@ class CheckResult:
     def __init__(self, config: Config, options: CheckOptions) -> None:
         self.config, self.options = config, options
         self.opened = ExitStack()
-        self._found: dict[str, object] = {}
+        self._values: dict[str, object] = {}
 
     def __getitem__(self, key: Key[T]) -> T:
         """Only for a check that needs it."""
-        return cast("T", self._found[key.name])
+        return cast("T", self._values[key.name])
 
     def get(self, key: Key[T], otherwise: D) -> T | D:
         """`otherwise`, where that check came to no end."""
-        return cast("T | D", self._found.get(key.name, otherwise))
+        return cast("T | D", self._values.get(key.name, otherwise))
 
     def note(self, key: Key[T], value: T) -> None:
-        self._found[key.name] = value
+        self._values[key.name] = value
 
     def close(self) -> None:
         self.opened.close()
@@ -120,7 +120,7 @@ class Check(Generic[T]):
     common one that it precedes; None: it comes after them all."""
 
     key: Key[T]
-    body: Callable[[CheckResult], Told[T]]
+    body: Callable[[CheckResult], Checking[T]]
     setting: str
     needs: tuple[Key[Any], ...] = ()
     bound_s: float = BOUND_S

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sidecar.config import Config
-from sidecar.process.checks import Told, ok, warning
+from sidecar.process.checks import Checking, ok, warning
 
 SECRETS = ("password_file", "token_file", "key_file")
 MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in Kubernetes defaultMode: 0440 with fsGroup"
@@ -34,7 +34,7 @@ def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
             yield setting, path, f"{stat.S_IMODE(result.st_mode):04o}"
 
 
-def check(config: Config) -> Told[None]:
+def check(config: Config) -> Checking[None]:
     clean = True
     for setting, path, mode in unprotected(config):
         clean = False

@@ -17,7 +17,7 @@ from sidecar.process.background import Background
 AGAIN_S = 1.0
 
 
-def end_when_told(stop: Callable[[], None]) -> None:
+def end_on_signal(stop: Callable[[], None]) -> None:
     """Call `stop`, which raises nothing, when a signal says so. In the main thread."""
     reported: SimpleQueue[int] = SimpleQueue()
 

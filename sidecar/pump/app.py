@@ -172,7 +172,7 @@ class Pump:
             self._fake_when_idle(service),
         ]
         tasks = [asyncio.create_task(one) for one in work]
-        leaving = asyncio.create_task(self._leave_when_told())
+        leaving = asyncio.create_task(self._leave_on_signal())
         try:
             done, _ = await asyncio.wait([leaving, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -182,7 +182,7 @@ class Pump:
                 task.cancel()
             await asyncio.gather(leaving, *tasks, return_exceptions=True)
 
-    async def _leave_when_told(self) -> None:
+    async def _leave_on_signal(self) -> None:
         assert self._leaving is not None
         state = await self._leaving
         self._notice("the pump leaves", state=state.value)
@@ -225,9 +225,9 @@ class Pump:
     def _leave(self, state: NodeState) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._told_to_leave, state)
+            loop.call_soon_threadsafe(self._left_on_signal, state)
 
-    def _told_to_leave(self, state: NodeState) -> None:
+    def _left_on_signal(self, state: NodeState) -> None:
         assert self._leaving is not None
         if not self._leaving.done():
             self._leaving.set_result(state)

@@ -29,7 +29,7 @@ from ticdc_dump.binlog import binlog_pb2
 
 LOST_S = 1.0
 OLD_S = 600
-ASKED_AT_ONCE = 8
+REQUESTED_AT_ONCE = 8
 """Connections to TiKV. An answer takes a millisecond."""
 
 
@@ -82,7 +82,7 @@ class Lost:
         self._own = local()
         self._made: list[Tikv] = []
         self._lock = Lock()
-        self._pool = ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="pump-lost")
+        self._pool = ThreadPoolExecutor(REQUESTED_AT_ONCE, thread_name_prefix="pump-lost")
         self._reader = storage.reader()
 
     def look(self) -> int:
@@ -97,7 +97,7 @@ class Lost:
             return 0
         keys = [(waiting.start_ts, _key(self._reader, waiting.start_ts)) for waiting in held]
         number = 0
-        for (start_ts, _), reported in zip(keys, self._pool.map(lambda it: self._asked(it[0], it[1], now_ts), keys), strict=True):
+        for (start_ts, _), reported in zip(keys, self._pool.map(lambda it: self._requested(it[0], it[1], now_ts), keys), strict=True):
             if isinstance(reported, TicdcDumpError):
                 self.tally.unanswered += 1
                 self._notice("TiKV does not tell the end of a transaction", start_ts=start_ts, error=reported.message)
@@ -111,7 +111,7 @@ class Lost:
             one.close()
         self._reader.close()
 
-    def _asked(self, start_ts: int, key: bytes, now_ts: CommitTs) -> int | TicdcDumpError | None:
+    def _requested(self, start_ts: int, key: bytes, now_ts: CommitTs) -> int | TicdcDumpError | None:
         """Its commit_ts, 0: rolled back; None: neither yet."""
         try:
             tikv = self._tikv()

@@ -38,7 +38,7 @@ class PumpNode:
         self.registry, self.node_id, self.host = registry, node_id, host
         self._max_commit_ts = max_commit_ts
         self._lock = Lock()
-        self._asked: tuple[CommitTs, float] | None = None
+        self._requested: tuple[CommitTs, float] | None = None
         self.state = NodeState.OFFLINE
 
     def former(self) -> NodeState:
@@ -47,7 +47,7 @@ class PumpNode:
         return NodeState(node.state) if node is not None and node.state in set(NodeState) else NodeState.OFFLINE
 
     def set_clock(self, now_ts: CommitTs) -> None:
-        self._asked = now_ts, time.monotonic()
+        self._requested = now_ts, time.monotonic()
 
     def move(self, state: NodeState) -> None:
         """Written at once, and by each heartbeat from now on. Raises CoordinationError, and has moved all the same."""
@@ -67,9 +67,9 @@ class PumpNode:
         return min((drainer.max_commit_ts for drainer in self.registry.drainers() if drainer.state != NodeState.OFFLINE), default=None)
 
     def _now_ts(self) -> CommitTs:
-        if self._asked is None:
+        if self._requested is None:
             return CommitTs(0)
-        then_ts, at_s = self._asked
+        then_ts, at_s = self._requested
         return CommitTs(then_ts + ts_at(1000) * int(time.monotonic() - at_s))
 
 

@@ -39,7 +39,7 @@ class PumpService(pump_pb2_grpc.PumpServicer):
     def __init__(self, storage: Storage, cluster_id: int, state: Callable[[], NodeState], metrics: Metrics) -> None:
         self._storage, self._cluster_id, self._state, self._metrics = storage, cluster_id, state, metrics
         self._loop = asyncio.get_running_loop()
-        self._told: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
+        self._reported: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
         self._risen = asyncio.Event()
         self._pool = ThreadPoolExecutor(READERS_AT_ONCE, thread_name_prefix="pump-readers")
         self.writes = 0
@@ -103,7 +103,7 @@ class PumpService(pump_pb2_grpc.PumpServicer):
             if binlog.kind == PREWRITE and (state := self._state()) != NodeState.ONLINE:
                 raise RefusedRequest(f"no online: {state.value}", hint="prewrites are for pumps that are online in the registry")
             written: asyncio.Future[None] = self._loop.create_future()
-            self._storage.submit(binlog, lambda error: self._tell(written, error))
+            self._storage.submit(binlog, lambda error: self._notify(written, error))
             await written
         except DecodeError as error:
             await context.abort(grpc.StatusCode.UNKNOWN, f"the payload is no binlog: {error}")
@@ -117,15 +117,15 @@ class PumpService(pump_pb2_grpc.PumpServicer):
         if given != self._cluster_id:
             await context.abort(grpc.StatusCode.UNKNOWN, f"cluster ID are mismatch, {given} vs {self._cluster_id}")
 
-    def _tell(self, written: asyncio.Future[None], error: Exception | None) -> None:
+    def _notify(self, written: asyncio.Future[None], error: Exception | None) -> None:
         """By the storage's thread: the loop is woken once for all that it is told in one go."""
-        self._told.append((written, error))
-        if len(self._told) == 1:
+        self._reported.append((written, error))
+        if len(self._reported) == 1:
             self._loop.call_soon_threadsafe(self._answer)
 
     def _answer(self) -> None:
-        while self._told:
-            written, error = self._told.popleft()
+        while self._reported:
+            written, error = self._reported.popleft()
             if written.done():
                 continue  # the caller has gone
             if error is None:

@@ -46,7 +46,7 @@ INDEXED_AT_ONCE = 10_000
 PREWRITES_KEPT_MS = 600_000
 """Collected later than what is committed then, as real pumps do: a transaction that long may end behind gc_ts."""
 
-Told = Callable[[Exception | None], None]
+OnStored = Callable[[Exception | None], None]
 """Called once, by the thread that writes: None is durable."""
 
 
@@ -66,7 +66,7 @@ class Streamed(NamedTuple):
 
 class _Write(NamedTuple):
     binlog: Binlog
-    told: Told
+    reported: OnStored
 
 
 class Storage:
@@ -106,7 +106,7 @@ class Storage:
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def submit(self, binlog: Binlog, reported: Told) -> None:
+    def submit(self, binlog: Binlog, reported: OnStored) -> None:
         """Raises RefusedRequest, StorageFull; then `told` is not called."""
         if len(binlog.payload) > PAYLOAD_BYTES_MAX:
             raise RefusedRequest(
@@ -194,7 +194,7 @@ class Storage:
                 self._ended = True
                 batch, self._waits = batch + self._waits, []
             for waits in batch:
-                waits.told(error)
+                waits.reported(error)
             raise
 
     def _is_over(self, ending: Event) -> bool:
@@ -222,10 +222,10 @@ class Storage:
             pointers = self._log.append([waits.binlog for waits in batch])
         except StorageFull as error:
             for waits in batch:
-                waits.told(error)
+                waits.reported(error)
             return
         for waits in batch:
-            waits.told(None)
+            waits.reported(None)
         self._unindexed += [(pointer, waits.binlog) for pointer, waits in zip(pointers, batch, strict=True)]
 
     def _bring_up(self) -> None:

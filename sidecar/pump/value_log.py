@@ -23,7 +23,7 @@ from sidecar.pump.record import HEADER_BYTES, MAGIC, Binlog, header, record_at
 
 SUFFIX = ".binlog"
 FIRST_FILE = 1
-GATHERED_BYTES_MAX = 1 << 20
+BY_TABLE_BYTES_MAX = 1 << 20
 """Larger payloads are written as they are, smaller ones together."""
 
 
@@ -73,7 +73,7 @@ class ValueLog:
         pointers, at = [], begin
         fd = self._files[file]
         try:
-            for parts in _gathered(binlogs, begin):
+            for parts in _by_table(binlogs, begin):
                 _write(fd, parts, at)
                 at += len(parts)
         except OSError as error:
@@ -169,19 +169,19 @@ class ValueLog:
         return LogBroken(f"{self._path(self._last)} {why}", hint="see to the disk, and start the pump again: it finds out what is durable")
 
 
-def _gathered(binlogs: Sequence[Binlog], begin: int) -> Iterator[bytes]:
+def _by_table(binlogs: Sequence[Binlog], begin: int) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     for binlog in binlogs:
         parts.append(header(binlog, begin))
-        if len(binlog.payload) > GATHERED_BYTES_MAX:
+        if len(binlog.payload) > BY_TABLE_BYTES_MAX:
             yield b"".join(parts)
             yield binlog.payload
             parts, size = [], 0
             continue
         parts.append(binlog.payload)
         size += len(binlog.payload)
-        if size > GATHERED_BYTES_MAX:
+        if size > BY_TABLE_BYTES_MAX:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)

@@ -237,7 +237,7 @@ class RecordedPumps:
         self._breaks = sorted(self._random.randrange(1, self._recorded + 1) for _ in range(self.play.resends))
         self._delivered = 0
         self._joined: set[Lane] = set()
-        self._asked_ts = self._played_ts = self._now_ts = self._first_ts = result.start_ts
+        self._requested_ts = self._played_ts = self._now_ts = self._first_ts = result.start_ts
         self._time = recorded_time(self.play.speed, clock, wait)
 
     # ---- what a drainer reads ---------------------------------------------------------------------------------------
@@ -330,9 +330,9 @@ class RecordedPumps:
         """A TSO, then the registry."""
         to_come = [stream.joined_ts for stream in self._streams if stream.lane not in self._joined]
         idle_ts = self._end_ts if self.exhausted else min(to_come, default=0) if not self._ready() else 0
-        asked_ts = self._tick(max(self._clock_ts(), idle_ts))
-        self._joined |= {stream.lane for stream in self._streams if stream.joined_ts <= asked_ts}
-        return [Message(PUMPS_LANE, asked_ts, None, encode_resolved(asked_ts))]
+        requested_ts = self._tick(max(self._clock_ts(), idle_ts))
+        self._joined |= {stream.lane for stream in self._streams if stream.joined_ts <= requested_ts}
+        return [Message(PUMPS_LANE, requested_ts, None, encode_resolved(requested_ts))]
 
     def _ready(self) -> list[_Stream]:
         """Whose next binlog is there: its time has come, or it does not run too far ahead of the other pumps."""

@@ -27,7 +27,7 @@ from sidecar.report.chunks import Chunks
 from sidecar.report.drawing import TimedEvent
 from sidecar.run.certifying import ASK_S, FOLLOW_S, TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -64,7 +64,7 @@ class ReportedDump:
         self._log, self._history, self._clock = log, history, clock
         self._name = ChangefeedName("", "", facts.changefeed)
         self._samples = Samples(every_s=SAMPLE_EVERY_S)
-        self._lines: list[NewsLine] = []
+        self._lines: list[LogEvent] = []
         self._deaths: list[TimedEvent] = []
         self._rows: deque[tuple[int, int]] = deque(maxlen=RATE_SAMPLES)
         self._sampled_ms = 0

@@ -80,7 +80,7 @@ class RecordedDump:
     def records(self) -> tuple[Progress, ...]:
         return (self.progress,)
 
-    def meant(self, request: Request) -> Progress | None:  # noqa: ARG002  # there is one
+    def intended(self, request: Request) -> Progress | None:  # noqa: ARG002  # there is one
         return self.progress
 
     def request(self, request: Request) -> None:

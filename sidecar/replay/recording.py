@@ -76,14 +76,14 @@ class Recording:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._found = _json(folder / "recording.json")
+        self._fields = _json(folder / "recording.json")
         try:
-            self.name: str = self._found["name"]
-            self.start_ts = CommitTs(int(self._found["start_ts"]))
-            self.end_ts = CommitTs(int(self._found["end_ts"]))
-            self.truth_ts = tuple(sorted(CommitTs(int(tso)) for tso in self._found["truth"]))
-            self.ddls: tuple[str, ...] = tuple(json.dumps(ddl) for ddl in self._found["ddl"])
-            self._feeds: dict[str, Any] = self._found.get("feeds", {})
+            self.name: str = self._fields["name"]
+            self.start_ts = CommitTs(int(self._fields["start_ts"]))
+            self.end_ts = CommitTs(int(self._fields["end_ts"]))
+            self.truth_ts = tuple(sorted(CommitTs(int(tso)) for tso in self._fields["truth"]))
+            self.ddls: tuple[str, ...] = tuple(json.dumps(ddl) for ddl in self._fields["ddl"])
+            self._feeds: dict[str, Any] = self._fields.get("feeds", {})
         except (KeyError, TypeError, ValueError) as error:
             raise _not_a_recording(folder / "recording.json", repr(error)) from error
 

@@ -257,7 +257,7 @@ def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
         came = tuple(one.id for one in reorganised.part_info.definitions)
         if job.type == Action.REORGANIZE_PARTITION:
             gone = frozenset(name.lower() for name in reorganised.part_names or ())
-            definitions = tuple(map(msgspec.structs.asdict, filter(_is_told, reorganised.part_info.definitions)))
+            definitions = tuple(map(msgspec.structs.asdict, filter(_is_reported, reorganised.part_info.definitions)))
     if not came or gone == frozenset():
         raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its partitions")
     return PartitionSwitch(
@@ -265,7 +265,7 @@ def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
     )
 
 
-def _is_told(one: _Partition) -> bool:
+def _is_reported(one: _Partition) -> bool:
     names = [one.name.get(form) for form in ("O", "L")] if isinstance(one.name, dict) else [None]
     return all(isinstance(name, str) and name for name in names)
 

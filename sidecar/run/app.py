@@ -44,7 +44,7 @@ from sidecar.feeds.kafka.checks import sharing
 from sidecar.feeds.registry import MAKES
 from sidecar.log import storage
 from sidecar.log.deliveries import LogDeliveries
-from sidecar.log.disjoint import check_apart
+from sidecar.log.disjoint import check_disjoint
 from sidecar.log.segment_log import FolderLog, write_chunk
 from sidecar.log.spill import FileSpill
 from sidecar.mysql.retry import end_questions
@@ -61,13 +61,13 @@ from sidecar.run.console import begin_console
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
-from sidecar.run.log_event import NewsLine
-from sidecar.run.log_events import News, cannot_begin, open_secrets, standby, started, stopped, term_ended
+from sidecar.run.log_event import LogEvent
+from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, standby, started, stopped, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.own_worker import OwnWorker
 from sidecar.run.repairing import start_key_dump
-from sidecar.run.resumes import Resumes, tells_no_gap
+from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
 from sidecar.run.term import Term, beside
 from sidecar.run.term_verifications import TermVerifications
@@ -142,7 +142,7 @@ class Sidecar:
 
     def _make(self) -> None:
         config = self.config
-        check_apart(config.log.uri, config.sinks)
+        check_disjoint(config.log.uri, config.sinks)
         self.client = EtcdClient(config.etcd)
         self._parts.callback(self.client.close)
         self.changefeed = read_changefeed(self.client, config)
@@ -243,13 +243,13 @@ class Sidecar:
             self._standby_since_s = self.clock.now_s()
             say(standby(self._owner_address()))
 
-    def _stood_by_s(self) -> float:
+    def _standby_s(self) -> float:
         """Until this moment, since when it no longer does."""
         since_s, self._standby_since_s = self._standby_since_s, None
         return 0.0 if since_s is None else self.clock.now_s() - since_s
 
     def _own(self, epoch: int) -> None:
-        waited_s = self._stood_by_s()
+        waited_s = self._standby_s()
         self.hindered = self.hindered or "it is attaching to the changefeed"
         self.tally.terms += 1
         with ExitStack() as ending:  # whatever closes badly, the rest is closed, and the last error is raised
@@ -258,7 +258,7 @@ class Sidecar:
             brought = MAKES[self.config.way](self.config, self.changefeed, self.scope, note)
             term = Term(self.config, self.changefeed, self.ownership, self.deliveries, epoch=epoch, worker_epoch=self._worker.epoch)
             term.sinks = tuple(self._sinks)
-            resumes = Resumes(self.client, self.changefeed.name, self.root, note) if tells_no_gap(self.config, self.changefeed) else None
+            resumes = Resumes(self.client, self.changefeed.name, self.root, note) if reports_no_gap(self.config, self.changefeed) else None
             watch = ChangefeedWatch(self.client, self.config, self.changefeed, resumes)
             ending.callback(term.close)
             ending.callback(watch.close)
@@ -295,7 +295,7 @@ class Sidecar:
         pipeline, log_id = term.pipeline, self.changefeed.log_id
         self._between.enter(pipeline.pace, term.epoch, log_id, own_id=pipeline.outside.log.id, full=self._full)
         process = f"{socket.gethostname()}:{os.getpid()}"
-        news = News(self.config, self.changefeed, brought.place(), waited_s=waited_s)
+        events = StatusEvents(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
 
         def seen(_: Pipeline, now_s: float) -> None:
@@ -308,7 +308,7 @@ class Sidecar:
                 self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
                 status = self.status
                 services.spare("samples", lambda: self.measured.see(status, wall_ms()))
-                services.spare("log lines", lambda: say(*news.heard(status, self.deliveries.report, now_s)))
+                services.spare("log lines", lambda: say(*events.received(status, self.deliveries.report, now_s)))
 
         seen(term.pipeline, self.clock.now_s())
         self.hindered = ""
@@ -366,12 +366,12 @@ class Sidecar:
         verified = None if (verifications := self._verifications) is None else verifications.metrics()
         return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified)
 
-    def _ended(self, error: TicdcDumpError, line: NewsLine) -> None:
+    def _ended(self, error: TicdcDumpError, line: LogEvent) -> None:
         causes = self._between.causes(error)
         self.last_error = "; ".join((str(error), *causes))
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
-        say(line, *(NewsLine(cause, {}, "warning") for cause in causes))
+        say(line, *(LogEvent(cause, {}, "warning") for cause in causes))
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 

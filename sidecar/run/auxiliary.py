@@ -21,7 +21,7 @@ from time import monotonic
 from sidecar.control.status import ServiceStatus
 from sidecar.errors import TicdcDumpError
 from sidecar.process.background import Background
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import log, say
 
 PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 60.0
@@ -34,7 +34,7 @@ Life = Callable[[Event], object]
 class Services:
     """Of one term. For any thread."""
 
-    def __init__(self, *, log_line: Callable[[NewsLine], object] = say, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, *, log_line: Callable[[LogEvent], object] = say, now_s: Callable[[], float] = monotonic) -> None:
         self._log_line, self._now_s = log_line, now_s
         self._lock = Lock()
         self._states: dict[str, ServiceStatus] = {}
@@ -100,7 +100,7 @@ class Services:
         if not ours:
             log.warning("a defect in a service beside the stream", service=name, exc_info=error)
         hint = "the stream goes on; the service begins again by itself" if ours else "the stream goes on; report this with the trace"
-        self._log_line(NewsLine("service failed", {"service": name, "text": text, "hint": hint}, "warning"))
+        self._log_line(LogEvent("service failed", {"service": name, "text": text, "hint": hint}, "warning"))
 
     def _as_of(self, state: ServiceStatus, now_s: float) -> ServiceStatus:
         until_s = self._until_s.get(state.name)

@@ -42,7 +42,7 @@ from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
 from sidecar.run.dump_reports import DumpReports
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 
 FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
@@ -77,7 +77,7 @@ class TermCertificates:
         reports: DumpReports,
         *,
         now_s: Callable[[], float] = monotonic,
-        log_line: Callable[[NewsLine], object] = say,
+        log_line: Callable[[LogEvent], object] = say,
     ) -> None:
         self._log, self._history, self._deliveries, self._reports = log, history, deliveries, reports
         self._now_s, self._log_line = now_s, log_line
@@ -94,7 +94,7 @@ class TermCertificates:
         self._windows: list[PassedWindow] = []
         self._windows_from = Seq(0)
         self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
-        self._asked_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
+        self._requested_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
         self._collected: Seq | None = Seq(-1)
 
     def collected(self) -> Seq | None:
@@ -128,13 +128,13 @@ class TermCertificates:
         for dump in self._dumps.values():
             self._reports.collect(dump)
         for dump_id, entry in states.items():
-            self._apart(dump_id, partial(self._settle, dump_id, entry))
+            self._separate(dump_id, partial(self._settle, dump_id, entry))
         for dump_id, (entry, since_s) in list(self._ended.items()):
             if self._now_s() - since_s >= ACCEPT_WAIT_S or self._is_accepted(self._dumps[dump_id]):
-                self._apart(dump_id, partial(self._certify, self._dumps[dump_id], entry))
+                self._separate(dump_id, partial(self._certify, self._dumps[dump_id], entry))
         self._save()
 
-    def _apart(self, dump_id: str, work: Callable[[], object]) -> None:
+    def _separate(self, dump_id: str, work: Callable[[], object]) -> None:
         """What is wrong with one dump's files costs its certificate alone."""
         try:
             work()
@@ -267,9 +267,9 @@ class TermCertificates:
     def _states(self) -> dict[str, HistoryEntry | None]:
         """What the history says of the dumps that are collected, where it is time to ask."""
         now_s = self._now_s()
-        if now_s - self._asked_s < ASK_S:
+        if now_s - self._requested_s < ASK_S:
             return {}
-        self._asked_s = now_s
+        self._requested_s = now_s
         return {dump_id: self._history.find(dump_id) for dump_id in self._dumps if dump_id not in self._ended}
 
     def _settle(self, dump_id: str, entry: HistoryEntry | None) -> None:
@@ -314,7 +314,7 @@ class TermCertificates:
         write_certificate(self._log, head, tables=sums.schemas, chunks=chunks, segments=segments)
         self._written.add(dump.dump_id)
         values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
-        self._log_line(NewsLine("certificate written", values))
+        self._log_line(LogEvent("certificate written", values))
 
     def _remove_old(self, dump_id: str) -> None:
         newest = [dump_id, *(one.id for one in self._history.entries())]
@@ -371,7 +371,7 @@ class TermCertificates:
     def _drop(self, dump_id: str, why: str) -> None:
         """It gets no certificate. `why`: empty for a dump that was stopped."""
         if why:
-            self._log_line(NewsLine("no certificate", {"dump": dump_id, "reason": why, "hint": NO_HINT}, "warning"))
+            self._log_line(LogEvent("no certificate", {"dump": dump_id, "reason": why, "hint": NO_HINT}, "warning"))
         self._forget(dump_id)
 
     def _forget(self, dump_id: str) -> None:
@@ -379,7 +379,7 @@ class TermCertificates:
             remove_parts(self._log, dump_id)
         except LogBroken as error:
             values = {"dump": dump_id, "reason": error.message, "hint": error.hint}
-            self._log_line(NewsLine("parts of a certificate remain", values, "warning"))
+            self._log_line(LogEvent("parts of a certificate remain", values, "warning"))
         self._over.add(dump_id)
         self._dumps.pop(dump_id, None)
         self._ended.pop(dump_id, None)
@@ -390,7 +390,7 @@ class TermCertificates:
         for dump_id in list(self._dumps):
             with suppress(TicdcDumpError):
                 self._drop(dump_id, why)
-        self._log_line(NewsLine("certificates ended", {"reason": why}, "warning"))
+        self._log_line(LogEvent("certificates ended", {"reason": why}, "warning"))
 
 
 def _seq(window: PassedWindow) -> Seq:

@@ -67,7 +67,7 @@ class CollectedDump:
     pending: list[Line] = field(default_factory=list)
     windows: Manifest | None = None
     sampled_ms: int = 0
-    _told: int = 0
+    _reported: int = 0
 
     @classmethod
     def begun(cls, dump_id: str, seq: Seq, sinks: tuple[str, ...]) -> CollectedDump:
@@ -152,9 +152,9 @@ class CollectedDump:
 
     def new_lines(self) -> list[Line]:
         """Those that are pending since the last call."""
-        lines, self._told = self.pending[self._told :], len(self.pending)
+        lines, self._reported = self.pending[self._reported :], len(self.pending)
         return lines
 
     def saved_lines(self) -> None:
         """The pending lines are in a part."""
-        self.pending, self.windows, self.saved, self._told = [], None, self.read, 0
+        self.pending, self.windows, self.saved, self._reported = [], None, self.read, 0

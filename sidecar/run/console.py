@@ -11,7 +11,7 @@ from sidecar.config import Config
 from sidecar.console.listening import ConsoleServer, check_console, console_address
 from sidecar.control.service import ControlService
 from sidecar.log import storage
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import MeasuredTerms
@@ -60,9 +60,9 @@ def begin_console(
         hint = "set console.listen to an address of this machine that is free, or to ''"
         _warn("no console", {"listen": config.console.listen, "reason": str(error), "hint": hint})
         return None
-    say(NewsLine("console", {"address": console_address(config.console, server.port)}))
+    say(LogEvent("console", {"address": console_address(config.console, server.port)}))
     return server
 
 
 def _warn(event: str, values: Mapping[str, object]) -> None:
-    say(NewsLine(event, values, "warning"))
+    say(LogEvent(event, values, "warning"))

@@ -32,7 +32,7 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import CYCLE_NAME, Slice, VerifyReport, VerifyRequest
 from sidecar.ports import Caller, SchemaSource
 from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.ticdc.hidden_changes import are_all
 from sidecar.ticdc.table_rules import exact_rule
 from ticdc_dump.v1 import control_pb2 as pb
@@ -63,7 +63,7 @@ class ContinuousVerification:
     """For one thread, but for `metrics`. `share_per_day`: of all rows; 0: no slices, and only what operators verify is recorded."""
 
     def __init__(
-        self, log: Folder, share_per_day: float, wall_ms: Callable[[], int], source: SliceSource, log_line: Callable[[NewsLine], object]
+        self, log: Folder, share_per_day: float, wall_ms: Callable[[], int], source: SliceSource, log_line: Callable[[LogEvent], object]
     ) -> None:
         self._log, self._share_per_day, self._wall_ms = log, share_per_day, wall_ms
         self._source, self._log_line = source, log_line
@@ -79,7 +79,7 @@ class ContinuousVerification:
                 data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
             self._cycle = cycle_from_json(data) if data is not None else Cycle()
         except (ValueError, LogBroken) as error:
-            self._log_line(NewsLine("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
+            self._log_line(LogEvent("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
         self._know()
         return self._cycle.asked
 
@@ -134,7 +134,7 @@ class ContinuousVerification:
     def _notice(self, text: str) -> None:
         """Once, until it is another text."""
         if text != self._noticed:
-            self._log_line(NewsLine("continuous verification waits", {"text": text}, "warning"))
+            self._log_line(LogEvent("continuous verification waits", {"text": text}, "warning"))
         self._noticed = text
 
     def ended(self, request: VerifyRequest, report: VerifyReport | None) -> None:

@@ -1,6 +1,6 @@
 """What the log reports of dumps: they are queued, begin, have done with a table, change their state or their pace.
 
-Tables that are done within one status are a line each, up to TABLES_TOLD_MAX; the rest is one line. Rates are of what this owner has seen.
+Tables that are done within one status are a line each, up to TABLES_REPORTED_MAX; the rest is one line. Rates are of this owner.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sidecar.core.messages import Pace
 from sidecar.core.model import TableName
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import parted
-from sidecar.run.log_event import NewsLine, given
+from sidecar.run.log_event import LogEvent, given
 
-TABLES_TOLD_MAX = 20
+TABLES_REPORTED_MAX = 20
 """Tables that are done within one status, a line each; the others are one line. A dump can have ten thousand small tables."""
 
 
@@ -39,7 +39,7 @@ class _DumpSeen:
     tables: dict[TableName, _Seen] = field(default_factory=dict)
 
 
-class DumpNews:
+class DumpEvents:
     """Of one term. `defaults`: the settings of a dump that does not say its own."""
 
     def __init__(self, defaults: DumpSection) -> None:
@@ -47,7 +47,7 @@ class DumpNews:
         self._seen: dict[str, _DumpSeen] = {}
         self._at_s = 0.0
 
-    def heard(self, before: SidecarStatus | None, now: SidecarStatus, at_s: float) -> Iterator[NewsLine]:
+    def received(self, before: SidecarStatus | None, now: SidecarStatus, at_s: float) -> Iterator[LogEvent]:
         """What a status says of its dumps that the one before it did not."""
         self._seen = {dump.dump_id: self._seen[dump.dump_id] for dump in now.dumps if dump.dump_id in self._seen}
         for dump in now.dumps:
@@ -55,7 +55,7 @@ class DumpNews:
             yield from self._of_dump(then, dump, at_s, is_first=before is None)
         self._at_s = at_s
 
-    def _of_dump(self, before: Progress | None, now: Progress, at_s: float, *, is_first: bool) -> Iterator[NewsLine]:
+    def _of_dump(self, before: Progress | None, now: Progress, at_s: float, *, is_first: bool) -> Iterator[LogEvent]:
         if now.dump_id not in self._seen:
             seen = self._seen[now.dump_id] = _DumpSeen(self._at_s, running_s=at_s - self._at_s)
             if is_first:
@@ -68,9 +68,9 @@ class DumpNews:
                 return
             if now.state is DumpState.QUEUED:
                 seen.running_s = 0.0
-                yield NewsLine("dump queued", _outline(now))
+                yield LogEvent("dump queued", _outline(now))
                 return
-            yield NewsLine("dump begun", _outline(now) | given(**asdict(now.pace)))
+            yield LogEvent("dump begun", _outline(now) | given(**asdict(now.pace)))
         seen = self._seen[now.dump_id]
         if before is not None and before.state is DumpState.RUNNING:
             seen.running_s += at_s - self._at_s
@@ -78,16 +78,16 @@ class DumpNews:
             return
         yield from self._tables_done(seen, before, now, at_s)
         if before is not None and (before.pace, before.chunk_rows) != (now.pace, now.chunk_rows):
-            yield NewsLine("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
+            yield LogEvent("dump set", {"dump": now.dump_id, "chunk_rows": now.chunk_rows, **_in_force(now.pace, self._defaults)})
         if before is not None and before.state is DumpState.QUEUED and now.state is DumpState.RUNNING:
-            yield NewsLine("dump begun", _outline(now) | given(**asdict(now.pace)))
+            yield LogEvent("dump begun", _outline(now) | given(**asdict(now.pace)))
         elif now.state is not (before.state if before else DumpState.RUNNING):
             yield self._state(seen, now)
         else:
             return
         seen.free_s = at_s
 
-    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[NewsLine]:
+    def _tables_done(self, seen: _DumpSeen, before: Progress | None, now: Progress, at_s: float) -> Iterator[LogEvent]:
         done_before = {table.table for table in before.tables if table.complete_at is not None} if before else set()
         done = []
         for table in now.tables:
@@ -97,20 +97,20 @@ class DumpNews:
                 watched = seen.tables.setdefault(table.table, _Seen(seen.free_s, 0))
                 if table.complete_at is not None:
                     done.append((table, seen.tables.pop(table.table, watched)))
-        for table, watched in done[:TABLES_TOLD_MAX]:
-            yield NewsLine("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
-        if rest := done[TABLES_TOLD_MAX:]:
-            yield NewsLine("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
+        for table, watched in done[:TABLES_REPORTED_MAX]:
+            yield LogEvent("table done", {"table": str(table.table), **_figures(table.rows, watched.rows, at_s - watched.since_s)})
+        if rest := done[TABLES_REPORTED_MAX:]:
+            yield LogEvent("tables done", {"tables": len(rest), "rows": sum(table.rows for table, _ in rest)})
         if done:
             seen.free_s = at_s
 
-    def _state(self, seen: _DumpSeen, now: Progress) -> NewsLine:
+    def _state(self, seen: _DumpSeen, now: Progress) -> LogEvent:
         event = "dump resumed" if now.state is DumpState.RUNNING else f"dump {now.state}"
         values = {"dump": now.dump_id, "tables": tables_done(now), **_figures(rows_in(now), seen.rows_before, seen.running_s)}
         if now.state in OVER:
             values["bytes"] = sum(table.bytes for table in now.tables)
         reason, hint = parted(now.reason or "")
-        return NewsLine(event, values | given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
+        return LogEvent(event, values | given(reason=reason, hint=hint), "warning" if now.state is DumpState.FAILED else "info")
 
 
 def _outline(dump: Progress) -> dict[str, object]:
@@ -118,15 +118,15 @@ def _outline(dump: Progress) -> dict[str, object]:
     return values | given(sinks=", ".join(dump.sinks))
 
 
-def _taken_over(dump: Progress) -> NewsLine:
-    return NewsLine("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": rows_in(dump)})
+def _taken_over(dump: Progress) -> LogEvent:
+    return LogEvent("dump taken over", _outline(dump) | {"state": str(dump.state), "rows": rows_in(dump)})
 
 
-def _figures(rows: int, of_former: int, seconds: float) -> dict[str, object]:
-    """`of_former`: rows of earlier owners. A table that was begun again has none."""
-    of_former = of_former if of_former <= rows else 0
+def _figures(rows: int, of_previous: int, seconds: float) -> dict[str, object]:
+    """`of_previous`: rows of earlier owners. A table that was begun again has none."""
+    of_previous = of_previous if of_previous <= rows else 0
     values: dict[str, object] = {"rows": rows, "seconds": round(seconds, 1)}
-    return values | given(rows_of_former_owners=of_former, rows_per_s=round((rows - of_former) / seconds) if seconds > 0 else 0)
+    return values | given(rows_of_previous_owners=of_previous, rows_per_s=round((rows - of_previous) / seconds) if seconds > 0 else 0)
 
 
 def tables_done(dump: Progress) -> str:

@@ -21,7 +21,7 @@ from sidecar.report.build import ReportFacts, report_html
 from sidecar.report.chunks import Chunks
 from sidecar.report.drawing import TimedEvent
 from sidecar.run.collecting import CollectedDump
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.samples import Samples
 
@@ -47,7 +47,7 @@ class DumpReports:
         facts: Callable[[], CertificateFacts],
         samples: Samples,
         chunks: Chunks,
-        log_line: Callable[[NewsLine], object] = say,
+        log_line: Callable[[LogEvent], object] = say,
         events: Callable[[], Sequence[TimedEvent]] = lambda: (),
     ) -> None:
         self._log, self._samples, self._log_line, self._events = log, samples, log_line, events
@@ -76,7 +76,7 @@ class DumpReports:
         except TicdcDumpError:
             raise
         except Exception as error:  # noqa: BLE001  # a defect of a report keeps no certificate from being written
-            self._log_line(NewsLine("no report", {"dump": entry.id, "reason": f"a defect: {error!r}"}, "warning"))
+            self._log_line(LogEvent("no report", {"dump": entry.id, "reason": f"a defect: {error!r}"}, "warning"))
         else:
             with storage_errors(self._log):
                 storage.write_atomically(self._log, REPORTS.name(entry.id), html.encode())

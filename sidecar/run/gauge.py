@@ -42,7 +42,7 @@ class Estimates:
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas = schemas
-        self._asked: frozenset[tuple[str, TableName]] = frozenset()
+        self._requested: frozenset[tuple[str, TableName]] = frozenset()
         self._asking: list[Background] = []
         self.rows: Mapping[TableName, int] = {}
 
@@ -50,8 +50,8 @@ class Estimates:
         """Raises what asking broke of; a source that does not answer is no such thing."""
         self._asking = still_running(self._asking)
         wanted = frozenset((dump.dump_id, table.table) for dump in dumps if dump.state not in OVER for table in dump.tables)
-        if wanted and wanted != self._asked:
-            self._asked = wanted
+        if wanted and wanted != self._requested:
+            self._requested = wanted
             tables = sorted({table for _, table in wanted})
             self._asking.append(Background(partial(self._ask, tables), name="estimates"))
 

@@ -10,7 +10,7 @@ Level = Literal["info", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class NewsLine:
+class LogEvent:
     """`values` are texts and numbers. What is not worth telling is not in it."""
 
     event: str

@@ -28,8 +28,8 @@ from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
 from sidecar.run.completing import completing_dump, named
-from sidecar.run.dump_events import TABLES_TOLD_MAX, DumpNews, rows_in, tables_done
-from sidecar.run.log_event import NewsLine, given
+from sidecar.run.dump_events import TABLES_REPORTED_MAX, DumpEvents, rows_in, tables_done
+from sidecar.run.log_event import LogEvent, given
 from sidecar.run.merge_process import Death
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
@@ -39,30 +39,30 @@ DDL_CHARS_MAX = 120
 # ---- the process ---------------------------------------------------------------------------------------------------------
 
 
-def started(config: Config, *, version: str) -> NewsLine:
+def started(config: Config, *, version: str) -> LogEvent:
     section = config.changefeed
     values = {"version": version, "changefeed": str(ChangefeedName(section.cluster, section.namespace, section.id))}
-    return NewsLine("started", values | given(control=config.control.listen, metrics=config.metrics.listen))
+    return LogEvent("started", values | given(control=config.control.listen, metrics=config.metrics.listen))
 
 
-def open_secrets(config: Config) -> list[NewsLine]:
+def open_secrets(config: Config) -> list[LogEvent]:
     return [
-        NewsLine("a secret's file is open to others", {"setting": setting, "file": path, "mode": mode, "hint": MEND}, "warning")
+        LogEvent("a secret's file is open to others", {"setting": setting, "file": path, "mode": mode, "hint": MEND}, "warning")
         for setting, path, mode in unprotected(config)
     ]
 
 
-def cannot_begin(error: TicdcDumpError) -> NewsLine:
+def cannot_begin(error: TicdcDumpError) -> LogEvent:
     """What the process is made of is not reachable yet."""
-    return NewsLine("cannot begin yet", _error(error), "warning")
+    return LogEvent("cannot begin yet", _error(error), "warning")
 
 
-def standby(owner: str | None) -> NewsLine:
+def standby(owner: str | None) -> LogEvent:
     """`owner`: the control address of the one that has the lease."""
-    return NewsLine("standby", {"owner": owner or "not known yet"})
+    return LogEvent("standby", {"owner": owner or "not known yet"})
 
 
-def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], status: SidecarStatus, *, waited_s: float) -> NewsLine:
+def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], status: SidecarStatus, *, waited_s: float) -> LogEvent:
     """This process is the owner and reads the feed. `place`: where the changes come from; `waited_s`: as a standby."""
     values = {
         "changefeed": str(changefeed.name),
@@ -75,29 +75,29 @@ def attached(config: Config, changefeed: Changefeed, place: Mapping[str, str], s
         "sinks": ", ".join(without_secrets(uri, but=("format", "name")) for uri in config.sinks),
         "merge_worker": "managed" if config.spark.managed else "external",
     }
-    return NewsLine("attached", values | given(standby_s=round(waited_s)))
+    return LogEvent("attached", values | given(standby_s=round(waited_s)))
 
 
-def term_ended(error: TicdcDumpError, *, goes_on: bool) -> NewsLine:
+def term_ended(error: TicdcDumpError, *, goes_on: bool) -> LogEvent:
     """`goes_on`: as a standby, or with another term."""
     then = "the process ends" if not goes_on else "tried again" if error.retryable else "a standby"
-    return NewsLine("the term ended", _error(error) | {"then": then}, "warning")
+    return LogEvent("the term ended", _error(error) | {"then": then}, "warning")
 
 
 def _error(error: TicdcDumpError) -> dict[str, object]:
     return {"error": type(error).__name__, "text": error.message, "hint": error.hint}
 
 
-def worker_died(death: Death) -> NewsLine:
+def worker_died(death: Death) -> LogEvent:
     if death.unborn:
         text, hint = parted(death.unborn)
-        return NewsLine("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
+        return LogEvent("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
     values = {"exit_code": death.exit_code, "lived_s": round(death.lived_s), "again_in_s": round(death.again_in_s)}
-    return NewsLine("merge worker died", values, "warning")
+    return LogEvent("merge worker died", values, "warning")
 
 
-def stopped() -> NewsLine:
-    return NewsLine("stopped as told", {})
+def stopped() -> LogEvent:
+    return LogEvent("stopped as told", {})
 
 
 # ---- a term --------------------------------------------------------------------------------------------------------------
@@ -112,23 +112,23 @@ class _Minute:
     at_s: float
 
 
-class News:
+class StatusEvents:
     """Of one term. `heard` is told every status, in order. `place`: where the changes come from; `waited_s`: as a standby."""
 
     def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
-        self._dumps = DumpNews(config.dump)
+        self._dumps = DumpEvents(config.dump)
         self._before: SidecarStatus | None = None
         self._at_s = self._worker_since_s = 0.0
         self._minute: _Minute | None = None
         self._began_s, self._began_ts, self._delivers = 0.0, CommitTs(0), False
         self._spark = ""
-        self._stands: dict[str, str] = {}
+        self._stuck: dict[str, str] = {}
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
         self._judged: set[str] = set()
 
-    def heard(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[NewsLine]:
+    def received(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[LogEvent]:
         """`report`: the merge worker's last; one of a worker that does not run is not looked at."""
         before = self._before
         report = report if status.merge_worker in ("running", "external") else None
@@ -144,7 +144,7 @@ class News:
             *_rewrites(before, status),
             *self._above_bounds(status),
         ]
-        lines += self._dumps.heard(before, status, at_s)
+        lines += self._dumps.received(before, status, at_s)
         lines += _outage(before, status)
         lines += self._minutely(status, report, at_s)
         self._before, self._at_s = status, at_s
@@ -152,27 +152,27 @@ class News:
 
     # ---- the stream ----------------------------------------------------------------------------------------------------
 
-    def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[NewsLine]:
+    def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[LogEvent]:
         """Its death is told by who minds it, with its exit code."""
         if now.merge_worker != (before.merge_worker if before else ""):
             if now.merge_worker == "starting":
                 self._worker_since_s = at_s
-                yield NewsLine("merge worker started", {})
+                yield LogEvent("merge worker started", {})
             elif now.merge_worker == "running":
-                yield NewsLine("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+                yield LogEvent("merge worker ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
         if report is not None and report.spark != self._spark:
             self._spark = report.spark
             if self._spark == "ready":
-                yield NewsLine("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
+                yield LogEvent("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
         if report is not None and report.skipped > self._skipped:
             self._skipped = report.skipped
-            yield NewsLine("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
+            yield LogEvent("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
         for sink in report.sinks if report is not None else ():
-            if sink.error != self._stands.get(sink.sink, ""):
-                self._stands[sink.sink] = sink.error
-                yield _sink_stands(sink) if sink.error else NewsLine("sink goes on", {"sink": sink.sink})
+            if sink.error != self._stuck.get(sink.sink, ""):
+                self._stuck[sink.sink] = sink.error
+                yield _sink_stuck(sink) if sink.error else LogEvent("sink goes on", {"sink": sink.sink})
 
-    def _lacking(self, now: SidecarStatus) -> Iterator[NewsLine]:
+    def _lacking(self, now: SidecarStatus) -> Iterator[LogEvent]:
         """Once for each sink, when it is known which tables it has whole."""
         judged = [sink for sink in now.sinks if sink.sink in now.sink_tables and sink.sink not in self._judged]
         self._judged |= {sink.sink for sink in judged}
@@ -180,9 +180,9 @@ class News:
             if tables := now.incomplete(sink.sink):
                 values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
                 hint = completing_dump(now.changefeed, sink.sink, tables)
-                yield NewsLine("sink lacks rows", values | given(began_segment=sink.began) | {"hint": hint}, "warning")
+                yield LogEvent("sink lacks rows", values | given(began_segment=sink.began) | {"hint": hint}, "warning")
 
-    def _above_bounds(self, now: SidecarStatus) -> Iterator[NewsLine]:
+    def _above_bounds(self, now: SidecarStatus) -> Iterator[LogEvent]:
         """Once for each dump and sink."""
         if now.progress is None or now.progress.state is not DumpState.RUNNING:
             return
@@ -193,14 +193,14 @@ class News:
                 hint = "raise the bound, or keep it with `dumpset --strict-bound` and a slower dump"
                 if sink.overloaded:
                     hint = "give the merge worker more cores or memory, or fewer sinks: see deploy/SIZING.md"
-                yield NewsLine("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+                yield LogEvent("live delivery above its bound", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
-    def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[NewsLine]:
+    def _first_delivery(self, status: SidecarStatus, at_s: float) -> Iterator[LogEvent]:
         if not self._delivers and (status.delivered_ts or 0) > self._began_ts:
             self._delivers = True
-            yield NewsLine("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
+            yield LogEvent("first delivery", {"delivered": utc(status.delivered_ts), "seconds": round(at_s - self._began_s, 1)})
 
-    def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[NewsLine]:
+    def _minutely(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[LogEvent]:
         accepted = report.seq if report else None
         last = self._minute
         if last is not None and at_s - last.at_s < MINUTE_S:
@@ -210,7 +210,7 @@ class News:
             return
         if report is not None and report.guessed != self._guessed:
             self._guessed = report.guessed
-            yield NewsLine("ambiguous timestamps", {"values": report.guessed, "hint": "taken as kafka.ambiguous says"}, "warning")
+            yield LogEvent("ambiguous timestamps", {"values": report.guessed, "hint": "taken as kafka.ambiguous says"}, "warning")
         values: dict[str, object] = {
             "at": utc(status.resolved_ts),
             "lag_s": round(status.resolved_lag_s, 1),
@@ -223,37 +223,37 @@ class News:
             values["delivered_segments"] = accepted - last.accepted
         if len(status.sinks) > 1:
             values["sinks"] = ", ".join(f"{sink.sink} {sink.lag_s:.1f} s behind" for sink in status.sinks)
-        yield NewsLine("resolved", values | _progress(status) | given(waiting_for=status.waiting_for))
+        yield LogEvent("resolved", values | _progress(status) | given(waiting_for=status.waiting_for))
 
 
-def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
+def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[LogEvent]:
     """What the dump waits for; who reads a line has no part in it."""
     away_s = before.source_away_s if before else 0.0
     if now.source_away_s and not away_s:
-        yield NewsLine("source away", {"seconds": round(now.source_away_s), "text": now.last_error}, "warning")
+        yield LogEvent("source away", {"seconds": round(now.source_away_s), "text": now.last_error}, "warning")
     elif away_s and not now.source_away_s and now.progress is not None and now.progress.state is DumpState.RUNNING:
-        yield NewsLine("source is back", {"seconds": round(away_s)})
+        yield LogEvent("source is back", {"seconds": round(away_s)})
 
 
-def _sink_stands(sink: SinkDelivery) -> NewsLine:
+def _sink_stuck(sink: SinkDelivery) -> LogEvent:
     text, hint = parted(sink.error)
-    return NewsLine("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+    return LogEvent("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
 
-def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
+def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[LogEvent]:
     """A status knows the newest: those before it within half a second are counted."""
     passed = now.ddls - (before.ddls if before else 0)
     if passed > 0:
         query = " ".join(now.last_ddl.split())
         shown = query if len(query) <= DDL_CHARS_MAX else f"{query[:DDL_CHARS_MAX]} …"
-        yield NewsLine("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | given(more_before_it=passed - 1))
+        yield LogEvent("DDL passed", {"at": utc(now.last_ddl_ts), "query": shown} | given(more_before_it=passed - 1))
 
 
-def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[NewsLine]:
+def _rewrites(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[LogEvent]:
     if now.rewrites > (before.rewrites if before else 0):
-        named = ", ".join(map(str, now.rewritten[:TABLES_TOLD_MAX]))
+        named = ", ".join(map(str, now.rewritten[:TABLES_REPORTED_MAX]))
         hint = "nothing if dump.reread_rewritten is set and a dump has the table; else dump it again"
-        yield NewsLine("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
+        yield LogEvent("rows beside a DDL may be wrong", {"tables": named, "why": "TiCDC's own, deploy/KV.md", "hint": hint}, "warning")
 
 
 def _progress(status: SidecarStatus) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """How the processes log: one line a decision, for people or as JSON. Set up once by the command, before anything speaks.
 
-What is tried again is told when it fails first, and then every RETRY_TOLD_EVERY_S: what failed at which server, and what to look at.
+What is tried again is told when it fails first, and then every RETRY_REPORTED_EVERY_S: what failed at which server, and what to look at.
 
 Our own lines go through structlog; what libraries say through the standard library's logging (librdkafka, grpc, py4j) takes the
 same way, from warnings on. Traces are plain: local variables could show passwords.
@@ -21,10 +21,10 @@ from stamina.instrumentation import PrometheusOnRetryHook, RetryDetails, set_on_
 from sidecar.config import LoggingSection
 from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 
 EXIT_DEFECT = 1
-RETRY_TOLD_EVERY_S = 30.0
+RETRY_REPORTED_EVERY_S = 30.0
 
 log = structlog.get_logger("ticdc-dump")
 
@@ -47,25 +47,25 @@ def set_up(section: LoggingSection) -> None:
     logging.captureWarnings(True)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("ticdc-dump").setLevel(level)
-    set_on_retry_hooks([PrometheusOnRetryHook, RetriesTold()])
+    set_on_retry_hooks([PrometheusOnRetryHook, RetriesReported()])
 
 
-class RetriesTold:
+class RetriesReported:
     """A hook of stamina's, which knows a block of code by no name. What failed is named by a note of the exception."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
-        self._told_s: dict[str, float] = {}
+        self._reported_s: dict[str, float] = {}
 
     def __call__(self, details: RetryDetails) -> None:
         error, now_s = details.caused_by, self._now_s()
         text, hint = error.message if isinstance(error, TicdcDumpError) else str(error), getattr(error, "hint", "")
         what = ": ".join([*getattr(error, "__notes__", ())[:1], text or type(error).__name__])
-        self._told_s = {reported: at_s for reported, at_s in self._told_s.items() if now_s - at_s < RETRY_TOLD_EVERY_S}
-        if what not in self._told_s:
-            self._told_s[what] = now_s
+        self._reported_s = {reported: at_s for reported, at_s in self._reported_s.items() if now_s - at_s < RETRY_REPORTED_EVERY_S}
+        if what not in self._reported_s:
+            self._reported_s[what] = now_s
             hint = hint or "see that it runs and can be reached from this machine"
-            say(NewsLine("tried again", {"error": what, "tried_s": round(details.waited_so_far, 1), "hint": hint}, "warning"))
+            say(LogEvent("tried again", {"error": what, "tried_s": round(details.waited_so_far, 1), "hint": hint}, "warning"))
 
 
 def _text() -> structlog.typing.Processor:
@@ -79,18 +79,18 @@ def _text() -> structlog.typing.Processor:
     return text
 
 
-def say(*lines: NewsLine) -> None:
+def say(*lines: LogEvent) -> None:
     for line in lines:
         getattr(log, line.level)(line.event, **line.values)
 
 
 def note(what: str) -> None:
     """Something that an operator should know."""
-    say(NewsLine(what, {}, "warning"))
+    say(LogEvent(what, {}, "warning"))
 
 
 @contextmanager
-def defects_told() -> Iterator[None]:
+def defects_reported() -> Iterator[None]:
     """Whatever ends the block and is none of ours ends the process, by a line that says so, with the trace beside it. What is ours
     passes: it names cause and way out, and the command tells it."""
     try:

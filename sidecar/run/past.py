@@ -14,7 +14,7 @@ from sidecar.log.certificate_parts import SampleLine, read_samples
 from sidecar.log.storage import Folder
 from sidecar.process.background import Background
 from sidecar.report.samples import ThinnedSamples
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 from sidecar.run.samples import DAY_MS, Samples
 
@@ -25,7 +25,7 @@ PARTS_MAX = 500
 class PastSamples:
     """Any thread."""
 
-    def __init__(self, log: Folder, samples: Samples, log_line: Callable[[NewsLine], object] = say) -> None:
+    def __init__(self, log: Folder, samples: Samples, log_line: Callable[[LogEvent], object] = say) -> None:
         self._log, self._samples, self._log_line = log, samples, log_line
         self._lock = Lock()
         self._reading: Background | None = None
@@ -48,5 +48,5 @@ class PastSamples:
             for _ in thinned.passed(read_samples(self._log, begins_ms - DAY_MS, parts_max=PARTS_MAX)):
                 pass
         except TicdcDumpError as error:
-            self._log_line(NewsLine("no samples of before", {"reason": str(error), "hint": "charts begin with this process"}, "warning"))
+            self._log_line(LogEvent("no samples of before", {"reason": str(error), "hint": "charts begin with this process"}, "warning"))
         self._past = thinned.found()

@@ -62,6 +62,6 @@ class Resumes:
         self._looked = revision
 
 
-def tells_no_gap(config: Config, changefeed: Changefeed) -> bool:
+def reports_no_gap(config: Config, changefeed: Changefeed) -> bool:
     """Whether a resume from another checkpoint leaves the changefeed's incarnation as it is, and its messages without a word."""
     return config.encoded and changefeed.new_architecture

@@ -36,7 +36,7 @@ POLL_S = 0.2
 POLL_BUSY_S = 0.01
 """While the source works: what it finished is heard of this soon. Not while it is away."""
 RETAIN_EVERY_S = 10.0
-TOLD_WAIT_S, TOLD_LOOK_S = 10.0, 0.1
+REPORTED_WAIT_S, REPORTED_LOOK_S = 10.0, 0.1
 """For the worker's report, where there is no room: a worker reports every second. One that still starts is kept for the next term."""
 
 
@@ -76,7 +76,7 @@ class Term:
         self._deliveries = deliveries
         self._worker_epochs = {epoch, worker_epoch}
         reported = deliveries.report_times()
-        self._told_before_ms = None if reported is None else reported.written_ms
+        self._reported_before_ms = None if reported is None else reported.written_ms
 
     def make_room(self, stopping: Event) -> None:
         """Where an earlier term ended for want of it: remove what every sink has accepted. Nothing is written but retention's note."""
@@ -85,10 +85,10 @@ class Term:
                 self._make_room(stopping)
 
     def _make_room(self, stopping: Event) -> None:
-        until_s = monotonic() + TOLD_WAIT_S
+        until_s = monotonic() + REPORTED_WAIT_S
         while (delivered := self._delivered()) is None:
             check_held(self.ownership)
-            if monotonic() > until_s or stopping.wait(TOLD_LOOK_S):
+            if monotonic() > until_s or stopping.wait(REPORTED_LOOK_S):
                 return
         self._log.recover(epoch=self.epoch)
         while self._log.retain(delivered=delivered, open_from=None) or not self._log.learned:
@@ -148,7 +148,7 @@ class Term:
         reported = self._deliveries.report_times()
         if reported is None:
             return self._deliveries.accepted()
-        if reported.written_ms == self._told_before_ms or (self.config.spark.managed and reported.epoch not in self._worker_epochs):
+        if reported.written_ms == self._reported_before_ms or (self.config.spark.managed and reported.epoch not in self._worker_epochs):
             return None
         return reported.accepted
 
@@ -215,4 +215,4 @@ def beside(config: Config) -> Beside:
     """Raw key-values are right where TiCDC's rows are not."""
     if not config.encoded:
         return Beside.RIGHT
-    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.TOLD
+    return Beside.READ_AGAIN if config.dump.reread_rewritten else Beside.REPORTED

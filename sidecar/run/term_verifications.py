@@ -54,7 +54,7 @@ from sidecar.run import logs
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
 from sidecar.run.verification_texts import EQUAL, STATES, deletes_line, ended_line, entry_of, repair_line, result_of
 
@@ -78,7 +78,7 @@ class TermVerifications:
         *,
         start_dump: Callable[[KeyDump], KeyDump],
         continuous: ContinuousVerification,
-        log_line: Callable[[NewsLine], object] = logs.say,
+        log_line: Callable[[LogEvent], object] = logs.say,
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
         self._start_dump, self._continuous = start_dump, continuous
@@ -105,7 +105,7 @@ class TermVerifications:
             entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = entries[0].id if entries else None
             for entry in entries:
-                self._apart(entry.id, partial(self._take_over, entry))
+                self._separate(entry.id, partial(self._take_over, entry))
             self._take_over_slice()
         self.follow()
         self._begun = True
@@ -152,7 +152,7 @@ class TermVerifications:
             if read_waiting(self._log, operation_id) is not None:
                 self._end_waiting(operation_id, "before it began")
             else:
-                self._heard(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
+                self._received(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
 
     def _stop_repair(self, operation_id: str, asker: Asker) -> None:
         """Of a verification that is over. Again it changes nothing."""
@@ -202,14 +202,14 @@ class TermVerifications:
             running = list(self._running)
         for operation_id in running:
             with suppress(LogUnreachable, StorageFull):
-                self._apart(operation_id, partial(self._follow_one, operation_id))
+                self._separate(operation_id, partial(self._follow_one, operation_id))
         for operation_id, repair in list(self._repairs.items()):
             with suppress(LogUnreachable, StorageFull):
-                self._apart(operation_id, partial(self._repair, operation_id, repair))
+                self._separate(operation_id, partial(self._repair, operation_id, repair))
         with suppress(LogUnreachable, StorageFull):
             self._begin_slice()
 
-    def _apart(self, operation_id: str, work: Callable[[], object]) -> None:
+    def _separate(self, operation_id: str, work: Callable[[], object]) -> None:
         """Whatever is wrong with one of them ends that one. Raises what a retry can help, and what the history raises."""
         try:
             work()
@@ -222,8 +222,8 @@ class TermVerifications:
             self._give_up(operation_id, f"a defect: {error!r}")
 
     def _give_up(self, operation_id: str, why: str) -> None:
-        """As `_apart`."""
-        self._log_line(NewsLine("verification given up", {"verification": operation_id, "text": why}, "warning"))
+        """As `_separate`."""
+        self._log_line(LogEvent("verification given up", {"verification": operation_id, "text": why}, "warning"))
         repair = self._repairs.pop(operation_id, None)
         try:
             if repair is not None:
@@ -243,13 +243,13 @@ class TermVerifications:
     def _follow_one(self, operation_id: str) -> None:
         report = read_report(self._log, operation_id)
         if report is not None and report.state in files.OVER:
-            self._heard(operation_id, report)
+            self._received(operation_id, report)
         elif (request := read_waiting(self._log, operation_id)) is not None:
             self._await_dump(operation_id, request)
         elif read_request(self._log, operation_id) is None:
             self._give_up(operation_id, "its files are gone")
         elif report is not None:
-            self._heard(operation_id, report)
+            self._received(operation_id, report)
 
     def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
         """One that is to begin after a dump."""
@@ -308,7 +308,7 @@ class TermVerifications:
             self.start(follow_up(result[0], result[1], asked_ms=self._wall_ms()), asker)
         self._log_line(repair_line(operation_id, report))
 
-    def _heard(self, operation_id: str, report: VerifyReport) -> None:
+    def _received(self, operation_id: str, report: VerifyReport) -> None:
         rows = sum(table.rows for table in report.tables)
         if report.state in files.OVER:
             request = read_request(self._log, operation_id)

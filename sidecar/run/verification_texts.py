@@ -9,7 +9,7 @@ from sidecar.core.messages import Asker
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log.verification import CheckState, RepairReport, RepairState, RowsToDelete, VerifyReport, VerifyRequest
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 
 EQUAL = "equal"
 """The result of a verification that has found no difference."""
@@ -29,23 +29,23 @@ def entry_of(request: VerifyRequest, asker: Asker, now_ms: int) -> HistoryEntry:
     return HistoryEntry(request.id, OperationKind.VERIFICATION, scope, asker, now_ms, running_since_ms=now_ms)
 
 
-def ended_line(entry: HistoryEntry) -> NewsLine:
+def ended_line(entry: HistoryEntry) -> LogEvent:
     values = {"id": entry.id, "state": entry.state.value, "result": entry.result, "rows": entry.rows}
-    return NewsLine("verification ended", values, "info" if entry.result in (EQUAL, "") else "warning")
+    return LogEvent("verification ended", values, "info" if entry.result in (EQUAL, "") else "warning")
 
 
-def deletes_line(operation_id: str, deletes: Sequence[RowsToDelete]) -> NewsLine:
+def deletes_line(operation_id: str, deletes: Sequence[RowsToDelete]) -> LogEvent:
     """Before the repair begins."""
     values = {"verification": operation_id, "rows": sum(one.rows for one in deletes), "from": "; ".join(map(str, deletes[:NAMED_MAX]))}
-    return NewsLine("repair deletes rows", values, "warning")
+    return LogEvent("repair deletes rows", values, "warning")
 
 
-def repair_line(operation_id: str, report: RepairReport) -> NewsLine:
+def repair_line(operation_id: str, report: RepairReport) -> LogEvent:
     values = {"verification": operation_id, "state": report.state.value, "keys": report.keys, "dumps": len(report.dumps)}
     values |= {"error": report.error} if report.error else {}
     if report.state is RepairState.ASKS:
-        return NewsLine("repair asks", values | {"waiting_for": report.waiting_for}, "warning")
-    return NewsLine("repair ended", values, "warning" if report.error else "info")
+        return LogEvent("repair asks", values | {"waiting_for": report.waiting_for}, "warning")
+    return LogEvent("repair ended", values, "warning" if report.error else "info")
 
 
 def result_of(report: VerifyReport) -> str:

@@ -49,7 +49,7 @@ class WantedChangefeed:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundChangefeed:
+class ChosenChangefeed:
     """`feed`: as the settings name it. `endpoints`: PD's, those that were given and others that answer; `silent`: others that do not.
     `tidb`: addresses host:port of the TiDB servers that PD knows; none where they are of another cluster than the changefeed's.
     `pd_cluster_id`: empty where this etcd is not PD's. `databases`: those that the rules name, `unnamed`: rules that may match others."""
@@ -105,7 +105,7 @@ def shown_uri(uri: str) -> str:
 
 
 @stamina.retry(on=CoordinationLost, attempts=ASK_TRIES, timeout=ASK_S, wait_initial=0.2)
-def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> FoundChangefeed:
+def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> ChosenChangefeed:
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
     info = read_changefeed_info(client, name)
@@ -119,7 +119,7 @@ def found_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bo
         hidden = ddls_hidden(result)
     except (RefusedRequest, FeedUnsuitable):
         named, hidden = {"": list(result.filter.rules)}, False  # a filter that is not understood is among the problems
-    return FoundChangefeed(
+    return ChosenChangefeed(
         changefeed=result,
         feed="tikv" if key_values else "push" if result.sink.scheme == PUSH_SCHEME else "kafka",
         endpoints=(*client.section.endpoints, *others),

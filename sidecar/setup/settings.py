@@ -15,7 +15,7 @@ import msgspec
 from sidecar.config import Config, is_address
 from sidecar.errors import ConfigError
 from sidecar.process.printable import one_line
-from sidecar.setup.cluster import FoundChangefeed, shown_uri
+from sidecar.setup.cluster import ChosenChangefeed, shown_uri
 
 TIDB_PORT = 4000
 
@@ -31,7 +31,7 @@ class ChosenSetting:
     origin: str
 
 
-def settings_found(changefeed: FoundChangefeed) -> list[ChosenSetting]:
+def settings_result(changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """What follows from the changefeed and from where it was read."""
     name, known = changefeed.changefeed.name, "found in PD's etcd"
     sink = f"by the changefeed's sink, {shown_uri(changefeed.changefeed.sink_uri)}"

@@ -48,7 +48,7 @@ class ChangefeedFile:
     case_sensitive: bool = False
     protocol: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
 
 
 def rules_of(config_text: str) -> ChangefeedFile:
@@ -74,7 +74,7 @@ def rules_of(config_text: str) -> ChangefeedFile:
         case_sensitive=config.get("case-sensitive") is True,
         protocol=str(sink.get("protocol") or ""),
         parameters=dict(_parameters(kafka)) | {name: "true" for name in _SHAPES if sink.get(name) is True},
-        told=tuple(reported),
+        reported=tuple(reported),
     )
 
 

@@ -129,7 +129,7 @@ class Router:
     protocol: str
     case_sensitive: bool = False
     hashing: Hashing = Hashing()
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -244,8 +244,8 @@ class _Predicate:
         self.expr = expr
         self._server_tz, self._text_collation = server_tz, text_collation
         try:
-            self._found = FilterExpression.of(expr.text, schema)
-            self._columns = self._found.columns()
+            self._expression = FilterExpression.of(expr.text, schema)
+            self._columns = self._expression.columns()
         except NotAnExpression as error:
             raise FeedUnsuitable(
                 f"{expr.setting}, of {schema.name} cannot be put into the dump's SELECT: ({expr.text}) {error}",
@@ -254,10 +254,10 @@ class _Predicate:
 
     def sql(self) -> str:
         """`<=> 1`, not IS TRUE: TiCDC looks for the integer 1."""
-        return f"NOT (({self._found.rewritten(self._as_ticdc_sees, quoted(ALIAS))}) <=> 1)"
+        return f"NOT (({self._expression.rewritten(self._as_ticdc_sees, quoted(ALIAS))}) <=> 1)"
 
     def warnings(self) -> Iterator[str]:
-        words = {token.text.lower() for token in self._found.tokens if token.kind in ("word", "sign")}
+        words = {token.text.lower() for token in self._expression.tokens if token.kind in ("word", "sign")}
         if changing := sorted(filter(_CHANGING.fullmatch, words)):
             yield f"asks for {', '.join(changing)}: TiCDC asks when a row changes, the dump when it reads"
         if not any(map(_TRUTH.fullmatch, words)):

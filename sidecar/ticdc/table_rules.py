@@ -93,14 +93,16 @@ class TableRules:
         return table if self.case_sensitive else TableName(*map(lowered, table))
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """What rules of an operator come to. `idle`: those that would let tables in and match none of them."""
 
     chosen: list[TableName]
     idle: list[str]
 
 
-def asked(rules: Sequence[str], tables: Iterable[TableName], *, case_sensitive: bool, gone: Callable[[], bool] = lambda: False) -> Asked:
+def asked(
+    rules: Sequence[str], tables: Iterable[TableName], *, case_sensitive: bool, gone: Callable[[], bool] = lambda: False
+) -> Requested:
     """`gone`: whether whoever asked does not wait any more. Raises RefusedRequest for a rule that is not one, for what is beyond the
     bounds, and when it is `gone`."""
     check_bounds(rules)
@@ -116,7 +118,7 @@ def asked(rules: Sequence[str], tables: Iterable[TableName], *, case_sensitive: 
             raise RefusedRequest("whoever asked does not wait for the answer any more", hint="ask again, with fewer table rules")
         hit = _decide(rule, by_schema, decided)
         idle += [rule.text] if rule.lets_in and not hit else []
-    return Asked([table for table, name in compared.items() if decided.get(name)], idle[::-1])
+    return Requested([table for table, name in compared.items() if decided.get(name)], idle[::-1])
 
 
 def _decide(rule: _Rule, by_schema: Mapping[str, Collection[TableName]], decided: dict[TableName, bool]) -> bool:
@@ -310,7 +312,7 @@ def _wildcard(cursor: _Cursor, how: _How) -> Pattern:
         raise cursor.refused("found '$' with wildcards, expected \\$; TiCDC takes $ for the end of the name there", at=dollar)
     if parts == [".*"]:
         return _any
-    return _found(cursor, f"(?s)^{''.join(parts)}$", how, start, _HINT)
+    return _pattern_of(cursor, f"(?s)^{''.join(parts)}$", how, start, _HINT)
 
 
 def _any(_: str) -> bool:
@@ -342,10 +344,10 @@ def _regex(cursor: _Cursor, how: _How) -> Pattern:
         raise cursor.refused("expected a regex between two /; a / in it is written \\/")
     if foreign := next(filter(_NOT_GO.fullmatch, _PIECES.findall(match[1])), None):
         raise cursor.refused(f"no Go regex: {foreign} is RE2's only", at=start, hint=_REGEX_HINT)
-    return _found(cursor, match[1], how, start, _REGEX_HINT)
+    return _pattern_of(cursor, match[1], how, start, _REGEX_HINT)
 
 
-def _found(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -> Pattern:
+def _pattern_of(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -> Pattern:
     """Whether RE2 finds `regex`, which begins at `start` in the rule, anywhere in a name."""
     options = re2.Options()
     options.case_sensitive = not how.fold

@@ -231,13 +231,13 @@ class _Parser:
     def _null(self, name: str, *, is_null: bool) -> Test:
         if self._columns is None:
             return _unknown
-        at, _ = self._found(name)
+        at, _ = self._column_of(name)
         return lambda row: (row[at] is None) is is_null
 
     def _compare(self, sign: str, name: str, literal: _Literal) -> Test:
         if self._columns is None:
             return _unknown
-        at, column = self._found(name)
+        at, column = self._column_of(name)
         value = self._value(column, sign, literal)
         read, compare = _READ[column.kind], _COMPARE[sign]
 
@@ -247,7 +247,7 @@ class _Parser:
 
         return test
 
-    def _found(self, name: str) -> tuple[int, Column]:
+    def _column_of(self, name: str) -> tuple[int, Column]:
         assert self._columns is not None
         for at, column in enumerate(self._columns.schema.columns):
             if column.name.lower() == name.lower():

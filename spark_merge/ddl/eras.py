@@ -54,7 +54,7 @@ _OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
 
 
 @dataclass(frozen=True, slots=True)
-class FormerColumn:
+class PreviousColumn:
     """Of a column of the present schema: what it was called; None: it was added since, and older rows have `existing`. `redefined`: the
     last later statement that may have made its values others, `defaulted` one that gave it another default; empty for none."""
 
@@ -74,7 +74,7 @@ class Era:
     name: TableName
     after_ts: CommitTs
     upto_ts: CommitTs
-    columns: tuple[FormerColumn, ...]
+    columns: tuple[PreviousColumn, ...]
     unreadable: str = ""
 
     def meets(self, first_ts: int, last_ts: int) -> bool:
@@ -86,7 +86,7 @@ class Era:
         if self.unreadable:
             raise _refused(self.schema.name, self.unreadable)
 
-    def former_schema(self) -> TableSchema:
+    def previous_schema(self) -> TableSchema:
         """What rows are decoded by where they do not tell their types: of the present kinds, without columns that were dropped since.
         Raises SinkError where a statement may have changed what a value is written as."""
         self.check()
@@ -100,14 +100,14 @@ class Era:
         columns = tuple(replace(one.column, name=names[one.column.name]) for one in there)
         return TableSchema(self.name, columns, tuple(names[name] for name in self.schema.key))
 
-    def without(self, one: FormerColumn) -> SinkError:
+    def without(self, one: PreviousColumn) -> SinkError:
         """Of rows that do not have this column."""
         if one.redefined:
             return self._redefined(one)
         why = f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output tells since when it is there"
         return _refused(self.schema.name, why)
 
-    def _redefined(self, one: FormerColumn) -> SinkError:
+    def _redefined(self, one: PreviousColumn) -> SinkError:
         return _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
 
     def decoded(self) -> Era:
@@ -120,7 +120,7 @@ class Era:
         self.check()
         return [self._column(one, rows, count, types) for one in self.columns]
 
-    def _column(self, one: FormerColumn, rows: Mapping[str, pa.Array], count: int, types: Mapping[str, Column] | None) -> pa.Array:
+    def _column(self, one: PreviousColumn, rows: Mapping[str, pa.Array], count: int, types: Mapping[str, Column] | None) -> pa.Array:
         if one.name is None:
             return pa.repeat(pa.scalar(one.existing, pa.string()), count)
         if one.name not in rows:
@@ -131,7 +131,7 @@ class Era:
             raise self._redefined(one)
         return rows[one.name]
 
-    def _converted(self, one: FormerColumn, texts: pa.Array, before: Column) -> pa.Array:
+    def _converted(self, one: PreviousColumn, texts: pa.Array, before: Column) -> pa.Array:
         kinds, same = (before.kind, one.column.kind), before.kind == one.column.kind and before.kind not in _OF_LENGTH
         number = kinds[0] in _NUMBERS and kinds[1] == "decimal" and before.scale <= one.column.scale
         way = Conversion.UNCHANGED if same else Conversion.PADDED if number else conversion(Typed(before), Typed(one.column))
@@ -177,7 +177,7 @@ class _Backwards:
         indexes = schema.definition.indexes if schema.definition else ()
         self._has_primary = schema.definition is None or any(index.primary for index in indexes)
         self._keeps_partitions = keeps_partitions
-        columns = tuple(FormerColumn(column, column.name) for column in schema.columns)
+        columns = tuple(PreviousColumn(column, column.name) for column in schema.columns)
         self._era = Era(schema, schema.name, CommitTs(0), TS_MAX, columns)
         self._later: list[Era] = []
 
@@ -265,7 +265,7 @@ class _Backwards:
         of_key = any(one.word not in _KEEP_KEY and lowered(one.after) in key for one in statement.changes)
         return not self._has_primary and (of_key or re.search(r"\bUNIQUE\b|\bDROP\s+(INDEX|KEY)\b", text) is not None)
 
-    def _before(self, one: FormerColumn, statement: Statement) -> FormerColumn:
+    def _before(self, one: PreviousColumn, statement: Statement) -> PreviousColumn:
         if one.name is None:
             return one
         change = _last_change(statement, one.name)
@@ -285,7 +285,7 @@ class _Backwards:
             case ColumnWord.DROP:
                 return one
 
-    def _added(self, one: FormerColumn, statement: Statement) -> FormerColumn:
+    def _added(self, one: PreviousColumn, statement: Statement) -> PreviousColumn:
         effect = added_column(one.column, self._era.schema)
         later = one.redefined or ("" if self._era.schema.layout else one.defaulted)
         why = effect.unknown or (f"a default that {later!r} may have changed" if later else "")

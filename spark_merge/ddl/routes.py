@@ -17,7 +17,7 @@ from sidecar.sql.lexer import SqlToken
 from sidecar.sql.text import quoted
 from spark_merge.ddl.tokens import ddl_tokens
 
-APART = "give each table a target of its own by routes="
+SEPARATE = "give each table a target of its own by routes="
 _HINT = "write routes as schema.*=>other.* or schema.table=>other.table2, separated by commas"
 
 
@@ -51,7 +51,7 @@ class Routes:
             )
 
 
-def check_apart(names: Iterable[TableName], place: Callable[[TableName], Hashable], *, hint: str) -> None:
+def check_disjoint(names: Iterable[TableName], place: Callable[[TableName], Hashable], *, hint: str) -> None:
     """Raises SinkError where two of the tables would have one place. `place` is compared as the target compares it: a text only where the
     target has one text for schema and table."""
     seen: dict[Hashable, TableName] = {}

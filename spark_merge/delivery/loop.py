@@ -54,7 +54,7 @@ class SinkLoop:
         sink: Sink,
         settings: JobSettings,
         tasks: Tasks,
-        told: Callable[[list[Delivered]], None],
+        reported: Callable[[list[Delivered]], None],
         *,
         watched: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -68,7 +68,7 @@ class SinkLoop:
         """What is left out, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
-        self.name, self._settings, self._tasks, self._told, self._watched = sink_id.name, settings, tasks, told, watched
+        self.name, self._settings, self._tasks, self._reported, self._watched = sink_id.name, settings, tasks, reported, watched
         self._id = sink_id
         self._record: SinkRecord | None = None
         self._begins = FIRST_SEQ
@@ -134,13 +134,13 @@ class SinkLoop:
                 continue
             except (SinkError, StorageFull, LogUnreachable, FeedError) as error:
                 self.error = error
-                self._told([])
+                self._reported([])
             except BaseException as error:
                 if not is_foreign(error):
                     raise
                 print_exception(error)  # a defect's place is in no text of ours
                 self.error = unknown(error)
-                self._told([])
+                self._reported([])
             else:
                 return
             finally:
@@ -155,7 +155,7 @@ class SinkLoop:
         self._accepted, self.upto_ts = delivery.accepted, self._position(delivery.accepted)
         self.opened, self.skips = True, delivery.skips
         self._record, self._begins = delivery.record, delivery.began or FIRST_SEQ
-        self._told([])
+        self._reported([])
         gathers = False
         while not ending.is_set() or self._to_the_end:
             if self._serves.is_set():
@@ -171,7 +171,7 @@ class SinkLoop:
                 self._note(segments, delivery, time.monotonic() - began_s)
             if segments or self.error:
                 self.error = None
-                self._told(segments)
+                self._reported(segments)
             elif last:
                 return False
             else:

@@ -15,13 +15,13 @@ from typing import ParamSpec, TypeVar
 from sidecar import errors
 from sidecar.errors import TicdcDumpError
 
-_TOLD = re.compile(r"ticdc-dump-error\[([A-Za-z0-9+/=]+)\]")
+_REPORTED = re.compile(r"ticdc-dump-error\[([A-Za-z0-9+/=]+)\]")
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def telling(function: Callable[P, R]) -> Callable[P, R]:
+def notifying(function: Callable[P, R]) -> Callable[P, R]:
     """`function`, whose TicdcDumpErrors the driver can read."""
 
     @wraps(function)
@@ -44,7 +44,7 @@ def error_text(error: Exception) -> str:
 
 def error_of_task(error: BaseException) -> TicdcDumpError | None:
     """The error of ours that a task died of, as the same class; None if it died of something else."""
-    match = _TOLD.search(str(error))
+    match = _REPORTED.search(str(error))
     if match is None:
         return None
     name, message, hint = json.loads(base64.b64decode(match.group(1)))

@@ -23,24 +23,24 @@ class DecodedRows:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: OrderedDict[Hashable, Future[pa.Table]] = OrderedDict()
+        self._rows: OrderedDict[Hashable, Future[pa.Table]] = OrderedDict()
         self._bytes: dict[Hashable, int] = {}
 
     def get(self, place: Hashable, decode: Callable[[], pa.Table]) -> pa.Table:
         """What `decode` gives for the place, now or earlier. What it raises all who are waiting for it get; nothing is kept of it."""
         with self._lock:
-            result = self._found.get(place)
+            result = self._rows.get(place)
             if result is not None:
-                self._found.move_to_end(place)
+                self._rows.move_to_end(place)
             else:
-                mine = self._found[place] = Future[pa.Table]()
+                mine = self._rows[place] = Future[pa.Table]()
         if result is not None:
             return result.result()
         try:
             rows = decode()
         except BaseException as error:
             with self._lock:
-                del self._found[place]
+                del self._rows[place]
             mine.set_exception(error)
             raise
         mine.set_result(rows)
@@ -51,5 +51,5 @@ class DecodedRows:
         with self._lock:
             self._bytes[place] = size
             while sum(self._bytes.values()) > BYTES_MAX:
-                oldest = next(place for place in self._found if place in self._bytes)
-                del self._found[oldest], self._bytes[oldest]
+                oldest = next(place for place in self._rows if place in self._bytes)
+                del self._rows[oldest], self._bytes[oldest]

@@ -38,7 +38,7 @@ class Decoding:
 def undecodable(log: Folder, seq: Seq, how: Decoding) -> list[Skip]:
     """The rows of the segment that cannot be decoded, each with why, as nobody has skipped them. Raises RefusedRequest for a segment that
     is not in the log."""
-    return list(_found(log, _manifest(log, seq), how, within=None))
+    return list(_undecodable(log, _manifest(log, seq), how, within=None))
 
 
 def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Decoding, *, by: str, now_ms: int) -> list[tuple[Skip, bool]]:
@@ -51,7 +51,7 @@ def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Deco
         return [(before[ordinal], False) for ordinal in sorted(set(ordinals))]
     manifest = _manifest(log, seq)
     _check_nobody_has_it(log, seq)
-    results = list(_found(log, manifest, how, within=ordinals))
+    results = list(_undecodable(log, manifest, how, within=ordinals))
     for ordinal in sorted(set(ordinals or ()) - {skip.ordinal for skip in results}):
         why = "can be decoded here" if ordinal < manifest.rows else f"is not there: the segment has {manifest.rows} rows"
         raise RefusedRequest(
@@ -89,7 +89,7 @@ def _check_nobody_has_it(log: Folder, seq: Seq) -> None:
         )
 
 
-def _found(log: Folder, manifest: Manifest, how: Decoding, *, within: Collection[int] | None) -> Iterator[Skip]:
+def _undecodable(log: Folder, manifest: Manifest, how: Decoding, *, within: Collection[int] | None) -> Iterator[Skip]:
     schemas, zone = read_schemas(log, manifest.schemas), ServerZone(how.server_tz, how.ambiguous)
     for rows in _parts(log, manifest, within):
         with_seq = rows.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), rows.num_rows))

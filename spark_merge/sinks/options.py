@@ -136,11 +136,11 @@ def one_of(*known: Word, any_case: bool = False) -> ValueKind[Word]:
     return ValueKind(_listed(known), lambda text: words.get(text.lower() if any_case else text), f"none of {', '.join(known)}", hint)
 
 
-def is_word(meant: str, *known: str, any_case: bool = False) -> ValueKind[bool]:
+def is_word(intended: str, *known: str, any_case: bool = False) -> ValueKind[bool]:
     """Of two words, whether it is `meant`."""
-    (other,) = set(known) - {meant}
+    (other,) = set(known) - {intended}
     words = one_of(*known, any_case=any_case)
-    return words.then(lambda word: word == meant, lambda value: meant if value else other)
+    return words.then(lambda word: word == intended, lambda value: intended if value else other)
 
 
 def flag(*, any_case: bool = False) -> ValueKind[bool]:

@@ -82,7 +82,7 @@ _ENCODE = "in a password, and in a parameter's value, write '?' as %3F, '#' as %
 """What is told of no such name: it may be a part of a password."""
 
 
-_TELL_APART = frozenset({"format", "position-schema", "position-topic", "position-index"})
+_DISTINGUISH = frozenset({"format", "position-schema", "position-topic", "position-index"})
 """Parameters that name an output beside what stands before the `?`."""
 
 
@@ -142,8 +142,8 @@ def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
         raise SinkError(f"a {scheme}: sink has {odd} parameters without a name of one behind its '?'", hint=_ENCODE)
     if unknown := sorted(parameters.keys() - kind.parameters - COMMON_PARAMETERS):
         known = _listed(kind.parameters | COMMON_PARAMETERS)
-        meant = nearest(unknown[0], kind.parameters | COMMON_PARAMETERS) if len(unknown) == 1 else ""
-        raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}{meant}", hint=f"known parameters: {known}")
+        intended = nearest(unknown[0], kind.parameters | COMMON_PARAMETERS) if len(unknown) == 1 else ""
+        raise SinkError(f"a {scheme}: sink has no parameter {_listed(unknown)}{intended}", hint=f"known parameters: {known}")
     if parts.fragment:
         raise SinkError(f"a {scheme}: sink's URI has a '#'", hint=f"name a folder without '#'; {_ENCODE}")
     read(CommonOptions, parameters)
@@ -200,7 +200,7 @@ def name_of(uri: str) -> str:
 
 def output_of(uri: str) -> str:
     """A sink's URI as it may be shown: its other parameters may be secrets. Two of which it is the same are one output."""
-    return without_secrets(uri, but=_TELL_APART)
+    return without_secrets(uri, but=_DISTINGUISH)
 
 
 def leaves(uri: str) -> str:

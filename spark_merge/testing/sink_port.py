@@ -87,7 +87,7 @@ class SinkPort(DumpsPort):
         story.finish(segments_max=1)
         story.check_end()
 
-    def test_a_former_worker_that_wakes_up_can_not_accept(self, story: Story) -> None:
+    def test_a_previous_worker_that_wakes_up_can_not_accept(self, story: Story) -> None:
         """Frozen after its tasks wrote: before the next owner accepts anything, and after it has accepted all."""
         previous = story.place.sink()
         batch, work = story.begin(previous)

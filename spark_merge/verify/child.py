@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
 from sidecar.process.background import Background
-from spark_merge.delivery.task_errors import error_of_task, telling
+from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.context import TaskRunner
 from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
@@ -52,7 +52,7 @@ class WorkerLink:
         self._link, self._ended = link, ended
         self.late = False
         self._numbers = count()
-        self._asked: dict[int, SimpleQueue[SparkDone]] = {}
+        self._requested: dict[int, SimpleQueue[SparkDone]] = {}
         self._lock = Lock()
         Background(self._listen, name="verify-link")
 
@@ -63,7 +63,7 @@ class WorkerLink:
         """What Spark has made of it. Raises what that raises."""
         with self._lock:
             number = next(self._numbers)
-            answer = self._asked[number] = SimpleQueue()
+            answer = self._requested[number] = SimpleQueue()
         self._link.send(SparkWork(number, work))
         done = answer.get()
         if done.error:
@@ -78,7 +78,7 @@ class WorkerLink:
                         self.late = late
                     case SparkDone() as done:
                         with self._lock:
-                            answer = self._asked.pop(done.number)
+                            answer = self._requested.pop(done.number)
                         answer.put(done)
         finally:
             self._ended()
@@ -125,7 +125,7 @@ def end_with(parent: int) -> None:
     Background(watch, name="parent")
 
 
-@telling
+@notifying
 def carried_out(work: Callable[[], R]) -> R:
     """In a process of the pool."""
     return work()
@@ -145,7 +145,7 @@ class OnSpark:
         return [one() for one in work] if rows <= HERE_ROWS else self._link.ask(work)
 
 
-class _Told(Verifications):
+class _Reported(Verifications):
     """The worker hears which one is under way."""
 
     def __init__(self, settings: VerifySettings, link: WorkerLink) -> None:
@@ -176,7 +176,7 @@ def main() -> None:
         late=lambda: worker.late,
         notice=lambda text: worker.send(Notice(text)),
     )
-    _Told(settings, worker).run(Event())
+    _Reported(settings, worker).run(Event())
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ class Moving:
         """`schema`: of the table after segment `after`. `keys`: those that are known to be moving by then."""
         self._log, self.table, self._low_ts = log, schema.name, low_ts
         self._schema = schema
-        self._found: list[pa.Array] = [] if keys is None else [keys]
+        self._keys: list[pa.Array] = [] if keys is None else [keys]
         self.seq = after
         self.upto_ts = low_ts
         self.altered = False
@@ -180,8 +180,8 @@ class Moving:
 
     @property
     def keys(self) -> pa.Array:
-        self._found = [pc.unique(pa.concat_arrays([_NO_KEYS, *self._found]))]
-        return self._found[0]
+        self._keys = [pc.unique(pa.concat_arrays([_NO_KEYS, *self._keys]))]
+        return self._keys[0]
 
     def follow(self) -> CommitTs:
         """Pass the segments that are in the log now, and none that comes meanwhile: else it would not end where the log grows faster than
@@ -189,9 +189,9 @@ class Moving:
         for passed in self._log.after(self.seq):
             self.altered |= any(self._is_another(schemas.get(self.table)) for schemas in passed.schemas)
             if (keys := passed.keys.get(self.table)) is not None:
-                self._found.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))
+                self._keys.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))
             if (dumped := passed.dumped.get(self.table)) is not None:
-                self._found.append(dumped)
+                self._keys.append(dumped)
             self.seq, self.upto_ts = passed.seq, passed.upto_ts
         return self.upto_ts
 

@@ -36,7 +36,7 @@ from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, Spa
 
 LOOK_S = 0.25
 """Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
-ASKED_EVERY_S = 1.0
+REQUESTED_EVERY_S = 1.0
 """Between two looks for what is asked; each lists a folder."""
 STOP_S = 0.5
 IDLE_S = 30.0
@@ -136,8 +136,8 @@ class VerifyProcess:
     def __post_init__(self) -> None:
         self._child: _Child | None = None
         self._over: set[str] = set()
-        self._asked: list[str] = []
-        self._asked_s = self._wanted_s = -ASKED_EVERY_S
+        self._requested: list[str] = []
+        self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
         self._begin_s = 0.0
         self._retry_s = RETRY_FIRST_S
         self._stop_s: tuple[str, float] = "", 0.0
@@ -165,17 +165,17 @@ class VerifyProcess:
             self._end()
 
     def _step(self, now_s: float) -> None:
-        if now_s - self._asked_s >= ASKED_EVERY_S:
-            before, self._asked_s, self._asked = self._asked, now_s, self._due()
-            if self._asked and not before:
+        if now_s - self._requested_s >= REQUESTED_EVERY_S:
+            before, self._requested_s, self._requested = self._requested, now_s, self._due()
+            if self._requested and not before:
                 self.lateness.begin()
-        self._wanted_s = now_s if self._asked else self._wanted_s
+        self._wanted_s = now_s if self._requested else self._wanted_s
         child = self._child
         if child is not None and not child.listening.alive:
             child.kill()
             child.listening.check()
         if child is None:
-            if self._asked and now_s >= self._begin_s:
+            if self._requested and now_s >= self._begin_s:
                 self._child = _Child(self.begin, self.cluster, self.notice)
         elif (code := child.exit_code()) is not None:
             self._died(child, code, now_s)

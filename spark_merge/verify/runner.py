@@ -30,8 +30,8 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import (
     OVER,
     TABLE_OVER,
-    AskedTable,
     CheckState,
+    RequestedTable,
     TableReport,
     VerifyReport,
     VerifyRequest,
@@ -173,14 +173,14 @@ class _Verification:
         self._write()
         return report
 
-    def _check(self, number: int, sink: str, table: AskedTable) -> None:
+    def _check(self, number: int, sink: str, table: RequestedTable) -> None:
         self._gate(0)
         report = self._checked(number, sink, table)
         with self._lock:
             self._needed.pop(number, None)
         self._progress(number, report)
 
-    def _checked(self, number: int, sink: str, table: AskedTable) -> TableReport:
+    def _checked(self, number: int, sink: str, table: RequestedTable) -> TableReport:
         settings = self._settings
         make = settings.sinks.get(sink)
         if make is None:

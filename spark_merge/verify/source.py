@@ -26,7 +26,7 @@ from spark_merge.sinks.keyed import KeyedPart
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import SqlTexts
-from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import ServerTable, read_table, target_table
 
 ROLE = Role.READ_SOURCE
 
@@ -97,22 +97,22 @@ class SqlSource:
 
     def cut(self, schema: TableSchema, *, parts: int) -> list[KeySpan]:
         with closing(self._session()) as session:
-            return cut(session, read_key(schema, *self._found(session, schema)), parts=parts)
+            return cut(session, read_key(schema, *self._table(session, schema)), parts=parts)
 
     def walk(self, schema: TableSchema, within: KeySpan, *, range_rows: int, ranges_max: int) -> list[KeySpan]:
         with closing(self._session()) as session:
-            key = read_key(schema, *self._found(session, schema))
+            key = read_key(schema, *self._table(session, schema))
             return walk(session, key, within, range_rows=range_rows, ranges_max=ranges_max)
 
     def ranges(self, schema: TableSchema, ranges: Sequence[KeySpan], *, form: RowForm | None, where: str = "") -> list[SourcePart]:
         with closing(self._session()) as session:
-            key = read_key(schema, *self._found(session, schema))
+            key = read_key(schema, *self._table(session, schema))
             source = SqlRows(self.server, key.table, schema.columns, ROLE)
             return [SourcePart(source, (sql,), form) for sql in source.of_ranges(key, ranges, where=where)]
 
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(self._session()) as session:
-            name, table = self._found(session, schema)
+            name, table = self._table(session, schema)
             texts = SqlTexts(schema, target_table(schema, name, table, session.flavour))
             source = SqlRows(self.server, name, schema.columns, ROLE)
             return SourcePart(source, tuple(source.of_keys(texts, keys, where=where)), form)
@@ -120,7 +120,7 @@ class SqlSource:
     def _session(self) -> MysqlSession:
         return MysqlSession(self.server, ROLE)
 
-    def _found(self, session: MysqlSession, schema: TableSchema) -> tuple[TableName, FoundTable]:
+    def _table(self, session: MysqlSession, schema: TableSchema) -> tuple[TableName, ServerTable]:
         table = carried_out(session, lambda: read_table(session, schema.name), doing=f"reading what {schema.name} has")
         if table is None:
             raise SourceChanged(f"the source has no table {schema.name}", hint="a DDL has removed it, or source.user has no SELECT on it")

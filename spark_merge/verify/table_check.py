@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from sidecar.core.model import CommitTs, Seq, TableSchema, utc
 from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
-from sidecar.log.verification import AskedTable, CheckState, Slice, TableReport, Unjudged
+from sidecar.log.verification import CheckState, RequestedTable, Slice, TableReport, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.log.read import LoggedSchemas, new_manifests
 from spark_merge.port.contract import Accepted, Sink
@@ -98,7 +98,7 @@ class TableCheck:
     context: CheckContext
     name: str
     sink: ReadableSink
-    table: AskedTable
+    table: RequestedTable
     path: str
     sample: float = 1.0
     slice: Slice | None = None
@@ -241,11 +241,11 @@ class TableCheck:
             if not self.tally.judges(kind):
                 self.tally.expect(kind, unmoved(keys, moved))
                 continue
-            stood, changed = keys.filter(pc.invert(moved)), keys.filter(moved)
+            stuck, changed = keys.filter(pc.invert(moved)), keys.filter(moved)
             looked = LOOKED_KEYS_MAX - sum(pending.values())
             room = MOVED_KEYS_MAX - (len(pending) - sum(pending.values()))
-            pending |= dict.fromkeys(stood[:looked].to_pylist(), 1) | dict.fromkeys(changed[:room].to_pylist(), 0)
-            self.tally.count_unlooked(self.report, kind, stood[looked:])
+            pending |= dict.fromkeys(stuck[:looked].to_pylist(), 1) | dict.fromkeys(changed[:room].to_pylist(), 0)
+            self.tally.count_unlooked(self.report, kind, stuck[looked:])
             unlooked_moved += max(len(changed) - room, 0)
         self._upto_ts = moving.upto_ts
         self._look_again(schema, pending)

@@ -34,7 +34,7 @@ from spark_merge.delivery.batches import JobSettings, TaskWork
 from spark_merge.delivery.loop import SinkLoop
 from spark_merge.delivery.places import WORKER_ROWS, Places
 from spark_merge.delivery.sink_record import SinkId
-from spark_merge.delivery.task_errors import error_of_task, telling
+from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.delivery.watchdog import HANG_S, Watchdog
 from spark_merge.log.cache import DecodedRows
 from spark_merge.merge.cut import BatchLimits
@@ -179,7 +179,7 @@ class SparkTasks:
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
             began_s = monotonic()
-            done = self._job(telling(partial(_carried_out, self._hang_s)), work)
+            done = self._job(notifying(partial(_carried_out, self._hang_s)), work)
         took_s = [seconds for seconds, _ in done]
         self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self._parallel), 0.0))
         return [outcome for _, outcome in done]
@@ -190,7 +190,7 @@ class SparkTasks:
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
             context.setJobGroup(BESIDE, "beside deliveries", interruptOnCancel=True)
-            return self._job(telling(partial(_called, self._hang_s)), work)
+            return self._job(notifying(partial(_called, self._hang_s)), work)
 
     def cancel(self) -> None:
         """End the work of `each` that is under way: whoever asked for it is gone."""

@@ -108,7 +108,7 @@ class Worker:
         self._watched, self._notice = watched, notice
         self._errors: dict[str, str] = {}
         self._unreported = False
-        self._former: DeliveryReport | None = None
+        self._previous: DeliveryReport | None = None
         self._job_runs: SparkJob | None = None
         self._serving = Lock()
 
@@ -122,7 +122,7 @@ class Worker:
     def run(self) -> None:
         """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
         Spark died of. All of it is safe to start again, and the report beside the log says what it was."""
-        self._former = self._former_report()
+        self._previous = self._previous_report()
         job: SparkJob | None = None
         verifying: Background | None = None
         try:
@@ -191,7 +191,7 @@ class Worker:
                 self._notice(f"{sink} does not go on, and is tried again: {error}" if error else f"{sink} goes on again")
         self._errors = errors
 
-    def _former_report(self) -> DeliveryReport | None:
+    def _previous_report(self) -> DeliveryReport | None:
         with storage_errors(self.settings.job.log):
             data = storage.read_files(self.settings.job.log, [DELIVERED_NAME]).get(DELIVERED_NAME)
         try:
@@ -207,7 +207,7 @@ class Worker:
             storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
 
     def _reported(self, job: SparkJob | None, state: str, error: str) -> DeliveryReport:
-        now_ms, previous = int(time.time() * 1000), self._former
+        now_ms, previous = int(time.time() * 1000), self._previous
         if job is None:
             before = previous or DeliveryReport(None, CommitTs(0), state, now_ms)
             return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="")
@@ -231,7 +231,7 @@ class Worker:
 
     def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:
         """With the position that the previous worker reported, where it cannot be opened: its lag does not restart with each worker."""
-        previous = self._former.sinks if self._former is not None and sink.accepted is None else ()
+        previous = self._previous.sinks if self._previous is not None and sink.accepted is None else ()
         return next((replace(sink, upto_ts=one.upto_ts) for one in previous if one.sink == sink.sink), sink)
 
 

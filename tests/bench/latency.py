@@ -88,7 +88,7 @@ class SlowSink(FileSink):
 
 
 @dataclass(slots=True)
-class Asked:
+class Requested:
     """One request at the start, or none."""
 
     request: Request | None
@@ -116,7 +116,7 @@ def live(bench: Bench, sinks: dict[str, Sink], *, dump: bool, extra_s: int = 0) 
         source=source,
         schemas=StillSchemas({ACCOUNT: SCHEMA}),
         progress=FileProgress(open_folder(str(folder))),
-        requests=Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
+        requests=Requested(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS) if dump else None),
         clock=MonotonicClock(),
         spill=FileSpill(str(folder)),
         deliveries=loop,

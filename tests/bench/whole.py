@@ -31,7 +31,7 @@ from tests.bench.bench import Bench
 from tests.bench.cluster import CHANGEFEED, MemorySource, PacedFeed
 from tests.bench.dumped import DUMP_ID, deliver, dumped
 from tests.bench.figures import Cost, Figure, best, rate, timed_tree
-from tests.bench.latency import Asked
+from tests.bench.latency import Requested
 from tests.bench.source import CHUNK_ROWS, fill, read_all
 from tests.support.services.mariadb import MariaDb
 
@@ -126,7 +126,7 @@ def _outside(folder: Path, log: Folder, feed: PacedFeed, source: MarksFromMemory
         source=source,
         schemas=StillSchemas({ACCOUNT: SCHEMA}),
         progress=FileProgress(open_folder(str(folder))),
-        requests=Asked(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS, pace=Pace(delivery_bound_s=BOUND_S))),
+        requests=Requested(StartDump(DUMP_ID, (ACCOUNT,), Brackets.WATERMARK, CHUNK_ROWS, pace=Pace(delivery_bound_s=BOUND_S))),
         clock=MonotonicClock(),
         spill=FileSpill(str(folder)),
         deliveries=job,

@@ -181,7 +181,7 @@ def test_a_dump_is_started_paused_and_resumed_by_keyboard_alone(browser: Browser
         assert [type(one).__name__ for one in owner.carried_out] == ["StartDump", "PauseDump", "ResumeDump"]
 
 
-def test_a_stop_is_asked_for_twice(window: Window, owner: Owner) -> None:
+def test_a_stop_is_requested_for_twice(window: Window, owner: Owner) -> None:
     page, requested = window.open("/dump"), list[str]()
 
     def answer(accepts: bool) -> None:

@@ -72,7 +72,7 @@ class CatalogPort(SinkPort):
         story.check_end()
         assert requested == [5, 5, 5]
 
-    def test_a_catalog_that_is_away_for_longer_is_told_and_goes_on(self, story: Story, catalog: Server) -> None:
+    def test_a_catalog_that_is_away_for_longer_is_reported_and_goes_on(self, story: Story, catalog: Server) -> None:
         delivery = story.delivery(segments_max=1)
         delivery.deliver()
         catalog.kill()

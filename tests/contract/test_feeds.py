@@ -213,7 +213,7 @@ def test_a_lane_that_is_not_named_starts_at_its_beginning(rig: Rig, source: Sour
     assert [messages[lane][0].position for lane in others] == [0] * len(others)
 
 
-def test_lanes_are_the_same_ones_as_long_as_nobody_makes_them_anew(rig: Rig, source: Source) -> None:
+def test_lanes_are_the_same_ones_as_long_as_nobody_makes_them_again(rig: Rig, source: Source) -> None:
     feed = rig.open()
     feed.seek({})
     made = feed.incarnations()
@@ -228,7 +228,7 @@ def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:
     assert feed.lanes() == frozenset(ends(source))
 
 
-def test_the_ends_are_told_before_any_seek_and_what_is_there_lies_below_them(rig: Rig, source: Source) -> None:
+def test_the_ends_are_reported_before_any_seek_and_what_is_there_lies_below_them(rig: Rig, source: Source) -> None:
     """Empty: the feed is played from its beginning."""
     ends = rig.open().ends()
     assert not ends or ends == {lane: len(written) for lane, written in source.lanes.items()}

@@ -85,7 +85,7 @@ def test_a_death_between_any_two_durable_steps_changes_nothing(story: Story, mon
 
 @pytest.mark.parametrize("where", ["within a table's commit", *(["before its tables", "before the position"] if LANE.whole else [])])
 @pytest.mark.parametrize("ahead", [0, 1, 100] if LANE.whole else [1])
-def test_a_former_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
+def test_a_previous_worker_that_is_frozen_while_it_accepts_takes_nothing_back(
     story: Story, monkeypatch: pytest.MonkeyPatch, where: str, ahead: int
 ) -> None:
     """Its successor has opened meanwhile, and delivered so many batches of another cut: what it deletes stays away, what it wrote stays."""

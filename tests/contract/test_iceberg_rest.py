@@ -27,7 +27,7 @@ from tests.support.services.lossy_http import LossyHttp
 pytestmark = pytest.mark.xdist_group("iceberg")
 
 
-def test_a_catalog_that_takes_requests_and_never_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_takes_requests_and_never_answers_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "ANSWER_S", 0.2)
     monkeypatch.setattr(lake, "RETRY_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:

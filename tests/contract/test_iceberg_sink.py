@@ -48,7 +48,7 @@ class TestIceberg(SinkPort):
 
     @pytest.mark.parametrize("where", ["before its tables", "within a table's commit", "before the position"])
     @pytest.mark.parametrize("ahead", [0, 1, 100] if LANE.whole else [1])
-    def test_a_former_worker_that_is_frozen_while_it_accepts_brings_no_row_twice(
+    def test_a_previous_worker_that_is_frozen_while_it_accepts_brings_no_row_twice(
         self, story: Story, monkeypatch: pytest.MonkeyPatch, where: str, ahead: int
     ) -> None:
         """Its successor has opened meanwhile, and delivered so many batches of another cut."""
@@ -64,7 +64,7 @@ class TestIceberg(SinkPort):
         story.check_end()
         self.check_files(story)
 
-    def test_files_that_a_former_worker_made_too_late_to_know_are_taken_by_no_table(
+    def test_files_that_a_previous_worker_made_too_late_to_know_are_taken_by_no_table(
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A former worker commits two segments of each table, and its successor's tasks have written four of them in one file."""
@@ -146,7 +146,7 @@ class TestIceberg(SinkPort):
                 assert Path(path.removeprefix("file://")).exists(), path
         catalog.close()
 
-    def test_what_former_workers_left_is_swept(self, story: Story, tmp_path: Path) -> None:
+    def test_what_previous_workers_left_is_swept(self, story: Story, tmp_path: Path) -> None:
         for _ in range(3):
             story.begin_and_die()
         story.finish()

@@ -63,7 +63,7 @@ def test_what_was_kept_is_there_for_the_next_owner(place: Folder) -> None:
     assert all_of(second) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_former_owner_is_out_as_soon_as_another_begins(place: Folder) -> None:
+def test_a_previous_owner_is_out_as_soon_as_another_begins(place: Folder) -> None:
     previous, other = opened(place), opened(place)
     with pytest.raises(LogTaken, match="entry 1 was written by another owner"):
         previous.append([b"late"])
@@ -81,7 +81,7 @@ def test_the_same_entries_of_two_owners_are_not_taken_for_one(place: Folder) -> 
         other.append([b"a"])
 
 
-def test_a_former_owner_that_slept_through_a_removal_promises_nothing(place: Folder) -> None:
+def test_a_previous_owner_that_slept_through_a_removal_promises_nothing(place: Folder) -> None:
     previous = opened(place)
     previous.append([b"a"])
     other = opened(place)
@@ -94,7 +94,7 @@ def test_a_former_owner_that_slept_through_a_removal_promises_nothing(place: Fol
     assert files(place) == [4], "a file left behind would stand for one that is gone"
 
 
-def test_who_begins_while_a_former_owner_writes_comes_after_it(place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_begins_while_a_previous_owner_writes_comes_after_it(place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     previous, other = opened(place), Inbox(place)
     look, writes = other.look, [b"a", b"b"]
 
@@ -127,7 +127,7 @@ def test_what_nobody_reads_goes_in_whole_files_and_the_last_one_stays(place: Fol
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-2] + b"xy", lambda _: b"", lambda data: b"?" + data[1:]])
-def test_a_damaged_file_is_told_by_name(place: Folder, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_file_is_reported_by_name(place: Folder, damage: Callable[[bytes], bytes]) -> None:
     opened(place).append([b"abc"])
     name = f"{FOLDER}/{1:020d}"
     storage.write_atomically(place, name, damage(storage.read_file(place, name)))
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_told_by_name(place: Folder, damage: Callable[[bytes],
         opened(place)
 
 
-def test_a_file_that_is_gone_from_between_is_told_by_name(place: Folder) -> None:
+def test_a_file_that_is_gone_from_between_is_reported_by_name(place: Folder) -> None:
     inbox = opened(place)
     inbox.append([b"a"])
     inbox.append([b"b"])

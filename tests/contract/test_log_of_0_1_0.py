@@ -23,7 +23,7 @@ from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.sinks.files.reader import read_output, read_segments
 from spark_merge.sinks.registry import open_sink
 from spark_merge.testing.places import Here, accepted
-from tests.support.former import DELIVERED, FORMER_LOG_ID, SEGMENTS, former, output_by_the_rule
+from tests.support.former import DELIVERED, PREVIOUS_LOG_ID, SEGMENTS, former, output_by_the_rule
 
 T0 = 470609321672572950
 ORDERS, NOTES = TableName("shop", "orders"), TableName("shop", "n ö.tes")
@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Folder:
 
 
 def test_its_log_is_claimed_recovered_and_written_on(log: Folder) -> None:
-    claim_log(log, FORMER_LOG_ID)
+    claim_log(log, PREVIOUS_LOG_ID)
     owner = FolderLog(log)
     last = owner.recover(epoch=3)
     assert last is not None
@@ -68,7 +68,7 @@ def test_all_of_its_log_is_read(log: Folder) -> None:
     assert [column.name for column in after[ORDERS].columns[len(before[ORDERS].columns) :]] == ["state"]
 
 
-def test_its_worker_told_what_it_had_delivered(log: Folder) -> None:
+def test_its_worker_reported_what_it_had_delivered(log: Folder) -> None:
     report = report_from_json(storage.read_file(log, DELIVERED_NAME))
     assert (report.seq, report.upto_ts, report.dropped) == (DELIVERED - 1, T0 + 3900, {ORDERS: 3, NOTES: 1})
 
@@ -83,7 +83,7 @@ def test_its_json_lines_are_what_the_rule_gives(log: Folder, tmp_path: Path) -> 
 def test_its_parquet_is_what_the_rule_gives(log: Folder, tmp_path: Path) -> None:
     out = former("parquet", tmp_path)
     results = [
-        _told(segment.seq, file.table, row)
+        _reported(segment.seq, file.table, row)
         for segment in read_segments(out)
         for file in segment.files
         for row in pq.read_table(io.BytesIO(storage.read_file(out, file.path))).to_pylist()
@@ -104,7 +104,7 @@ def test_its_parquet_is_what_the_rule_gives(log: Folder, tmp_path: Path) -> None
     assert sorted(results, key=str) == sorted(wanted, key=str)
 
 
-def _told(seq: int, table: TableName, row: dict[str, Any]) -> tuple[Any, ...]:
+def _reported(seq: int, table: TableName, row: dict[str, Any]) -> tuple[Any, ...]:
     """Of a deleted row only the key, as texts."""
     keys = {ORDERS: ("id",), NOTES: ("name", "part")}[table]
     image = {
@@ -117,7 +117,7 @@ def _told(seq: int, table: TableName, row: dict[str, Any]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
 def test_its_outputs_are_taken_on_once_and_then_are_ours(log: Folder, tmp_path: Path, file_format: str) -> None:
-    out, name = former(file_format, tmp_path), name_of(FORMER_LOG_ID, claim_log(log, FORMER_LOG_ID))
+    out, name = former(file_format, tmp_path), name_of(PREVIOUS_LOG_ID, claim_log(log, PREVIOUS_LOG_ID))
     before = set(storage.list_names(out, deep=True))
     uri = f"file://{out.root}?format={file_format}"
     assert accepted(open_sink(uri, log_id=name)) == DELIVERED - 1
@@ -133,6 +133,6 @@ def test_its_outputs_are_taken_on_once_and_then_are_ours(log: Folder, tmp_path: 
     assert again.accepted is not None
     assert (again.accepted.seq, again.owner.incarnation) == (SEGMENTS - 1, 2)
     assert b'"version":2' in storage.read_file(out, "_log.json")
-    for other in (FORMER_LOG_ID, name_of(FORMER_LOG_ID, "0" * 32)):
+    for other in (PREVIOUS_LOG_ID, name_of(PREVIOUS_LOG_ID, "0" * 32)):
         with pytest.raises(SinkError, match=f"holds the output of log {name}"):
             open_sink(uri, log_id=other).look()

@@ -101,7 +101,7 @@ def test_the_lane_is_the_same_one_for_every_owner(opened: Open) -> None:
     assert feed.incarnations() == made
 
 
-def test_the_end_is_told_before_any_seek_and_is_a_position_and_behind_it_is_none(opened: Open) -> None:
+def test_the_end_is_reported_before_any_seek_and_is_a_position_and_behind_it_is_none(opened: Open) -> None:
     feed = opened()
     ends = feed.ends()
     feed.seek(ends)

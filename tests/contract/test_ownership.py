@@ -128,7 +128,7 @@ def test_a_standby_takes_over_as_soon_as_the_owner_gives_up(contest: Contest) ->
     assert (first.held(), second.held()) == (False, True)
 
 
-def test_a_standby_takes_over_when_the_lease_ends_and_the_former_owner_learns_it(contest: Contest) -> None:
+def test_a_standby_takes_over_when_the_lease_ends_and_the_previous_owner_learns_it(contest: Contest) -> None:
     first, second = contest.candidate(SHORT_LEASE_S), contest.candidate()
     first.acquire(timeout_s=0)
     contest.expire()
@@ -137,7 +137,7 @@ def test_a_standby_takes_over_when_the_lease_ends_and_the_former_owner_learns_it
     assert second.held()
 
 
-def test_a_former_owner_that_gives_up_late_does_not_hurt_the_next_one(contest: Contest) -> None:
+def test_a_previous_owner_that_gives_up_late_does_not_hurt_the_next_one(contest: Contest) -> None:
     first, second, third = contest.candidate(), contest.candidate(), contest.candidate()
     first.acquire(timeout_s=0)
     contest.expire()

@@ -87,7 +87,7 @@ class Push:
         self._sender = self._held.enter_context(RawSender(self.puller.port))
         self._sender.hello()
         self._spans: dict[int, KeyRange] = {}
-        self._heard = 0
+        self._received = 0
         self._from: dict[int, int] = {}
         self._sent: dict[int, int] = {}
 
@@ -108,18 +108,18 @@ class Push:
         self._connect()
 
     def acknowledged(self, wanted: KeyRange, ts: int) -> bool:
-        known: dict[int, int] = {span.span: span.ts for reported in self._sender.told("durable") for span in reported.spans}
+        known: dict[int, int] = {span.span: span.ts for reported in self._sender.reported("durable") for span in reported.spans}
         return all(known.get(span) == ts for span, range in self._spans.items() if wanted.start <= range.start and range.end <= wanted.end)
 
     def outage(self) -> None:
         self._sender.kill()
         self._clock.hurry()
-        self.hear = lambda: None  # type: ignore[method-assign]  # nobody is there
+        self.receive = lambda: None  # type: ignore[method-assign]  # nobody is there
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """What a sender does with the answers that came since the last time."""
-        answers = self._sender.answers[self._heard :]
-        self._heard += len(answers)
+        answers = self._sender.answers[self._received :]
+        self._received += len(answers)
         for answer in answers:
             if answer.WhichOneof("body") == "wanted":
                 wanted = [KeyRange(range.start, range.end) for range in answer.wanted.ranges]
@@ -169,7 +169,7 @@ class Answering(PushPuller):
         self._rig = rig
 
     def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
-        self._rig.hear()
+        self._rig.receive()
         return super().poll(timeout_s=timeout_s)
 
 
@@ -245,7 +245,7 @@ def test_a_range_that_was_wanted_goes_on_where_it_is_whatever_its_ts(rig: Rig) -
     assert [e.commit_ts for e in polling.entries()] == [110, 130]
 
 
-def test_a_range_that_is_not_named_any_more_ends_and_begins_anew_when_it_is(rig: Rig) -> None:
+def test_a_range_that_is_not_named_any_more_ends_and_begins_again_when_it_is(rig: Rig) -> None:
     rig.puller.want({ORDERS: T0, ITEMS: T0})
     polling = Polling(rig.puller)
     rig.commit(entry(ORDERS, 1, 110))

@@ -62,7 +62,7 @@ def owner(folder: Folder, *, epoch: int) -> FolderLog:
     return log
 
 
-def all_asked(folder: Folder, log: FolderLog) -> dict[str, Callable[[], object]]:
+def all_requested(folder: Folder, log: FolderLog) -> dict[str, Callable[[], object]]:
     """Each by itself, as the log, the worker and its tasks ask."""
 
     def of(call: Callable[[], object]) -> Callable[[], object]:
@@ -96,7 +96,7 @@ def test_an_error_that_passes_ends_the_term_and_the_next_one_continues(s3: S3, f
     log.commit(manifest(0))
     storage.write_atomically(folder, "a", b"1")
     with s3.answering(ErrorAnswer(status, code), for_ever=True):
-        for name, ask in all_asked(folder, log).items():
+        for name, ask in all_requested(folder, log).items():
             with pytest.raises(LogUnreachable) as error:
                 ask()
             assert error.value.retryable, name
@@ -111,24 +111,24 @@ def test_a_refusal_ends_the_process(s3: S3, folder: Folder, status: int, code: s
     storage.write_atomically(folder, "a", b"1")
     log.commit(manifest(0))
     with s3.answering(ErrorAnswer(status, code), for_ever=True):
-        for name, ask in all_asked(folder, log).items():
+        for name, ask in all_requested(folder, log).items():
             with pytest.raises(LogBroken) as error:
                 ask()
             assert not error.value.retryable, name
 
 
 @pytest.mark.parametrize("ask", ["exists", "open_to_read", "copy"])
-def test_a_refusal_without_a_code_that_is_gone_when_asked_again_has_passed(s3: S3, folder: Folder, ask: str) -> None:
+def test_a_refusal_without_a_code_that_is_gone_when_requested_again_has_passed(s3: S3, folder: Folder, ask: str) -> None:
     """The answer to a HEAD has no body, so no code."""
     log = owner(folder, epoch=1)
     storage.write_atomically(folder, "a", b"1")
     with s3.answering(ErrorAnswer(403, "RequestTimeTooSkewed")), pytest.raises(LogUnreachable):
-        all_asked(folder, log)[ask]()
+        all_requested(folder, log)[ask]()
 
 
 def test_a_file_that_ends_too_early_is_read_again_later(s3: S3, folder: Folder) -> None:
     storage.write_atomically(folder, "a", b"1")
-    asks = all_asked(folder, FolderLog(folder))
+    asks = all_requested(folder, FolderLog(folder))
     for name in ("read_file", "open_to_read"):
         with s3.answering(ErrorAnswer(cut=True, methods=frozenset({"GET"})), for_ever=True), pytest.raises(LogUnreachable):
             asks[name]()
@@ -181,7 +181,7 @@ def test_a_commit_that_the_client_sent_twice_is_won_once(s3: S3, monkeypatch: py
     assert FolderLog(folder).recover(epoch=1) == manifest(0)
 
 
-def test_a_former_owner_whose_commit_is_tried_again_has_lost(s3: S3, folder: Folder) -> None:
+def test_a_previous_owner_whose_commit_is_tried_again_has_lost(s3: S3, folder: Folder) -> None:
     log = owner(folder, epoch=1)
     log.commit(manifest(0))
     owner(folder, epoch=2).commit(manifest(1, epoch=2))

@@ -299,7 +299,7 @@ def test_schemas_are_named_by_their_content(place: Place) -> None:
 # ---- one owner -----------------------------------------------------------------------------------------------------
 
 
-def test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays(place: Place) -> None:
+def test_a_second_owner_of_a_segment_is_reported_and_the_first_ones_manifest_stays(place: Place) -> None:
     first, second = owner(place, epoch=1), owner(place, epoch=2)
     written = append(second, 0, epoch=2, rows=2)
     with pytest.raises(LogTaken, match="what to do"):
@@ -354,7 +354,7 @@ def test_the_same_owner_may_write_the_data_again(place: Place) -> None:
     assert len(place.rows(written)) == 2
 
 
-def test_a_former_owner_cannot_replace_data(place: Place) -> None:
+def test_a_previous_owner_cannot_replace_data(place: Place) -> None:
     previous, later = owner(place, epoch=1), owner(place, epoch=2)
     written = append(later, 0, epoch=2, rows=2)
     previous.write_data(Seq(0), epoch=1, codec="canal-json", changes=[change(1)] * 5)
@@ -480,7 +480,7 @@ def test_chunks_named_anywhere_in_the_log_stay(place: Place) -> None:
     assert place.names() & set(OLD_CHUNKS) == {OLD_CHUNKS[0]}
 
 
-def test_a_former_owner_that_commits_after_the_next_one_recovered_still_has_its_files(place: Place) -> None:
+def test_a_previous_owner_that_commits_after_the_next_one_recovered_still_has_its_files(place: Place) -> None:
     """The next owner must not sweep before it has fenced the former one off by a commit of its own."""
     previous = owner(place, epoch=1)
     append(previous, 0)
@@ -549,7 +549,7 @@ def test_chunks_and_schemas_go_with_the_last_manifest_that_names_them(place: Pla
     assert {OLD_CHUNKS[1], second} == {name for name in place.names() if "/" in name}
 
 
-def test_until_an_owner_has_written_what_a_former_ones_windows_reach_back_to_stays(place: Place) -> None:
+def test_until_an_owner_has_written_what_a_previous_ones_windows_reach_back_to_stays(place: Place) -> None:
     """A former owner that slept amid a commit may still close a window that was open when it wrote last."""
     previous = owner(place, epoch=1)
     for seq in range(6):
@@ -602,7 +602,7 @@ def test_an_owner_that_slept_cannot_write_a_segment_that_is_retained_away(place:
     assert kept_seqs(place) == [seq + 3, seq + 4]
 
 
-def test_a_former_owner_retains_nothing(place: Place) -> None:
+def test_a_previous_owner_retains_nothing(place: Place) -> None:
     """It does not know the windows that the next owner has open."""
     filled(place)
     previous = owner(place, epoch=1)

@@ -95,7 +95,7 @@ class TestFiles(SinkPort):
         """As the suite's own, but inside the sink: before and after each write, for each number of writes that went well."""
         die_between_durable_steps(story, monkeypatch)
 
-    def test_a_former_owner_frozen_in_its_sweep_removes_nothing_of_its_successors(
+    def test_a_previous_owner_frozen_in_its_sweep_removes_nothing_of_its_successors(
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         _, work = story.begin(story.place.sink())
@@ -214,7 +214,7 @@ class TestThirdParty(SinkPort):
         assert "file:" in unknown.value.hint
 
 
-def test_a_committing_task_of_a_former_owner_is_refused(tmp_path: Path) -> None:
+def test_a_committing_task_of_a_previous_owner_is_refused(tmp_path: Path) -> None:
     name = f"twin-{next(numbers)}"
     story = Story(tmp_path, memory_place(name, lambda log_id: CommittingSink(name, log_id=log_id)), seed=3)
     _, work = story.begin(story.place.sink())

@@ -162,7 +162,7 @@ def test_nothing_under_way_gives_nothing(case: Case) -> None:
     assert list(case.open().results()) == []
 
 
-def test_marks_are_told_in_the_order_of_the_commands(case: Case) -> None:
+def test_marks_are_reported_in_the_order_of_the_commands(case: Case) -> None:
     marks = [SendMark(f"{DUMP}{3:08x}{number:08x}", MarkKind.LOW if number % 3 else MarkKind.HIGH) for number in range(20)]
     assert ask(case.open(), *marks) == [MarkSent(mark.uuid) for mark in marks]
 
@@ -208,7 +208,7 @@ def test_above_the_last_key_there_is_an_empty_chunk_that_ends_where_it_began(cas
     assert event.file.last == highest
 
 
-def test_a_chunk_file_is_told_with_its_name_and_size(case: Case) -> None:
+def test_a_chunk_file_is_reported_with_its_name_and_size(case: Case) -> None:
     event, _ = read(case, case.open(), chunk(TableName("shop", "customer"), 42))
     assert event.file.path == f"chunks/{DUMP}/0000000003-00000042.parquet"
     path = event.file.path
@@ -235,7 +235,7 @@ def test_a_table_that_is_not_there_fails_its_command_and_no_other(case: Case) ->
     assert failed.hint
 
 
-def test_a_source_that_is_closed_tells_nothing_any_more(case: Case) -> None:
+def test_a_source_that_is_closed_reports_nothing_any_more(case: Case) -> None:
     source = case.open()
     for number in range(10):
         source.request(chunk(TableName("shop", "orders"), number))

@@ -123,7 +123,7 @@ def test_a_worker_frozen_amid_showing_what_it_accepted_wakes_up_and_changes_no_f
     assert output(story.place.uri, CSV).checkpoint == story.manifests[-1].upto_ts
 
 
-def test_a_worker_that_is_a_former_one_writes_no_index_and_no_checkpoint(story: Story) -> None:
+def test_a_worker_that_is_a_previous_one_writes_no_index_and_no_checkpoint(story: Story) -> None:
     previous = story.place.sink()
     batch, work = story.begin(previous)
     previous.accept(batch, Here().run(work))
@@ -239,7 +239,7 @@ def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_commits")
-def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_former_worker_in(story: Story) -> None:
+def test_a_file_a_batch_does_not_stay_and_a_number_that_was_removed_lets_no_previous_worker_in(story: Story) -> None:
     previous = story.place.sink()
     batch, work = story.begin(previous)
     outcomes = Here().run(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.fuzz.campaign import BATCH_SIZE, TARGETS, Batch, Found, campaign, carried_out, table
+from tests.fuzz.campaign import BATCH_SIZE, TARGETS, Batch, Result, campaign, carried_out, table
 from tests.fuzz.verdict import Counts
 
 
@@ -19,7 +19,7 @@ def main() -> int:
     requested.add_argument("--size", type=int, default=BATCH_SIZE, help="messages of that batch")
     given = requested.parse_args()
     if given.batch is not None:
-        rows = {name: Found() for name in given.only}
+        rows = {name: Result() for name in given.only}
         for name, one in rows.items():
             result = carried_out(Batch(name, given.seed, given.batch, given.size))
             if isinstance(result, Counts):

@@ -23,7 +23,7 @@ from tests.fuzz import slow_binlog
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import mutations
 from tests.fuzz.slow_values import Texts
-from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, slow, told_of
+from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, reported_of, slow
 from tests.fuzz.worker import Taken, agrees
 from ticdc_dump.binlog.binlog_pb2 import Binlog, Commit, DeleteRow, Insert, PrewriteValue, TableMutation, Update
 
@@ -78,7 +78,7 @@ def _envelopes(codec: BinlogCodec, message: Message) -> list[Envelope] | TicdcDu
         if not isinstance(expected, Refused) and (message.value or b"")[:1] not in (b"R", b"D"):
             raise differ("binlog", envelopes, expected, message.value)
         return envelopes
-    if (reported := [told_of(one) for one in envelopes]) != expected:
+    if (reported := [reported_of(one) for one in envelopes]) != expected:
         raise differ("binlog", reported, expected, message.value)
     for one in envelopes:
         if isinstance(one, Change):

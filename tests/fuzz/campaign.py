@@ -56,7 +56,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """Of one target."""
 
     counts: Counts = field(default_factory=Counts)
@@ -77,22 +77,22 @@ def carried_out(batch: Batch) -> Counts | str:
 
 @contextmanager
 def _alarm(within_s: int) -> Iterator[None]:
-    def heard(*_: object) -> None:
+    def received(*_: object) -> None:
         raise Hang(f"no end within {within_s} s")
 
-    previous = signal.signal(signal.SIGALRM, heard)
-    former_s, _ = signal.setitimer(signal.ITIMER_REAL, within_s)
+    previous = signal.signal(signal.SIGALRM, received)
+    previous_s, _ = signal.setitimer(signal.ITIMER_REAL, within_s)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-        signal.setitimer(signal.ITIMER_REAL, former_s)  # a test's own
+        signal.setitimer(signal.ITIMER_REAL, previous_s)  # a test's own
 
 
-def campaign(target: str, *, messages: int, seed: int, processes: int) -> Found:
+def campaign(target: str, *, messages: int, seed: int, processes: int) -> Result:
     """So many messages, at least, of one target."""
-    rows, began_s = Found(), monotonic()
+    rows, began_s = Result(), monotonic()
     batches = iter([Batch(target, seed, number) for number in range(-(-messages // BATCH_SIZE))])
     workers = [_Worker() for _ in range(processes)]
     try:
@@ -111,7 +111,7 @@ def campaign(target: str, *, messages: int, seed: int, processes: int) -> Found:
     return rows
 
 
-def _take(rows: Found, result: Counts | str) -> None:
+def _take(rows: Result, result: Counts | str) -> None:
     if isinstance(result, Counts):
         rows.counts.add(result)
         return
@@ -148,15 +148,15 @@ class _Worker:
         assert self.batch is not None
         if not self.pipe.poll():
             self.end()
-            return self._anew(f"no end within {BATCH_S + _GRACE_S} s, where no signal was heard")
+            return self._again(f"no end within {BATCH_S + _GRACE_S} s, where no signal was heard")
         try:
             made: Counts | str = self.pipe.recv()
         except (EOFError, ConnectionError):
             self._process.join()
-            return self._anew(f"the process died: exit code {self._process.exitcode}")
+            return self._again(f"the process died: exit code {self._process.exitcode}")
         return made
 
-    def _anew(self, what: str) -> str:
+    def _again(self, what: str) -> str:
         assert self.batch is not None
         self._start()
         return f"{what}\n  again: {self.batch.again()}"
@@ -181,7 +181,7 @@ def _serve(pipe: Connection) -> None:
         return
 
 
-def table(value: dict[str, Found]) -> str:
+def table(value: dict[str, Result]) -> str:
     """A line a target."""
     heads = ("target", "messages", "equal", "refused, by error", "refused by ours alone", "rows read twice", "faults", "messages/s")
     lines = [f"| {' | '.join(heads)} |"]

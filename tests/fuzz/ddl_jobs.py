@@ -36,8 +36,8 @@ def batch(random: Random, size: int) -> Counts:
             counts.refused[type(result).__name__] += 1
             counts.only_slow += not isinstance(expected, Refused)
             continue
-        if slow_jobs.told(result) != expected:
-            raise differ("ddl_job", slow_jobs.told(result), expected, meta)
+        if slow_jobs.reported(result) != expected:
+            raise differ("ddl_job", slow_jobs.reported(result), expected, meta)
         counts.equal += 1
         if isinstance(result, DdlJob) and not random.randrange(_TABLES_ONE_IN):
             for one in result.tables:

@@ -21,7 +21,7 @@ from tests.fuzz import slow_canal_json, slow_open_protocol
 from tests.fuzz.damage import damaged_bytes, damaged_json
 from tests.fuzz.seeds import Seeds, seeds
 from tests.fuzz.slow_values import Row, Zone, rows_of
-from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, slow, told_of
+from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, reported_of, slow
 from tests.unit.decode.log import logged
 
 LANE = Lane("kafka/t/0")
@@ -82,7 +82,7 @@ def _envelopes(protocol: Protocol, codec: Codec, packing: Compression, message: 
     if isinstance(envelopes, TicdcDumpError):
         return envelopes
     expected = slow(lambda: protocol.slow.envelopes(*inputs, partial(unpacked, packing)))
-    reported = [told_of(one) for one in envelopes]
+    reported = [reported_of(one) for one in envelopes]
     if reported != expected:
         raise differ(f"{codec.name} ({packing})", reported, expected, *inputs)
     for one in envelopes:

@@ -21,7 +21,7 @@ from spark_merge.codecs.images import RowUnusable
 from tests.fuzz import slow_kv
 from tests.fuzz.damage import damaged_bytes, damaged_json, varint
 from tests.fuzz.seeds import entries, layouts
-from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, slow, told_of
+from tests.fuzz.verdict import Counts, Refused, differ, fault, ours, reported_of, slow
 from tests.fuzz.worker import Taken, agrees
 from tests.support.kv_recordings import Entry
 
@@ -79,7 +79,7 @@ def _envelopes(codec: KvCodec, message: Message) -> list[Envelope] | TicdcDumpEr
         if message.key is not None and not isinstance(expected, Refused):
             raise differ("kv", envelopes, expected, *inputs)
         return envelopes
-    if (reported := [told_of(one) for one in envelopes]) != expected:
+    if (reported := [reported_of(one) for one in envelopes]) != expected:
         raise differ("kv", reported, expected, *inputs)
     for one in envelopes:
         if isinstance(one, Change):

@@ -8,14 +8,14 @@ from sidecar.schema.ddl import Action, ColumnSwitch, DdlJob, PartitionSwitch
 from tests.fuzz.slow_values import clean, fields, integer, loaded
 from tests.fuzz.verdict import Refused
 
-Told = tuple[Any, ...]
+Checking = tuple[Any, ...]
 
 _OF_SCHEMAS = {1, 2, 26, 55, 77, 63}
 _SWITCHES = {64: 5, 71: 5, 72: 5, 23: 1}
 _OF_COLUMNS = {12, 6, 61}
 
 
-def told(job: object) -> Told | None:
+def reported(job: object) -> Checking | None:
     """What the product has read, in the words of `job`."""
     match job:
         case DdlJob():
@@ -31,7 +31,7 @@ def told(job: object) -> Told | None:
             return None
 
 
-def job(meta: bytes, commit_ts: int) -> Told | None:
+def job(meta: bytes, commit_ts: int) -> Checking | None:
     """None: it counts for nothing. Raises Refused."""
     result = fields(loaded(meta), "job")
     id_, kind, state = (integer(result.get(name), name) for name in ("id", "type", "state"))
@@ -85,7 +85,7 @@ def _arguments(value: dict[str, Any], raw: Any, names: list[str]) -> dict[str, A
     return dict(zip(names, raw, strict=False)) if isinstance(raw, list) else raw or {}
 
 
-def _partitions(value: dict[str, Any], commit_ts: int) -> Told:
+def _partitions(value: dict[str, Any], commit_ts: int) -> Checking:
     if value["type"] == Action.TRUNCATE_TABLE_PARTITION:
         arguments = _arguments(value, None, ["old_partition_ids", "new_partition_ids"])
         gone, came = sorted(set(map(str, arguments["old_partition_ids"]))), list(arguments["new_partition_ids"])
@@ -94,11 +94,11 @@ def _partitions(value: dict[str, Any], commit_ts: int) -> Told:
         came = [one["id"] for one in arguments["part_info"]["definitions"]]
         names = sorted({name.lower() for name in arguments.get("part_names") or ()})
         gone = names if value["type"] == Action.REORGANIZE_PARTITION else []
-    told_gone = None if value["type"] in (Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING) else gone
-    return ("partitions", value["id"], commit_ts, value.get("query", ""), value.get("table_id", 0), told_gone, came)
+    reported_gone = None if value["type"] in (Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING) else gone
+    return ("partitions", value["id"], commit_ts, value.get("query", ""), value.get("table_id", 0), reported_gone, came)
 
 
-def _columns(value: dict[str, Any], commit_ts: int) -> Told | None:
+def _columns(value: dict[str, Any], commit_ts: int) -> Checking | None:
     parts = [value]
     if value["type"] == Action.MULTI_SCHEMA_CHANGE:
         parts = (value.get("multi_schema_info") or {}).get("sub_jobs") or []

@@ -69,13 +69,13 @@ def test_an_error_that_is_not_ours_is_a_fault_with_its_bytes() -> None:
         ours(breaks, "codec", b"\0\xff", None)
 
 
-def stands(random: Random, size: int) -> Counts:  # as a target
+def stuck(random: Random, size: int) -> Counts:  # as a target
     time.sleep(60)
     return Counts()
 
 
 def test_what_hangs_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, "stands", stands)
+    monkeypatch.setitem(TARGETS, "stands", stuck)
     monkeypatch.setattr(campaign, "BATCH_S", 1)
     result = carried_out(Batch("stands", 0, 12))
     assert isinstance(result, str)
@@ -101,6 +101,6 @@ def test_a_process_that_dies_is_a_fault_with_its_batch_and_another_goes_on() -> 
 
 
 def test_the_table_has_a_line_a_target() -> None:
-    rows = campaign.Found(Counts(messages=500, equal=100, rows=90), ["x"], 2.0)
+    rows = campaign.Result(Counts(messages=500, equal=100, rows=90), ["x"], 2.0)
     rows.counts.refused["MessageUnreadable"] += 400
     assert "| kv | 500 | 100 | MessageUnreadable 400 | 0 | 90 | 1 | 250 |" in table({"kv": rows})

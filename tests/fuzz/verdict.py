@@ -77,7 +77,7 @@ def differ(what: str, value: Any, expected: Any, *inputs: bytes | None) -> Fault
     return fault(f"{what}: read as {str(value)[:600]}\n  the slow reader: {str(expected)[:600]}", *inputs)
 
 
-def told_of(envelope: Envelope) -> tuple[Any, ...]:
+def reported_of(envelope: Envelope) -> tuple[Any, ...]:
     """What a message says, without where it stood."""
     match envelope:
         case Resolved():

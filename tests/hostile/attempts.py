@@ -61,7 +61,7 @@ class Area:
 
 
 @dataclass(slots=True)
-class Found:
+class Result:
     """Of one area. `faults`: each by its attempt's name, with what was seen."""
 
     area: str
@@ -141,9 +141,9 @@ def one(attempt: Attempt) -> tuple[Outcome, str]:
     return outcomes[0], ""
 
 
-def carried_out(area: Area, *, whole: bool) -> Found:
+def carried_out(area: Area, *, whole: bool) -> Result:
     """All of an area's attempts, or those that are not `whole`."""
-    rows, began_s = Found(area.name), monotonic()
+    rows, began_s = Result(area.name), monotonic()
     with area.opened() as attempts:
         inputs = sum(attempt.inputs for attempt in attempts)
         if inputs < area.at_least:
@@ -160,9 +160,9 @@ def carried_out(area: Area, *, whole: bool) -> Found:
     return rows
 
 
-def table(rows: Sequence[Found]) -> str:
+def table(rows: Sequence[Result]) -> str:
     """As in the report of the first time, a line an area, and the sum."""
-    total = Found(
+    total = Result(
         "sum", sum(one.tried for one in rows), sum((one.outcomes for one in rows), Counter()), [], sum(one.took_s for one in rows)
     )
     lines = ["| area | inputs tried | refused | harmless | hangs | accepted in silence | leaks | errors that are not ours | seconds |"]

@@ -277,10 +277,10 @@ def _reports(folder: Path, whole: Log) -> Iterator[Attempt]:
     right = json.loads(DeliveryReport(Seq(3), CommitTs(4), "running", 1_700_000_000_000).to_json())
     made = {name: json.dumps(right | fields).encode() for name, fields in REPORTS.items()} | BYTES
     for number, (name, data) in enumerate(made.items()):
-        yield Attempt(f"report: {name}", partial(_told, folder / f"report-{number}", whole, data))
+        yield Attempt(f"report: {name}", partial(_reported, folder / f"report-{number}", whole, data))
 
 
-def _told(folder: Path, whole: Log, data: bytes) -> Outcome:
+def _reported(folder: Path, whole: Log, data: bytes) -> Outcome:
     """It is not believed, and what is the matter is shown."""
     log = whole.copy(folder)
     (log.folder / DELIVERED_NAME).write_bytes(data)

@@ -121,7 +121,7 @@ class Target:
         """Of everything that listens, asked by one who knows nothing."""
         for port in sorted({port for pid in self.processes() for port in _listening(pid)}):
             for said in STRANGERS:
-                yield f"port {port}", b"asked: " + _asked(port, said)
+                yield f"port {port}", b"asked: " + _requested(port, said)
 
     def files(self) -> Texts:
         """Which others than this user may read, below the folders that it writes in."""
@@ -151,7 +151,7 @@ def _listening(pid: int) -> Iterator[int]:
                     yield int(fields[1].rpartition(":")[2], 16)
 
 
-def _asked(port: int, said: bytes) -> bytes:
+def _requested(port: int, said: bytes) -> bytes:
     answer = b""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PORT_S) as connection:
         connection.sendall(said)

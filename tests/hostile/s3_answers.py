@@ -114,7 +114,7 @@ def attempts(s3: Answering) -> Iterator[Attempt]:
         for who, ask in requested.items():
             if answer.status == 200 and ask is _listed:
                 continue  # to botocore any XML is a listing, and one of no names is an empty folder
-            tried = partial(_asked, s3, answer, ask, f"{name}-{who}".replace(" ", "-"))
+            tried = partial(_requested, s3, answer, ask, f"{name}-{who}".replace(" ", "-"))
             yield Attempt(f"S3: {name} to {who}", tried, within_s=WITHIN_S, whole=answer.slow)
 
 
@@ -128,7 +128,7 @@ def _listed(folder: Folder) -> object:
         return storage.list_names(folder, deep=False)
 
 
-def _asked(s3: Answering, answer: Answer, ask: Callable[[Folder], object], name: str) -> Outcome:
+def _requested(s3: Answering, answer: Answer, ask: Callable[[Folder], object], name: str) -> Outcome:
     """An error of ours, without the secret."""
     s3.answer = answer
     try:

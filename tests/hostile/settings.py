@@ -14,7 +14,7 @@ from pathlib import Path
 from sidecar.adapters.etcd.client import EtcdClient, check_name
 from sidecar.config import Config, read_config
 from sidecar.feeds.kafka.client import Cluster
-from sidecar.log.disjoint import check_apart
+from sidecar.log.disjoint import check_disjoint
 from sidecar.mysql.account import Account
 from sidecar.process.listening import interceptors
 from sidecar.process.secret_files import unprotected
@@ -136,7 +136,7 @@ def begun(path: Path) -> Config:
     config = read_config(path)
     open_sinks(config.sinks, log_id="")
     Sidecar(config, path).close()
-    check_apart(config.log.uri, config.sinks)
+    check_disjoint(config.log.uri, config.sinks)
     check_name(ChangefeedName(config.changefeed.cluster, config.changefeed.namespace, config.changefeed.id))
     list(unprotected(config))
     EtcdClient(config.etcd).close()

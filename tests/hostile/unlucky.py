@@ -52,7 +52,7 @@ class Surroundings:
     variables: dict[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     first: str = ":"
-    told: bool = True
+    reported: bool = True
 
 
 ENVIRONMENTS: dict[str, Surroundings] = {
@@ -68,8 +68,8 @@ ENVIRONMENTS: dict[str, Surroundings] = {
     "COLUMNS=0 and TERM=?": Surroundings({"COLUMNS": "0", "LINES": "-1", "TERM": "?", "FORCE_COLOR": "1"}),
     "no standard input": Surroundings(first="exec 0<&-"),
     "no standard output": Surroundings(first="exec 1>&-"),
-    "no standard error": Surroundings(first="exec 2>&-", told=False),
-    "nothing open at all": Surroundings(first="exec 0<&- 1>&- 2>&-", told=False),
+    "no standard error": Surroundings(first="exec 2>&-", reported=False),
+    "nothing open at all": Surroundings(first="exec 0<&- 1>&- 2>&-", reported=False),
     "a full standard output": Surroundings(first="exec 1>/dev/full"),
     "128 descriptors": Surroundings(first="ulimit -n 128"),
     "umask 777": Surroundings(first="umask 777"),
@@ -126,10 +126,10 @@ class Program:
     def said(self) -> str:
         return self._said.read_text(errors="replace")
 
-    def waits(self, *, told: bool = True) -> None:
+    def waits(self, *, reported: bool = True) -> None:
         """It has come up. One that can say nothing is given time to."""
         until_s = monotonic() + START_S
-        while (WAITS not in self.said()) if told else self._loads():
+        while (WAITS not in self.said()) if reported else self._loads():
             if self.process.poll() is not None:
                 raise Fault(Outcome.FOREIGN, f"it ended with {self.process.returncode}: {self.said()[-600:]}")
             if monotonic() > until_s:
@@ -152,7 +152,7 @@ class Program:
 
 def _in(folder: Path, surroundings: Surroundings) -> Outcome:
     with Program(folder, surroundings) as program:
-        program.waits(told=surroundings.told)
+        program.waits(reported=surroundings.reported)
         _send(signal.SIGTERM, program)
         program.ends(0)
     return Outcome.HARMLESS

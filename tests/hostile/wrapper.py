@@ -111,12 +111,12 @@ def _attempt(name: str, tried: Callable[[], Outcome], *, whole: bool = True) -> 
 def _passed_on(machine: Machine, given: Sequence[str | bytes]) -> Outcome:
     done = machine.run(given, machine.environment("ours", "real", GIVEN="ä\n"))
     wanted = [os.fsdecode(argument) for argument in given]
-    if done.returncode != 0 or _told(done) != [wanted, False, "ä\n"]:
+    if done.returncode != 0 or _reported(done) != [wanted, False, "ä\n"]:
         raise Fault(Outcome.ACCEPTED, f"{done.returncode}: {done.stdout[:300]!r} {done.stderr[:300]!r}")
     return Outcome.HARMLESS
 
 
-def _told(done: subprocess.CompletedProcess[bytes]) -> object:
+def _reported(done: subprocess.CompletedProcess[bytes]) -> object:
     said = done.stdout.decode(errors="replace")
     return json.loads(said.removeprefix(MARK)) if said.startswith(MARK) else said
 
@@ -187,7 +187,7 @@ def _ends(machine: Machine, environment: dict[str, str], code: int) -> Outcome:
     done = machine.run(["version"], environment)
     if done.returncode != code or (code and (b"what to do" not in done.stderr or done.stdout)):
         raise Fault(Outcome.FOREIGN if code else Outcome.ACCEPTED, f"{done.returncode}: {done.stdout[:300]!r} {done.stderr[-300:]!r}")
-    if code == 0 and _told(done) != [["version"], False, None]:
+    if code == 0 and _reported(done) != [["version"], False, None]:
         raise Fault(Outcome.ACCEPTED, f"another one was run: {done.stdout[:300]!r}")
     return Outcome.REFUSED if code else Outcome.HARMLESS
 
@@ -236,7 +236,7 @@ def _at_a_terminal(machine: Machine) -> Outcome:
         for end in (ours, theirs):
             with suppress(OSError):
                 os.close(end)
-    if _told(subprocess.CompletedProcess([], 0, out, b"")) != [["cli", "-i"], True, None]:
+    if _reported(subprocess.CompletedProcess([], 0, out, b"")) != [["cli", "-i"], True, None]:
         raise Fault(Outcome.ACCEPTED, repr(out[:300]))
     return Outcome.HARMLESS
 

@@ -26,7 +26,7 @@ from sidecar.feeds.checks import CHANGEFEED, LOG, TIDB, LogEnd
 from sidecar.feeds.registry import MAKES
 from sidecar.log.manifest import Manifest
 from sidecar.preflight import changefeed as preflight_changefeed
-from sidecar.process.checks import Check, CheckFinding, CheckOptions, CheckResult, CheckStatus, Result, Told, carried_out, ok
+from sidecar.process.checks import Check, CheckFinding, Checking, CheckOptions, CheckResult, CheckStatus, Result, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.run import leaving
 from sidecar.run.changefeed_watch import read_changefeed
@@ -55,7 +55,7 @@ def read(tmp_path: Path, text: str) -> Config:
     return read_config(tmp_path / "settings.toml")
 
 
-def test_the_name_stands_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> None:
+def test_the_name_stuck_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> None:
     config = read(tmp_path, SETTINGS)
     assert (config.changefeed.id, config.etcd.endpoints) == ("orders", ("pd:2379",))
     other = read(tmp_path, SETTINGS + "etcd = 5\n".replace("etcd = 5", "[etcd]\nendpoints = ['e:1']\nlease_s = 20"))
@@ -71,7 +71,7 @@ def test_the_name_stands_for_a_changefeed_and_pd_for_etcd(tmp_path: Path) -> Non
         ("[binlog]", '[binlog]\nlisten = "here"', "binlog.listen is 'here', expected host:port"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused_by_name(tmp_path: Path, old: str, new: str, text: str) -> None:
+def test_settings_that_cannot_be_intended_are_refused_by_name(tmp_path: Path, old: str, new: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read(tmp_path, SETTINGS.replace(old, new))
 
@@ -170,8 +170,8 @@ def put(config: Config, key: str, node: Node) -> None:
         nodes.put(node)
 
 
-def online(config: Config, name: str = "a", *, host: str = "127.0.0.1:1", state: str = ONLINE, heard_ts: CommitTs = NOW) -> None:
-    put(config, f"{PUMPS}{name}", Node(name, host, state, NOW, heard_ts))
+def online(config: Config, name: str = "a", *, host: str = "127.0.0.1:1", state: str = ONLINE, received_ts: CommitTs = NOW) -> None:
+    put(config, f"{PUMPS}{name}", Node(name, host, state, NOW, received_ts))
 
 
 def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
@@ -179,7 +179,7 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
     with closing(EtcdClient(config.etcd)) as client:
         changefeed = read_changefeed(client, config)
 
-    def known(value: Any) -> Told[Any]:
+    def known(value: Any) -> Checking[Any]:
         yield ok("known")
         return value
 
@@ -195,7 +195,7 @@ def checked(config: Config, log: LogEnd | None = None) -> dict[str, Result]:
         check_result.close()
 
 
-def test_check_tells_the_pumps_the_servers_and_what_no_reader_can_tell(registered: Config) -> None:
+def test_check_reports_the_pumps_the_servers_and_what_no_reader_can_notify(registered: Config) -> None:
     online(registered)
     results = checked(registered)
     assert results["pumps"].status is CheckStatus.OK
@@ -226,8 +226,8 @@ def of(value: dict[str, Result], name: str, status: CheckStatus) -> list[CheckFi
     return [finding for finding in value[name].findings if finding.status is status]
 
 
-def test_check_names_a_pump_that_is_heard_of_no_more(registered: Config) -> None:
-    online(registered, heard_ts=(long_ago := ts_at(1_794_999_000_000)))
+def test_check_names_a_pump_that_is_received_of_no_more(registered: Config) -> None:
+    online(registered, received_ts=(long_ago := ts_at(1_794_999_000_000)))
     (reported,) = of(checked(registered), "pumps", CheckStatus.WARNING)
     assert "pump a (127.0.0.1:1) is online" in reported.what
     assert f"heard of last at {utc(long_ago)}: the stream stands" in reported.what
@@ -268,13 +268,13 @@ def test_check_reads_each_servers_settings(
     assert reported.setting == setting
 
 
-@pytest.mark.parametrize("told_by_tidb", [None, []])
-def test_an_account_that_may_not_see_them_is_told_so_and_no_more(
-    registered: Config, tidb: FakeTidb, told_by_tidb: list[Any] | None
+@pytest.mark.parametrize("reported_by_tidb", [None, []])
+def test_an_account_that_may_not_see_them_is_reported_so_and_no_more(
+    registered: Config, tidb: FakeTidb, reported_by_tidb: list[Any] | None
 ) -> None:
     """The account of deploy/sql/account.sql has no such right, and reads binlogs."""
     online(registered)
-    tidb.settings_shown = told_by_tidb
+    tidb.settings_shown = reported_by_tidb
     (reported,) = of(checked(registered), "binlogs of tidb", CheckStatus.WARNING)
     assert reported.setting == "GRANT CONFIG"
     assert "binlog.ignore-error is false" in reported.hint

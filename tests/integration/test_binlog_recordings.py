@@ -30,7 +30,7 @@ FALSE_DELETES = {"binlog-ignore": 8, "binlog-totidb": 4}
 EXCHANGED = {TableName("shop", "ledger"), TableName("shop", "swap_me")}
 """In binlog-ddl EXCHANGE PARTITION gives each of them rows of the other, of which no binlog tells."""
 
-FORMER_ROWS = {"binlog-ddl2": 5, "binlog-ddl": 11}
+PREVIOUS_ROWS = {"binlog-ddl2": 5, "binlog-ddl": 11}
 """Rows that were written under a layout which held no more when they were committed."""
 
 Row = Sequence[str | None]
@@ -49,7 +49,7 @@ def key_of(schema: TableSchema, row: Row) -> Key:
     return tuple(row[names.index(name)] for name in schema.key)
 
 
-class Told(NamedTuple):
+class Checking(NamedTuple):
     commit_ts: int
     table_id: str
     schema: TableSchema
@@ -57,11 +57,11 @@ class Told(NamedTuple):
 
 
 @cache
-def decoded(name: str) -> list[Told]:
+def decoded(name: str) -> list[Checking]:
     """By the slow decoder; changes of tables without a key, and of those that nobody knows, are left out."""
     recording = binlog_recording(name)
     known = [(change, schema) for change in recording.changes if (schema := recording.schema(change.table, change.commit_ts)) is not None]
-    return [Told(change.commit_ts, change.table, schema, decode_logged(schema, change.value)) for change, schema in known if schema.key]
+    return [Checking(change.commit_ts, change.table, schema, decode_logged(schema, change.value)) for change, schema in known if schema.key]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -144,7 +144,7 @@ def test_the_decoder_by_columns_gives_what_the_slow_one_gives(name: str) -> None
         for value, old, new in zip(values, images.before, images.after, strict=True):
             assert decode_logged(schema, value) == (None if old == NO_IMAGE else rows[old], None if new == NO_IMAGE else rows[new])
             previous += is_older(schema, schema_version_of(value))
-    assert previous == FORMER_ROWS.get(name, 0)
+    assert previous == PREVIOUS_ROWS.get(name, 0)
 
 
 def test_marks_are_among_the_rows() -> None:

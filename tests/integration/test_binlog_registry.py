@@ -103,7 +103,7 @@ def test_servers_that_write_no_binlogs_are_found(etcd: Etcd, held: ExitStack) ->
 
 def test_a_recording_comes_through_a_real_registry(etcd: Etcd, held: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pump that joins does so by etcd; a real drainer's entry beside ours stays; etcd restarts in the middle."""
-    monkeypatch.setattr(streams_module, "LOOKS_APART_S", 0.02)
+    monkeypatch.setattr(streams_module, "LOOKS_INTERVAL_S", 0.02)
     etcd.put(f"{DRAINERS}drainer", REAL)
     recorded, pd, ours = recorded_pumps(recording("binlog")), MadePd(), nodes_of(etcd, held)
     pd.now_ts = recorded.start_ts

@@ -112,7 +112,7 @@ def test_the_files_have_every_committed_transaction_once_whatever_dies(world: Wo
     verdict = verify(output, WrittenTruth(tidb, tuple(moments), NAMES), complete_at=complete_at(done), tables=NAMES)
     assert verdict.ok, verdict
     assert all(table.snapshots_compared > 0 for table in verdict.tables)
-    live = Counter(told_of(row) for row in read_output(output) if row["origin"] == "log")
+    live = Counter(reported_of(row) for row in read_output(output) if row["origin"] == "log")
     due = Counter(reported for one in tidb.committed for reported in due_of(one))
     assert {*tidb.fates} == {*Fate}
     assert live == due, f"lost: {[*(due - live)][:3]}; too many: {[*(live - due)][:3]}"
@@ -159,7 +159,7 @@ def is_over(status: dict[str, Any]) -> bool:
     return bool(status["state"] == "finished")
 
 
-def told_of(row: dict[str, Any]) -> str:
+def reported_of(row: dict[str, Any]) -> str:
     return json.dumps([int(row["commit_ts"]), row["table"], row["op"], row["before"], row["after"]])
 
 

@@ -56,10 +56,12 @@ class Machine:
         program = self.folder / name / "cdc"
         program.parent.mkdir(exist_ok=True)
         (program.parent / "answers.json").write_text(json.dumps(answers or {}))
-        text = DOUBLE.format(python=sys.executable, answers=str(program.parent / "answers.json"), told=str(program.parent / "told.json"))
+        text = DOUBLE.format(
+            python=sys.executable, answers=str(program.parent / "answers.json"), reported=str(program.parent / "told.json")
+        )
         return script(program, text)
 
-    def told(self, name: str = "real") -> dict[str, Any]:
+    def reported(self, name: str = "real") -> dict[str, Any]:
         result: dict[str, Any] = json.loads((self.folder / name / "told.json").read_text())
         return result
 
@@ -107,7 +109,7 @@ def test_every_recorded_answer_comes_back_byte_for_byte(machine: Machine, archit
     assert len(foreign) == 8
     for command, answer in foreign.items():
         done = machine(*command.split(" "))
-        assert machine.told()["argv"] == command.split(" ")
+        assert machine.reported()["argv"] == command.split(" ")
         assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (answer["exit"], answer["stdout"], answer["stderr"])
 
 
@@ -115,7 +117,7 @@ def test_arguments_environment_and_input_arrive_as_they_are(machine: Machine) ->
     arguments = ["cli", "changefeed", "create", "--sink-uri=kafka://h/t?a=b&c=d", "", "two words", "--", "-c", "ü", "*", "dumpstart"]
     done = machine(*arguments, stdin="y\n", TICDC_PASSWORD="pä ss", EMPTY="")
     assert (done.returncode, done.stdout) == (0, b"the real one\n")
-    reported = machine.told()
+    reported = machine.reported()
     assert reported["argv"] == arguments
     assert reported["stdin"] == "y\n"
     given = {"PATH": os.pathsep.join(map(str, machine.path)), "LANG": "C.UTF-8", "TICDC_PASSWORD": "pä ss", "EMPTY": ""}
@@ -128,7 +130,7 @@ def test_the_real_one_takes_the_wrappers_place_and_is_no_child(machine: Machine)
         command, env={"PATH": os.pathsep.join(map(str, machine.path))}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as running:
         assert running.wait(PATIENCE_S) == 0
-    assert machine.told()["pid"] == running.pid
+    assert machine.reported()["pid"] == running.pid
 
 
 PASSED_ON = (
@@ -141,7 +143,7 @@ PASSED_ON = (
 @pytest.mark.parametrize("line", PASSED_ON)
 def test_what_is_not_ours_is_passed_on(machine: Machine, line: str) -> None:
     assert machine(*line.split()).stdout == b"the real one\n"
-    assert machine.told()["argv"] == line.split()
+    assert machine.reported()["argv"] == line.split()
 
 
 def test_passing_on_loads_nothing_heavy() -> None:
@@ -223,7 +225,7 @@ def test_without_a_real_one_help_lists_the_dumps_commands(machine: Machine, line
     assert (named.returncode, named.stdout) == (127, b"")
 
 
-def test_a_setting_that_cannot_be_run_is_told(machine: Machine) -> None:
+def test_a_setting_that_cannot_be_run_is_reported(machine: Machine) -> None:
     assert machine("version", **{REAL_BINARY: str(machine.folder / "absent")}).returncode == 127
     broken = script(machine.folder / "broken" / "cdc", "\x00no program")
     for arguments in (["version"], ["cli", "changefeed"]):
@@ -249,7 +251,7 @@ def test_the_real_ones_help_is_followed_by_our_commands(machine: Machine, line: 
     machine.double(answers={line: {"exit": 0, "stdout": HELP.decode(), "stderr": ""}})
     done = machine(*line.split())
     assert (done.returncode, done.stdout, done.stderr) == (0, HELP + our_section(), b"")
-    assert machine.told()["argv"] == line.split()
+    assert machine.reported()["argv"] == line.split()
     assert all(f"  {name} ".encode() in done.stdout for name in COMMANDS)
 
 

@@ -502,11 +502,11 @@ class Source:
 
 class _Cursor:
     def __init__(self, cursor: Any, asked: list[str]) -> None:
-        self._cursor, self._asked = cursor, asked
+        self._cursor, self._requested = cursor, asked
 
     def execute(self, statement: str) -> None:
         if "tidb_snapshot" in statement:
-            self._asked.append(statement)
+            self._requested.append(statement)
         else:
             self._cursor.execute(statement)
 
@@ -699,7 +699,7 @@ def test_the_exit_code_says_what_it_decided(copy: Copy, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("uri", "what"), [("http://h/", "write mysql://user@host:port/"), ("mysql://127.0.0.1:1/", "127.0.0.1")])
-def test_a_cluster_that_cannot_be_asked_is_no_answer(check: Any, uri: str, what: str) -> None:
+def test_a_cluster_that_cannot_be_requested_is_no_answer(check: Any, uri: str, what: str) -> None:
     with pytest.raises(check.Unusable, match=what):
         check.connected(uri)
 

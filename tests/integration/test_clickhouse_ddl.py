@@ -118,7 +118,7 @@ def test_a_truncate_leaves_nothing_and_a_late_insert_brings_nothing_back(clickho
     assert shop.read(shop.a) == [("1", "after")]
 
 
-def test_a_truncate_by_a_former_worker_takes_no_newer_row(clickhouse: ClickHouse, tmp_path: Path) -> None:
+def test_a_truncate_by_a_previous_worker_takes_no_newer_row(clickhouse: ClickHouse, tmp_path: Path) -> None:
     shop = Shop(clickhouse, tmp_path)
     head = shop.head("TRUNCATE TABLE a", shop.schemas)
     shop.carry_out("TRUNCATE TABLE a", shop.schemas)
@@ -127,7 +127,7 @@ def test_a_truncate_by_a_former_worker_takes_no_newer_row(clickhouse: ClickHouse
     assert shop.read(shop.a) == [("1", "after")]
 
 
-def test_a_table_that_is_dropped_and_made_again_has_nothing_of_the_former_one(clickhouse: ClickHouse, tmp_path: Path) -> None:
+def test_a_table_that_is_dropped_and_made_again_has_nothing_of_the_previous_one(clickhouse: ClickHouse, tmp_path: Path) -> None:
     shop = Shop(clickhouse, tmp_path)
     a = shop.schemas[shop.a]
     shop.carry_out("DROP TABLE a", {shop.b: shop.schemas[shop.b]})
@@ -197,7 +197,7 @@ def test_what_the_target_cannot_follow_stops_and_goes_on_when_it_was_done_by_han
     assert shop.read(shop.a) == []
 
 
-def test_a_former_owner_carries_out_no_ddl(clickhouse: ClickHouse, tmp_path: Path) -> None:
+def test_a_previous_owner_carries_out_no_ddl(clickhouse: ClickHouse, tmp_path: Path) -> None:
     shop = Shop(clickhouse, tmp_path)
     previous = shop.sink
     shop.opened()

@@ -52,7 +52,7 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(
     story.check_end()
 
 
-def test_a_server_that_stays_away_is_told_and_the_next_attempt_goes_on(
+def test_a_server_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     story: Story, clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story.delivery(segments_max=1).deliver()
@@ -71,14 +71,16 @@ def test_a_server_that_stays_away_is_told_and_the_next_attempt_goes_on(
 
 
 @pytest.mark.parametrize("code", [TOO_MANY_PARTS, NO_MEMORY])
-def test_a_server_that_asks_to_wait_is_asked_again(story: Story, clickhouse: ClickHouse, code: int) -> None:
+def test_a_server_that_asks_to_wait_is_requested_again(story: Story, clickhouse: ClickHouse, code: int) -> None:
     story.delivery(segments_max=1).deliver()
     clickhouse.fail(code, times=3)
     story.finish()
     story.check_end()
 
 
-def test_a_server_that_never_has_room_for_more_parts_is_told(story: Story, clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_has_room_for_more_parts_is_reported(
+    story: Story, clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     story.delivery(segments_max=1).deliver()
     clickhouse.fail(TOO_MANY_PARTS, times=1000)
     try:
@@ -93,7 +95,7 @@ def test_a_server_that_never_has_room_for_more_parts_is_told(story: Story, click
     story.check_end()
 
 
-def test_who_may_not_log_in_is_told_without_the_password(clickhouse: ClickHouse) -> None:
+def test_who_may_not_log_in_is_reported_without_the_password(clickhouse: ClickHouse) -> None:
     uri = f"clickhouse://{clickhouse.user}:hunter2@{clickhouse.host}:{clickhouse.port}/"
     with pytest.raises(SinkError, match="code: 516") as reported:
         open_sink(uri, log_id="l").open(epoch=None)
@@ -127,7 +129,7 @@ def test_somebody_elses_table_is_not_touched(clickhouse: ClickHouse, tmp_path: P
         ("MODIFY COLUMN v Nullable(FixedString(20))", "v Nullable.FixedString.20.. and not Nullable.String."),
     ],
 )
-def test_a_table_that_somebody_changed_is_told(story: Story, clickhouse: ClickHouse, altered: str, reported: str) -> None:
+def test_a_table_that_somebody_changed_is_reported(story: Story, clickhouse: ClickHouse, altered: str, reported: str) -> None:
     story.delivery(segments_max=1).deliver()
     database = f"history{story.place.uri.partition('/pos')[2].partition('?')[0]}"
     for table in sorted(story.tables):
@@ -152,7 +154,7 @@ def test_a_table_that_somebody_changed_is_told(story: Story, clickhouse: ClickHo
         ("clickhouse://h/?password-file=/not/there", "cannot be read"),
     ],
 )
-def test_a_uri_that_cannot_be_meant_is_refused(uri: str, reported: str) -> None:
+def test_a_uri_that_cannot_be_intended_is_refused(uri: str, reported: str) -> None:
     with pytest.raises(SinkError, match=reported):
         open_sink(uri, log_id="l")
 

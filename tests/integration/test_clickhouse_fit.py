@@ -32,7 +32,7 @@ class Shop:
     def uri(self, **parameters: str) -> str:
         return uri_of(self.server, f"pos_{self.name}", **{"routes": f"shop.*=>{self.name}.*", **parameters})
 
-    def told(self, *schemas: TableSchema, **parameters: str) -> list[str]:
+    def reported(self, *schemas: TableSchema, **parameters: str) -> list[str]:
         before = self.all()
         results = misfits(self.uri(**parameters), schemas or [self.schema], log_id="l")
         assert self.all() == before, "nothing is written"
@@ -62,40 +62,40 @@ def shop(clickhouse: ClickHouse) -> Shop:
 
 def test_a_target_that_is_empty_or_as_the_sink_makes_it_fits(shop: Shop) -> None:
     keyless = TableSchema(TableName("shop", "keyless"), COLUMNS, ())
-    assert shop.told(shop.schema, keyless) == []
+    assert shop.reported(shop.schema, keyless) == []
     shop.made()
-    assert shop.told() == []
-    assert shop.told(dates="text") == [], "its dates will become text, and are not yet"
+    assert shop.reported() == []
+    assert shop.reported(dates="text") == [], "its dates will become text, and are not yet"
 
 
-def test_tables_and_views_of_others_are_told(shop: Shop) -> None:
+def test_tables_and_views_of_others_are_reported(shop: Shop) -> None:
     shop.execute("CREATE TABLE {}.orders__rows (id Int64) ENGINE = Memory")
-    assert ["no rows of this sink's" in problem for problem in shop.told()] == [True]
-    assert shop.told(rows_table="{table}_versions") == []
+    assert ["no rows of this sink's" in problem for problem in shop.reported()] == [True]
+    assert shop.reported(rows_table="{table}_versions") == []
     shop.execute("DROP TABLE {}.orders__rows", "CREATE TABLE {}.orders (id Int64) ENGINE = Memory")
-    assert ["is none of ours" in problem for problem in shop.told()] == [True]
-    assert shop.told(view="") == []
+    assert ["is none of ours" in problem for problem in shop.reported()] == [True]
+    assert shop.reported(view="") == []
 
 
-def test_what_a_table_of_ours_cannot_hold_is_told_by_column(shop: Shop) -> None:
+def test_what_a_table_of_ours_cannot_hold_is_reported_by_column(shop: Shop) -> None:
     shop.made()
     shop.execute("ALTER TABLE {}.orders__rows DROP COLUMN v SETTINGS mutations_sync = 2")
     wider = replace(shop.schema, columns=(COLUMNS[0], COLUMNS[1], replace(COLUMNS[2], kind="datetime")))
-    (problem,) = shop.told(wider)
+    (problem,) = shop.reported(wider)
     assert "no column v; d Nullable(Date32) and not Nullable(DateTime64(0, 'UTC'))" in problem
-    (problem,) = shop.told(replace(shop.schema, columns=(COLUMNS[0], COLUMNS[2]), key=("d",)))
+    (problem,) = shop.reported(replace(shop.schema, columns=(COLUMNS[0], COLUMNS[2]), key=("d",)))
     assert "ORDER BY (id) and not (d)" in problem
 
 
-def test_two_tables_of_one_name_are_told(shop: Shop) -> None:
+def test_two_tables_of_one_name_are_reported(shop: Shop) -> None:
     again = replace(shop.schema, name=TableName("shop", "orders__rows"))
-    (problem,) = shop.told(shop.schema, again)
+    (problem,) = shop.reported(shop.schema, again)
     assert problem == f"shop.orders and shop.orders__rows would both have {shop.name}.orders__rows"
     copied = replace(shop.schema, name=TableName("copy", "orders"))
-    assert len(shop.told(shop.schema, copied, routes=f"shop.*=>{shop.name}.*,copy.*=>{shop.name}.*")) == 1
+    assert len(shop.reported(shop.schema, copied, routes=f"shop.*=>{shop.name}.*,copy.*=>{shop.name}.*")) == 1
 
 
-def test_a_table_that_had_rows_and_is_gone_is_told_and_so_is_another_logs_output(clickhouse: ClickHouse, tmp_path: Path) -> None:
+def test_a_table_that_had_rows_and_is_gone_is_reported_and_so_is_another_logs_output(clickhouse: ClickHouse, tmp_path: Path) -> None:
     number = next(numbers)
     place = history_place(clickhouse, number, tables=TABLES)
     story = Story(tmp_path, place, seed=3)
@@ -110,7 +110,7 @@ def test_a_table_that_had_rows_and_is_gone_is_told_and_so_is_another_logs_output
         misfits(place.uri, schemas, log_id="another")
 
 
-def test_a_server_that_is_away_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_merge.sinks.clickhouse.server.RETRY_S", 0.2)
     for ask in (lambda uri: misfits(uri, [shop.schema], log_id="l"), lambda uri: holds_rows(uri, log_id="l")):
         with pytest.raises(SinkError, match="reading the position"):

@@ -220,7 +220,7 @@ def test_a_request_with_the_token_alone_is_by_its_fingerprint(owner: Owner, toke
     assert TOKEN not in asker.name
 
 
-def test_a_token_that_nobody_asked_for_names_nobody(owner: Owner) -> None:
+def test_a_token_that_nobody_requested_for_names_nobody(owner: Owner) -> None:
     assert asked_by(owner, ControlSection(listen="127.0.0.1:0"), token=TOKEN).name == "not authenticated"
 
 
@@ -233,7 +233,7 @@ def reflected(channel: grpc.Channel) -> list[str]:
     return [service.name for service in result.list_services_response.service]
 
 
-def test_health_tells_whether_this_process_owns_the_changefeed(serving: Serving) -> None:
+def test_health_reports_whether_this_process_owns_the_changefeed(serving: Serving) -> None:
     with grpc.insecure_channel(serving.address) as channel:
         check = health_pb2_grpc.HealthStub(channel).Check
         request, status = health_pb2.HealthCheckRequest(service=SERVICE_NAME), health_pb2.HealthCheckResponse
@@ -290,7 +290,7 @@ def test_two_standbys_that_name_each_other_are_not_followed_for_ever() -> None:
         assert "being taken over" in str(failed)
 
 
-def test_a_standby_that_does_not_know_the_owner_is_asked_again_until_it_does(serving: Serving) -> None:
+def test_a_standby_that_does_not_know_the_owner_is_requested_again_until_it_does(serving: Serving) -> None:
     answers = iter([None, None])
     with Serving(standby(lambda: next(answers, serving.address))) as other:
         assert query(other.address, patience_s=20.0).owner == "here:1"
@@ -305,7 +305,7 @@ def test_an_owner_whose_terms_fail_says_why_and_what_to_do() -> None:
     assert "standby" not in failed.message
 
 
-def test_nobody_there_is_told_with_the_way_out() -> None:
+def test_nobody_there_is_reported_with_the_way_out() -> None:
     failed = fails("127.0.0.1:1")
     assert (failed.exit_code, failed.reason) == (5, "unreachable")
     assert "--sidecar" in str(failed)
@@ -587,7 +587,7 @@ def test_exit_codes_and_what_is_said(at: str, capsys: pytest.CaptureFixture[str]
     assert text in error
 
 
-def test_errors_are_json_when_json_is_asked_for(at: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_json_when_json_is_requested_for(at: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, code, reason in (
         (("dumppause", "-c", "cf"), 3, "refused"),
         (("dumppause", "-c", "x"), 4, "not_found"),
@@ -692,7 +692,7 @@ def test_a_list_of_what_there_is_not_is_a_wrong_usage(at: str, capsys: pytest.Ca
     assert run(capsys, "dumplist", *wrong)[0] == 2
 
 
-def test_a_list_asked_of_a_standby_is_the_owners(
+def test_a_list_requested_of_a_standby_is_the_owners(
     serving: Serving, owner: Owner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(owner, OperationKind.DUMP)

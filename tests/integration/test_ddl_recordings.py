@@ -111,6 +111,6 @@ def test_a_dump_at_any_moment_of_schema_changes_ends_equal_to_the_truth(name: st
 
 @pytest.mark.parametrize("feed", KAFKA_FEEDS)
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
-def test_what_ticdc_tells_wrongly_is_counted(name: str, feed: str) -> None:
+def test_what_ticdc_reports_wrongly_is_counted(name: str, feed: str) -> None:
     wrong = wrong_in_ticdc(name, feed)
     assert Counter(table.table for table, _ in wrong) == WRONG_IN_TICDC[name]

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.recordings]
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"] if LANE.whole else ["merge"])
-def test_each_version_is_the_table_at_the_moment_that_its_commit_tells(tmp_path: Path, recorded_logs: RecordedLogs, mode: Mode) -> None:
+def test_each_version_is_the_table_at_the_moment_that_its_commit_reports(tmp_path: Path, recorded_logs: RecordedLogs, mode: Mode) -> None:
     """A version is told by its commit's `userMetadata`; what a table's dump has not brought yet may be missing."""
     made = stage("demo", "kv")
     log = recorded_logs.of(made, Run("snapshot", 1, chunk_rows=200))

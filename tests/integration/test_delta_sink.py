@@ -50,7 +50,7 @@ class TestDelta(SinkPort):
     def test_a_death_between_any_two_commits_of_tables_changes_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         die_after_each(story, of(mortal(monkeypatch, Table, "commit", "_make")), range(1, 400, 1 if LANE.whole else 4))
 
-    def test_rows_that_a_former_owner_commits_late_are_there_once(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rows_that_a_previous_owner_commits_late_are_there_once(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """It was frozen between its look at the fence and its tables' commits, with what it staged read; the next owner cuts otherwise."""
         monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
         previous = story.place.sink()

@@ -220,7 +220,7 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
-def test_the_fence_holds_whatever_the_former_owners_clock_says(etcd: Etcd) -> None:
+def test_the_fence_holds_whatever_the_previous_owners_clock_says(etcd: Etcd) -> None:
     with candidate(etcd, lease_s=600, clock=lambda: 0.0) as previous, candidate(etcd) as standby:
         previous.acquire(timeout_s=0)
         store = EtcdProgress(previous.client, KEYS, previous)
@@ -344,14 +344,14 @@ def test_an_etcd_that_is_away_for_less_than_the_lease_is_not_noticed(etcd: Etcd)
     with candidate(etcd, lease_s=lease_s) as made:
         real = made.client.keep_alive
 
-        def told(lease: int, *, timeout_s: float | None = None) -> bool:
+        def reported(lease: int, *, timeout_s: float | None = None) -> bool:
             try:
                 return real(lease, timeout_s=timeout_s)
             except CoordinationLost:
                 failed.set()
                 raise
 
-        made.client.keep_alive = told  # type: ignore[method-assign]  # to hear of one that falls into the outage
+        made.client.keep_alive = reported  # type: ignore[method-assign]  # to hear of one that falls into the outage
         began_s = time.monotonic()
         made.acquire(timeout_s=0)
         etcd.stop()
@@ -497,7 +497,7 @@ def test_a_full_etcd_says_so(tmp_path: Path) -> None:
         assert raised.value.retryable
 
 
-def test_what_etcd_refuses_is_told_in_its_words(etcd: Etcd) -> None:
+def test_what_etcd_refuses_is_reported_in_its_words(etcd: Etcd) -> None:
     with connected(*etcd.endpoints, user="nobody", password_file="") as client, pytest.raises(CoordinationError, match="too large"):
         client.transact([], [Put(f"{KEYS}/x", b"x" * 1_600_000)])
 
@@ -556,7 +556,7 @@ def test_a_token_that_etcd_forgot_is_renewed(locked: Etcd, tmp_path: Path) -> No
         ("guest", "secret", r"grant the user of etcd\.user read on /tidb/cdc/ and readwrite on /changefeed_dump/v1/"),
     ],
 )
-def test_a_user_that_may_not_is_told_what_to_set(locked: Etcd, tmp_path: Path, user: str, password: str, said: str) -> None:
+def test_a_user_that_may_not_is_reported_what_to_set(locked: Etcd, tmp_path: Path, user: str, password: str, said: str) -> None:
     with connected(*locked.endpoints, user=user, password_file=str(tmp_path / password) if password else "") as client:
         for call in (lambda: client.get(f"{KEYS}/x"), lambda: client.transact([], [Put(f"{KEYS}/x", b"")])):
             with pytest.raises(ConfigError, match=said):
@@ -672,7 +672,7 @@ MANY = 2 * OPERATIONS_MAX * PART_TABLES
 
 
 @pytest.mark.parametrize(("before", "after"), [(40, MANY), (MANY, 40), (40, 40), (40, 0)])
-def test_a_crash_between_any_two_transactions_leaves_the_former_progress_or_the_next_one(faulty: Faulty, before: int, after: int) -> None:
+def test_a_crash_between_any_two_transactions_leaves_the_previous_progress_or_the_next_one(faulty: Faulty, before: int, after: int) -> None:
     previous, following = progress_of(before), progress_of(after, dump_id="d2", revision=2)
     last = _transactions_of_a_save(faulty, following)
     assert last == (4 if after == MANY else 2 if after else 1)
@@ -820,7 +820,7 @@ def test_saving_without_ownership_writes_nothing(etcd: Etcd) -> None:
         '{"generation": "0", "parts": 1e400}',
     ],
 )
-def test_what_is_no_progress_is_noticed_by_its_owner_and_written_anew(etcd: Etcd, faulty: Faulty, value: str) -> None:
+def test_what_is_no_progress_is_noticed_by_its_owner_and_written_again(etcd: Etcd, faulty: Faulty, value: str) -> None:
     """The log has what it should say: it ends nobody's process."""
     etcd.put(f"{KEYS}/progress", value)
     noticed: list[str] = []
@@ -857,7 +857,7 @@ def test_reads_what_ticdc_wrote(etcd: Etcd, architecture: str, cluster: str) -> 
             assert read_checkpoint_ts(client, name) == (json.loads(status)["checkpoint-ts"] if status else None)
 
 
-def test_a_changefeed_that_does_not_exist_is_told_with_those_that_do(etcd: Etcd) -> None:
+def test_a_changefeed_that_does_not_exist_is_reported_with_those_that_do(etcd: Etcd) -> None:
     with connected(*etcd.endpoints) as client:
         with pytest.raises(ConfigError, match="none at all"):
             read_changefeed_info(client, ORDERS)

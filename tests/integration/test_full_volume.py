@@ -15,7 +15,7 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.reserve import RESERVE_BYTES, RESERVE_NAME
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
-from tests.integration.test_push_run import PATIENCE_S, put_changefeed, sending_all, settings, told_by, undisturbed
+from tests.integration.test_push_run import PATIENCE_S, put_changefeed, reported_by, sending_all, settings, undisturbed
 from tests.rig.sidecar_process import SidecarProcess
 from tests.support.eventually import eventually
 from tests.support.from_start import check_from_start
@@ -59,7 +59,7 @@ def test_a_log_volume_that_fills_up_while_the_sink_is_down_needs_nobody(tmp_path
         rows = list(read_output(open_folder(str(output))))
     assert "merge worker died" not in said.read_text()
     check_from_start(made, rows)
-    due, result = Counter(map(told_by, undisturbed(made))), Counter(map(told_by, rows))
+    due, result = Counter(map(reported_by, undisturbed(made))), Counter(map(reported_by, rows))
     assert result == due, f"lost: {[*(due - result)][:3]}; too many: {[*(result - due)][:3]}"
 
 

@@ -39,7 +39,7 @@ def asking(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client
 
 
 @pytest.mark.parametrize("status", [0, 408, 425, 429, 500, 502, 503, 504])
-def test_what_passes_by_itself_is_asked_again(server: Scripted, asking: Client, status: int) -> None:
+def test_what_passes_by_itself_is_requested_again(server: Scripted, asking: Client, status: int) -> None:
     server.answers.extend([Answer(status)] * 3)
     assert asking.post(BODY, after=None, state="a") is None
     assert len(server.seen) == 4
@@ -55,7 +55,7 @@ def test_a_body_whose_answer_was_lost_is_there_once(server: Scripted, asking: Cl
 
 
 @pytest.mark.parametrize("reported", ["2", "date"])
-def test_it_waits_as_long_as_it_is_told(server: Scripted, asking: Client, reported: str) -> None:
+def test_it_waits_as_long_as_it_is_reported(server: Scripted, asking: Client, reported: str) -> None:
     """A date is a whole second, so it may be up to one nearer."""
     began_s = time.monotonic()
     if reported == "date":
@@ -70,7 +70,7 @@ def test_a_wait_that_is_too_long_is_cut_and_one_that_is_none_is_passed_over() ->
     assert client._seconds("soon") is None
 
 
-def test_a_storm_of_429_is_told_with_what_the_receiver_says(server: Scripted, asking: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_of_429_is_reported_with_what_the_receiver_says(server: Scripted, asking: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.1)
     server.answers.extend([Answer(429, '{"reason": "too many\\nrequests"}')] * 1000)
     with pytest.raises(SinkError, match="429: too many requests") as reported:
@@ -112,7 +112,7 @@ def test_an_answer_without_an_end_is_not_read(server: Scripted, asking: Client) 
     assert asking.state() is None
 
 
-def test_a_slow_receiver_is_asked_again_when_its_time_is_over(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_receiver_is_requested_again_when_its_time_is_over(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 60.0)
     requested = Scripted.asked
 
@@ -131,7 +131,7 @@ def test_a_slow_receiver_is_asked_again_when_its_time_is_over(server: Scripted, 
 # ---- secrets ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_is_read_anew_for_each_request_and_never_shown(server: Scripted, tmp_path: Path) -> None:
+def test_a_token_is_read_again_for_each_request_and_never_shown(server: Scripted, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct-horse\n")
     sink = open_sink(f"{server.url}?token-file={token}", log_id="log-1")
@@ -175,7 +175,7 @@ def story(tmp_path: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch) -> 
 PARAMETERS = "body-bytes=4000&body-rows=7&compression=gzip"
 
 
-def test_bodies_are_bounded_and_each_tells_the_schemas_of_its_rows(story: Story, server: Scripted) -> None:
+def test_bodies_are_bounded_and_each_reports_the_schemas_of_its_rows(story: Story, server: Scripted) -> None:
     story.finish(segments_max=100)
     bodies = [[msgspec.json.decode(line) for line in body.splitlines()] for body in server.bodies]
     assert bodies[0] == [], "who opens sends no lines"
@@ -233,7 +233,7 @@ def test_a_body_that_is_too_large_is_named_and_smaller_ones_go_on_where_it_was(s
         ] == story.expected(table)
 
 
-def test_a_row_that_is_too_large_by_itself_is_told_with_its_table(story: Story, server: Scripted) -> None:
+def test_a_row_that_is_too_large_by_itself_is_reported_with_its_table(story: Story, server: Scripted) -> None:
     sink = open_sink(f"{server.url}?body-rows=1", log_id="log-1")
     _, work = story.begin(sink)
     server.answers.append(Answer(413))
@@ -242,14 +242,14 @@ def test_a_row_that_is_too_large_by_itself_is_told_with_its_table(story: Story, 
     assert "client_max_body_size" in reported.value.hint
 
 
-def test_a_receiver_that_refuses_what_follows_its_own_state_is_told(story: Story, server: Scripted) -> None:
+def test_a_receiver_that_refuses_what_follows_its_own_state_is_reported(story: Story, server: Scripted) -> None:
     _, work = story.begin(story.place.sink())
     server.answers.append(Answer(409, '{"reason": "I do not like it"}'))
     with pytest.raises(SinkError, match="I do not like it"):
         work[0].carry_out()
 
 
-def test_a_receiver_that_lost_its_state_is_told(story: Story, server: Scripted) -> None:
+def test_a_receiver_that_lost_its_state_is_reported(story: Story, server: Scripted) -> None:
     _, work = story.begin(story.place.sink())
     server.state = ""
     with pytest.raises(SinkError, match="has lost its state"):

@@ -74,7 +74,7 @@ class TestHttp(SinkPort):
         story.finish()
         story.check_end()
 
-    def test_what_was_told_of_a_segment_is_not_sent_again(self, story: Story, receiver: HttpReceiver, output: str) -> None:
+    def test_what_was_reported_of_a_segment_is_not_sent_again(self, story: Story, receiver: HttpReceiver, output: str) -> None:
         sink = story.place.sink()
         _, work = story.begin(sink)
         Here().run(work)
@@ -169,7 +169,7 @@ def test_a_receiver_that_is_away_is_waited_for(small: Story, receiver: HttpRecei
     small.check_end()
 
 
-def test_a_receiver_that_stays_away_is_told_and_the_next_attempt_goes_on(
+def test_a_receiver_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     small: Story, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.2)
@@ -215,7 +215,7 @@ def test_a_receiver_that_was_restored_from_a_backup_is_filled_from_there(small: 
     small.check_end()
 
 
-def test_what_is_no_receiver_is_told(small: Story, receiver: HttpReceiver, output: str) -> None:
+def test_what_is_no_receiver_is_reported(small: Story, receiver: HttpReceiver, output: str) -> None:
     with contextlib.closing(sqlite3.connect(receiver.file, timeout=60)) as db, db:
         db.execute("INSERT INTO state VALUES (?, 'hello', 0)", (f"/{output}",))
     with pytest.raises(SinkError, match="something else than a state of ours") as reported:

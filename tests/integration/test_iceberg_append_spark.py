@@ -170,7 +170,7 @@ if LANE.whole:
             return text if len(text) > 18 else re.sub(r"[1-8]", lambda _: str(rng.randrange(1, 7)), text)
         return "".join(rng.sample(text, len(text)))
 
-    def test_what_the_hint_tells_to_do_when_partitions_lose_their_column_is_done_by_spark(
+    def test_what_the_hint_reports_to_do_when_partitions_lose_their_column_is_done_by_spark(
         tmp_path: Path, spark: IcebergSpark, uri: str
     ) -> None:
         again = partial(Target, tmp_path, at=f"{uri}&partitions=shop.orders(days(at))")

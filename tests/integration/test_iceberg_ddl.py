@@ -18,7 +18,7 @@ NAME = Column("name", "text")
 PLAIN = columns(NAME)
 
 
-def test_a_column_that_is_renamed_has_what_it_had_and_one_of_its_former_name_has_not(tmp_path: Path) -> None:
+def test_a_column_that_is_renamed_has_what_it_had_and_one_of_its_previous_name_has_not(tmp_path: Path) -> None:
     to, title = Target(tmp_path), Column("title", "text")
     to.bring(("1", "one"), PLAIN, columns(title), "ALTER TABLE orders RENAME COLUMN name TO title")
     to.bring(("2", "two"), columns(title), columns(title, NAME), "ALTER TABLE orders ADD COLUMN name TEXT")

@@ -301,7 +301,7 @@ MISFITS: Sequence[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("rule", "what"), MISFITS)
-def test_a_rule_that_does_not_fit_a_table_is_told_by_the_check_and_when_the_table_comes(tmp_path: Path, rule: str, what: str) -> None:
+def test_a_rule_that_does_not_fit_a_table_is_reported_by_the_check_and_when_the_table_comes(tmp_path: Path, rule: str, what: str) -> None:
     uri, made = uri_of(tmp_path / "lake", partitions=rule), columns(AT, Column("ratio", "double"))
     ((reported, hint),) = misfits(uri, list(made.values()), log_id="log-1")
     assert what in reported

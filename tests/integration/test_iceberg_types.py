@@ -161,7 +161,7 @@ def test_each_type_of_the_recorded_rows_has_a_line_in_the_page() -> None:
     assert not [kind for kind in kinds if f"`{kind}`" not in lines]
 
 
-def test_a_place_that_is_away_is_waited_for_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_is_away_is_waited_for_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a moment: nobody notices. For longer: the batch fails, and another one brings it when the place is there again."""
     story = Story(tmp_path, lake_place(uri_of(tmp_path / "lake")), seed=7)
     delivery = story.delivery(segments_max=1)

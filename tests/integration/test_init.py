@@ -80,7 +80,7 @@ def test_the_settings_of_a_recorded_changefeed_are_what_check_begins_with(etcd: 
 
 
 @pytest.mark.recordings
-def test_ids_of_two_clusters_are_told_apart_and_the_file_is_private(etcd: Etcd, tmp_path: Path) -> None:
+def test_ids_of_two_clusters_are_reported_separate_and_the_file_is_private(etcd: Etcd, tmp_path: Path) -> None:
     reported = init(etcd, "-c", "cap-open", "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
     assert "2 changefeeds fit" in reported
     assert "default/default/cap-open: normal, open-protocol to kafka://127.0.0.1:9092/cap-open-classic" in reported
@@ -105,7 +105,7 @@ def test_ids_of_two_clusters_are_told_apart_and_the_file_is_private(etcd: Etcd, 
         ("nope", "no changefeed is */*/nope"),
     ],
 )
-def test_what_can_never_work_is_told_and_nothing_is_written(etcd: Etcd, tmp_path: Path, id: str, what: str) -> None:
+def test_what_can_never_work_is_reported_and_nothing_is_written(etcd: Etcd, tmp_path: Path, id: str, what: str) -> None:
     assert what in init(etcd, "-c", id, "-y", "-o", str(tmp_path / "x.toml"), code=3).stderr
     assert not list(tmp_path.iterdir())
 

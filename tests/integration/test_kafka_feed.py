@@ -169,7 +169,7 @@ def test_a_position_behind_the_end_is_a_gap(broker: KafkaBroker, open_feed: Open
         open_feed(topic).seek({lane(topic): 4})
 
 
-def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_topic_made_again_while_nobody_looked_is_a_gap_however_long_it_is(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 3))
     feed = open_feed(topic)
@@ -304,7 +304,7 @@ def test_a_topic_that_is_gone_stops(broker: KafkaBroker, open_feed: Open, topic:
         poll_for_ever(feed)
 
 
-def test_a_topic_made_anew_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_topic_made_again_stops(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 1))
     feed = open_feed(topic)
@@ -346,13 +346,13 @@ def test_a_certificate_of_another_authority_names_its_setting(broker: KafkaBroke
         open_feed(topic, at=broker.tls, client=client).seek({})
 
 
-def test_a_user_who_may_not_read_is_told_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_user_who_may_not_read_is_reported_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     with pytest.raises(FeedUnsuitable, match=r"(?s)TOPIC_AUTHORIZATION_FAILED.*grant this user Read"):
         open_feed(topic, at=broker.sasl, client=sasl(STRANGER)).seek({})
 
 
-def test_a_user_who_may_not_commit_is_told_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
+def test_a_user_who_may_not_commit_is_reported_what_to_grant(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 1))
     broker.allow_to_read(STRANGER[0], topic)

@@ -30,7 +30,7 @@ from tests.support.standing import check_a_freeze_costs_time_only, check_a_worke
 
 pytestmark = pytest.mark.xdist_group("kafka-sink")
 
-FOUND_DONE = 3
+RESULT_DONE = 3
 """The step of a task before which it knows that it is the owner, and not yet what is done."""
 
 SCHEMAS = {
@@ -121,7 +121,9 @@ def test_a_worker_that_dies_inside_a_task_or_its_own_steps_leaves_what_the_next_
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_a_former_task_that_is_frozen_anywhere_and_wakes_up_changes_nothing(story: Story, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def test_a_previous_task_that_is_frozen_anywhere_and_wakes_up_changes_nothing(
+    story: Story, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
     """Before it inits, after that, before its commit: meanwhile another owner has opened, and has done the batch or not yet. It may find
     its own slot, filled by the other; it never writes."""
     _, work = story.begin(story.place.sink())
@@ -136,14 +138,14 @@ def test_a_former_task_that_is_frozen_anywhere_and_wakes_up_changes_nothing(stor
         steps_of_a_task(patch, at, overtaken)
         with suppress(OwnershipLost):
             work[0].carry_out()
-            assert at == FOUND_DONE
+            assert at == RESULT_DONE
     story.check_beginning()
     while went_on[0].deliver():
         pass
     story.check_end()
 
 
-def test_who_was_fenced_by_a_former_task_takes_its_id_again(story: Story) -> None:
+def test_who_was_fenced_by_a_previous_task_takes_its_id_again(story: Story) -> None:
     """One that found no owner but itself before it froze, and inits when its successor's tasks are warm."""
     sink = story.place.sink()
     assert isinstance(sink, KafkaSink)
@@ -185,7 +187,7 @@ def test_what_the_topic_does_not_take_is_refused_and_not_seen(tmp_path: Path, br
     assert story.place.rows() == {}
 
 
-def test_a_topic_is_made_as_ticdc_does_or_asked_for(tmp_path: Path, broker: KafkaBroker) -> None:
+def test_a_topic_is_made_as_ticdc_does_or_requested_for(tmp_path: Path, broker: KafkaBroker) -> None:
     with pytest.raises(SinkError, match=r"topic t-\w+ does not exist"):
         Story(tmp_path / "a", place_at(broker, "auto-create-topic=false"), seed=7).finish()
     story = Story(tmp_path / "b", place_at(broker, "partition-num=5"), seed=7)

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.xdist_group("kafka-sink"), pytest.mark.recordings]
 
 MARGIN_MS = 1000
 Row = tuple[int, str, bytes, bytes]
-Told = Change | Ddl | Resolved
+Checking = Change | Ddl | Resolved
 
 
 def ticdcs_topic(broker: KafkaBroker, folder: Recording, config: FeedConfig) -> str:
@@ -72,7 +72,7 @@ class PlainConsumer:
                 elif isinstance(event, Change) and above < event.commit_ts <= upto and event.table != MARK_TABLE.table:
                     self.rows.append((event.commit_ts, event.table, event.key, event.value))
 
-    def _events(self, number: int) -> Iterator[Told]:
+    def _events(self, number: int) -> Iterator[Checking]:
         while True:
             message = self.consumer.poll(PATIENCE_S)
             assert message is not None, f"the topic ends before the mark: {self.consumer.assignment()}"

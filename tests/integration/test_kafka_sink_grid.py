@@ -100,7 +100,7 @@ def test_a_consumer_has_the_rows_of_the_files(
     assert of["log"] > 100
     assert of["dump"] > 100
     assert {ts for _, ts in output.marks} == {manifest.upto_ts for manifest in manifests}
-    check_dump_is_told(output, manifests)
+    check_dump_is_reported(output, manifests)
     if feed.startswith(protocol):
         sent = {(change.key, change.value) for change in recorded_changes(recording(name), feed, codec=protocol)}
         assert all((change.key, change.value) in sent for record, change in output.changes if record.origin[0] == "log")
@@ -108,7 +108,7 @@ def test_a_consumer_has_the_rows_of_the_files(
         check_partitions(name, output, schemas(0))
 
 
-def check_dump_is_told(output: Output, manifests: Sequence[Manifest]) -> None:
+def check_dump_is_reported(output: Output, manifests: Sequence[Manifest]) -> None:
     """In each partition, by marks alone: each segment's state, and each table once it is complete, behind all rows of it."""
     before, expected = set[CommitTs](), dict[int, tuple[str, str, list[list[str]]] | None]()
     for manifest in manifests:

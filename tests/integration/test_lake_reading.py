@@ -232,7 +232,7 @@ def test_a_log_of_changes_over_schema_changes_is_the_table_as_it_is(tmp_path: Pa
 
 
 @each_sink
-def test_rows_of_a_former_name_are_the_tables(tmp_path: Path, sink: SinkName) -> None:
+def test_rows_of_a_previous_name_are_the_tables(tmp_path: Path, sink: SinkName) -> None:
     """And those of the table that had the name before are not."""
     bills, attic = TableName("shop", "bills"), TableName("shop", "attic")
     story = Story(tmp_path, "append", sink, schemas={bills: table(A, name=bills)})
@@ -265,7 +265,7 @@ def test_rows_of_partitions_that_left_stay_rows_of_a_log_of_changes(tmp_path: Pa
     ],
 )
 @each_sink
-def test_rows_that_the_output_does_not_tell_all_about_are_refused_by_the_ddl(
+def test_rows_that_the_output_does_not_notify_all_about_are_refused_by_the_ddl(
     tmp_path: Path, sink: SinkName, ddl: str, after: object, why: str
 ) -> None:
     story = Story(tmp_path, "append", sink, schemas={ORDERS: table(A)})

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.xdist_group("leaving")
 HISTORY = f"history/{'1' * 16}/entry"
 ORDERS = ChangefeedName("default", "default", "orders")
 OTHER = ChangefeedName("default", "default", "orders2")
-FORMER = "1700000000-1"
+PREVIOUS = "1700000000-1"
 
 
 @dataclass
@@ -84,7 +84,7 @@ def points(*incarnations: str) -> set[bytes]:
     return {service_id(f"{ORDERS}/{one}").encode() for one in incarnations}
 
 
-OTHERS = {b"gc_worker", service_id(f"{OTHER}/{FORMER}").encode()}
+OTHERS = {b"gc_worker", service_id(f"{OTHER}/{PREVIOUS}").encode()}
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         )
         etcd.put(info_key("orders"), text)
         made = Place(etcd, servers, tmp_path, client, changefeed(ORDERS, text.encode()).incarnation)
-        for name, incarnation in ((ORDERS, made.incarnation), (ORDERS, FORMER), (OTHER, FORMER)):
+        for name, incarnation in ((ORDERS, made.incarnation), (ORDERS, PREVIOUS), (OTHER, PREVIOUS)):
             root = changefeed_root(name, incarnation)
             client.transact([], [Put(f"{root}/{key}", b"3") for key in ("epoch", "progress", "progress/a/00000", HISTORY)])
             servers.safe_points[service_id(f"{name}/{incarnation}").encode()] = 100
@@ -144,11 +144,11 @@ def test_it_can_be_done_again_after_the_changefeed_has_gone_too(place: Place) ->
     assert place.removed(*arguments)["etcd_keys"] == []
 
 
-def test_a_dry_run_tells_all_of_it_and_removes_nothing(place: Place) -> None:
+def test_a_dry_run_reports_all_of_it_and_removes_nothing(place: Place) -> None:
     before, points_before = place.entries(), place.safe_points()
     result = place.removed("--config", str(place.config()), "--dry-run")
     assert result["removed"] is False
-    assert set(result["service_safe_points"]) == {one.decode() for one in points(FORMER, place.incarnation)}
+    assert set(result["service_safe_points"]) == {one.decode() for one in points(PREVIOUS, place.incarnation)}
     text = place.remove("--config", str(place.config()), "--dry-run").stdout
     assert f"etcd key {result['etcd_keys'][0]}" in text
     assert "nothing was removed" in text
@@ -158,13 +158,13 @@ def test_a_dry_run_tells_all_of_it_and_removes_nothing(place: Place) -> None:
 def test_an_etcd_that_is_no_pd_has_no_safe_points_to_remove(place: Place) -> None:
     result = place.removed("-c", "orders", "--pd", f"http://{place.etcd.endpoints[0]}", "--yes")
     assert (len(result["etcd_keys"]), result["service_safe_points"]) == (8, [])
-    assert points(FORMER) <= place.safe_points()
+    assert points(PREVIOUS) <= place.safe_points()
     assert "--config" in result["left"][0]["how"]
 
 
-def test_the_log_tells_of_an_incarnation_that_etcd_has_forgotten(place: Place) -> None:
+def test_the_log_reports_of_an_incarnation_that_etcd_has_forgotten(place: Place) -> None:
     (place.folder / "log").mkdir()
-    (place.folder / "log" / "changefeed.txt").write_text(f"{ORDERS}/{FORMER}")
+    (place.folder / "log" / "changefeed.txt").write_text(f"{ORDERS}/{PREVIOUS}")
     place.removed("-c", "orders", "--pd", place.etcd.endpoints[0], "--yes")
     place.etcd.etcdctl("del", info_key("orders"))
     place.removed("--config", str(place.config()), "--yes")
@@ -202,7 +202,7 @@ def test_a_sidecar_that_begins_between_the_look_and_the_removal_loses_nothing(pl
         assert (place.entries(), place.safe_points()) == (before, points_before)
 
 
-def test_while_pd_is_away_etcd_keeps_what_tells_of_the_safe_points(place: Place) -> None:
+def test_while_pd_is_away_etcd_keeps_what_reports_of_the_safe_points(place: Place) -> None:
     reach = leaving.reach_of(read_config(place.config()))
     kept = leaving.look(place.client, reach)
     before = set(place.entries())
@@ -235,9 +235,9 @@ def test_settings_of_another_changefeed_are_refused(place: Place) -> None:
     assert (done.returncode, "is of changefeed default/default/orders" in done.stderr) == (2, True)
 
 
-def test_a_log_of_another_changefeed_is_told_and_left_alone(place: Place) -> None:
+def test_a_log_of_another_changefeed_is_reported_and_left_alone(place: Place) -> None:
     (place.folder / "log").mkdir()
-    (place.folder / "log" / "changefeed.txt").write_text(f"{OTHER}/{FORMER}")
+    (place.folder / "log" / "changefeed.txt").write_text(f"{OTHER}/{PREVIOUS}")
     result = place.removed("--config", str(place.config()), "--yes")
     assert any("which is of changefeed default/default/orders2" in one["what"] for one in result["left"])
     assert place.safe_points() == OTHERS

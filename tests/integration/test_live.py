@@ -72,7 +72,7 @@ class Disasters:
     def __init__(self, rig: Rig, sidecar: SidecarProcess, worker: MergeWorkerProcess, *, seed: int) -> None:
         self.rig, self.sidecar, self.worker = rig, sidecar, worker
         self.random = Random(seed)
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.known: tuple[str, int] = ("", 0)
         self.partitions = rig.options.partitions
 
@@ -95,7 +95,7 @@ class Disasters:
         self.random.shuffle(kinds)
         began_s = time.monotonic()
         for kind in kinds[:count]:
-            self.told.append(f"{time.monotonic() - began_s:5.1f} s {kind.__name__}")
+            self.reported.append(f"{time.monotonic() - began_s:5.1f} s {kind.__name__}")
             kind()
             time.sleep(self.random.uniform(0.5, 2.0))  # what is going on between two disasters is not ours to wait for
 
@@ -178,11 +178,11 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
             assert done["state"] == "finished", done["reason"]
             verdict = await_delivered(open_folder(f"{tmp_path}/output"), rig.truth(), complete_at=complete_at(done), timeout_s=DEADLINE_S)
         except Exception as error:
-            error.add_note("\n".join(disasters.told))
+            error.add_note("\n".join(disasters.reported))
             error.add_note((tmp_path / "sidecar.log").read_text()[-6000:])
             error.add_note((tmp_path / "worker.log").read_text()[-3000:])
             raise
-        assert verdict.ok, (verdict, disasters.told)
+        assert verdict.ok, (verdict, disasters.reported)
         check_certificate(rig, done["dump_id"])
         epochs = [manifest.epoch for manifest in manifests(rig)]
         assert epochs == sorted(epochs), "two owners wrote in turn"
@@ -190,7 +190,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         assert workload.counts.rows > 1000
 
 
-def test_a_former_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(rig: Rig) -> None:
+def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(rig: Rig) -> None:
     """A sidecar is frozen for twice its lease and more in the middle of a dump; a standby goes on."""
     with ExitStack() as stack:
         first_config = settings(rig)

@@ -141,7 +141,7 @@ def test_whatever_request_a_worker_dies_at_a_change_is_done_once(rig: Rig, monke
     assert len(rig.indices()) == len(now), "none is left over"
 
 
-def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_previous_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does one that slept between asking whose it is and the request itself, where that replaces an index."""
     previous = rig.sink()
     previous.open(epoch=None)
@@ -167,7 +167,7 @@ def test_a_former_owner_that_slept_before_it_carries_out_nothing(rig: Rig, monke
         previous.accept(batch, outcomes)
 
 
-def test_a_column_that_comes_back_has_nothing_of_the_former_one(rig: Rig) -> None:
+def test_a_column_that_comes_back_has_nothing_of_the_previous_one(rig: Rig) -> None:
     less = replace(TABLE, columns=(ID, PRICE, TAGS))
     rig.bring([], "ALTER TABLE a DROP COLUMN big", [less, OTHER])
     assert rig.rows(less) == sorted([(one, price, tags) for one, price, _, tags in ROWS], key=repr)
@@ -190,7 +190,7 @@ def test_what_cannot_be_followed_stops_and_goes_on_by_the_operators_word(rig: Ri
     assert any(".s.b-" in index for index in rig.indices()), "it was named as done"
 
 
-def test_documents_keep_their_versions_when_they_are_written_anew(rig: Rig) -> None:
+def test_documents_keep_their_versions_when_they_are_written_again(rig: Rig) -> None:
     """So a row of before that is sent again changes nothing."""
     rig.bring([], *STEPS["reshape"][:2])
     result = rig.node.ask("GET", f"/{rig.name}.s.a/_search?version=true")["hits"]["hits"]

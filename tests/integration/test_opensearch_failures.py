@@ -35,7 +35,7 @@ def story(opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"] if LANE.whole else ["stop"])
-def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_brings_no_row_back(
+def test_a_server_that_stays_away_is_reported_and_a_restart_that_forgets_deletes_brings_no_row_back(
     story: Story, opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A batch whose rows are there is done again after it, and what waited for the server continues automatically."""
@@ -65,7 +65,7 @@ def test_a_server_that_stays_away_is_told_and_a_restart_that_forgets_deletes_bri
     story.check_end()
 
 
-def test_who_may_not_is_told_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_is_reported_without_the_password(opensearch: OpenSearchNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node has no accounts: what one that has them answers is as here."""
     server = OpenSearchServer((("127.0.0.1", opensearch.port),), user="nobody")
     keep(OpenSearchServer.SECRET_KIND, str(server), "hunter2")

@@ -82,7 +82,7 @@ def test_jsons_that_are_objects_come_back_and_a_json_null_is_null(opensearch: Op
     assert [tuple(row.values()) for row in result.form(truth).to_pylist()] == output.read(schema)
 
 
-def test_a_document_that_somebody_else_wrote_is_told(opensearch: OpenSearchNode, tmp_path: Path) -> None:
+def test_a_document_that_somebody_else_wrote_is_reported(opensearch: OpenSearchNode, tmp_path: Path) -> None:
     output = output_of(opensearch)
     schema = output.table(ID, key=["id"])
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [("1",)])])

@@ -118,7 +118,7 @@ def test_decimals_and_jsons_are_otherwise_by_option(opensearch: OpenSearchNode, 
     assert {row["price"] for row in documents(opensearch, alias)} == {row[1] for row in rows}
 
 
-def test_a_row_that_is_refused_is_told_by_table_key_and_reason(opensearch: OpenSearchNode, tmp_path: Path) -> None:
+def test_a_row_that_is_refused_is_reported_by_table_key_and_reason(opensearch: OpenSearchNode, tmp_path: Path) -> None:
     name, uri = new(opensearch)
     bring(uri, tmp_path, ROWS[:1]).close()
     (physical,) = opensearch.ask("GET", f"/{name}.shop.kinds")
@@ -128,7 +128,7 @@ def test_a_row_that_is_refused_is_told_by_table_key_and_reason(opensearch: OpenS
     assert "mapping" in reported.value.hint
 
 
-def test_what_has_no_room_is_sent_again_and_told_when_it_lasts(
+def test_what_has_no_room_is_sent_again_and_reported_when_it_lasts(
     opensearch: OpenSearchNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request refuses every other row, until one row alone is refused for ever."""
@@ -192,7 +192,7 @@ def test_a_worker_that_slept_between_two_requests_sends_no_more(
 # ---- the indices -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_there_and_does_not_fit_is_told_before_and_stops(opensearch: OpenSearchNode, tmp_path: Path) -> None:
+def test_what_is_there_and_does_not_fit_is_reported_before_and_stops(opensearch: OpenSearchNode, tmp_path: Path) -> None:
     name, uri = new(opensearch)
     alias, sink_uri = f"{name}.shop.kinds", _read(uri, "log")[1]
     assert list(misfits(sink_uri, [SCHEMA])) == []

@@ -108,21 +108,21 @@ def test_an_idle_pump_writes_fakes_and_its_registry_entry_moves(rig: PumpRig, tm
     assert result["maxCommitTS"] <= left["maxCommitTS"] <= pump.storage.max_commit_ts  # a fake may come after the last entry
 
 
-def test_a_new_pump_is_online_before_drainers_hear_of_it_and_a_paused_one_tells_nobody(rig: PumpRig) -> None:
+def test_a_new_pump_is_online_before_drainers_receive_of_it_and_a_paused_one_reports_nobody(rig: PumpRig) -> None:
     drainer, away = MadeDrainer(rig.etcd, refusals=1), MadeDrainer(rig.etcd, "away", state="paused")
     with rig.running():
         pass
-    assert [received["state"] for received in drainer.heard] == ["online"]
-    assert away.heard == []
-    rig.told.clear()
+    assert [received["state"] for received in drainer.received] == ["online"]
+    assert away.received == []
+    rig.reported.clear()
     with rig.running():
         pass
-    assert len(drainer.heard) == 1
+    assert len(drainer.received) == 1
     drainer.close()
     away.close()
 
 
-def test_a_pump_that_cannot_tell_a_drainer_stays_offline(rig: PumpRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pump_that_cannot_notify_a_drainer_stays_offline(rig: PumpRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecar.pump.node.NOTIFY_MAX_S", 0.3)
     drainer = MadeDrainer(rig.etcd, refusals=1000)
     with (
@@ -196,7 +196,7 @@ def test_its_pages(tmp_path: Path, etcd: Etcd, servers: TikvServers) -> None:
     drainer.close()
 
 
-def test_a_lost_commit_is_asked_of_tikv(rig: PumpRig, servers: TikvServers) -> None:
+def test_a_lost_commit_is_requested_of_tikv(rig: PumpRig, servers: TikvServers) -> None:
     servers.cluster.transactions.ends[BASE + 1, b"key"] = BASE + 5
     servers.cluster.transactions.ends[BASE + 2, b"key"] = 0
     with rig.running() as pump, Client(f"127.0.0.1:{pump.port}") as client:

@@ -83,15 +83,15 @@ def test_our_pump_streams_what_the_real_one_did(tmp_path: Path, etcd: Etcd, name
         rig = PumpRig(tmp_path, etcd, servers, node_id=node)
         with rig.running(lambda: tikv) as pump, Client(f"127.0.0.1:{pump.port}") as client:
             _write(client, payloads[:rest])
-        rig.told.clear()
+        rig.reported.clear()
         with rig.running(lambda: tikv) as pump, Client(f"127.0.0.1:{pump.port}") as client:
             _write(client, payloads[rest:])
             tikv.ready = True
             eventually(lambda: pump.storage.waiting == 0)
             results = [one.payload for one in client.pulled(len(expected), offset=binlog_of(expected[0]).commit_ts - 1)]
             lost = pump.lost.tally
-    told_by_tikv = sum(not binlog_pb2.Binlog.FromString(payload).HasField("prewrite_key") for payload in results)
-    assert told_by_tikv == lost.committed
+    reported_by_tikv = sum(not binlog_pb2.Binlog.FromString(payload).HasField("prewrite_key") for payload in results)
+    assert reported_by_tikv == lost.committed
     assert [_whole(payload) for payload in results] == [_whole(payload) for payload in expected]
     assert [binlog_of(one).commit_ts for one in results] == sorted(binlog_of(one).commit_ts for one in results)
 
@@ -116,7 +116,7 @@ def _whole(payload: bytes) -> bytes:
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", NAMES)
-def test_every_prewrite_that_was_written_can_be_asked_for(name: str) -> None:
+def test_every_prewrite_that_was_written_can_be_requested_for(name: str) -> None:
     """The key by which TiKV is asked is in each of them, a DDL's too."""
     prewrites = [one for node in NODES for one in map(binlog_of, written(name, node)) if one.kind == PREWRITE and one.start_ts]
     assert prewrites

@@ -179,7 +179,7 @@ def test_spans_move_to_another_sender_in_the_middle_and_back(name: str) -> None:
         assert result.delivered == committed(name)
 
 
-def test_tables_that_are_wanted_later_come_from_the_ts_that_is_asked() -> None:
+def test_tables_that_are_wanted_later_come_from_the_ts_that_is_requested() -> None:
     with taking("demo") as result, playing(result, keep=True):
         early, *late = result.spans
         result.want([early])
@@ -288,7 +288,7 @@ def test_a_sender_that_is_turned_away_says_why_and_stops() -> None:
         assert "FAILED_PRECONDITION" in sender.stderr.read()
 
 
-def test_help_tells_every_option() -> None:
+def test_help_reports_every_option() -> None:
     reported = subprocess.run([sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True).stdout
     for option in (
         "--to",

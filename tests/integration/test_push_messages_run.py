@@ -15,7 +15,7 @@ import pytest
 from sidecar.log.storage import open_folder
 from spark_merge.sinks.files.reader import read_output
 from tests.integration.test_push_messages import undisturbed
-from tests.integration.test_push_run import CHANGEFEED, PATIENCE_S, as_far, put_changefeed, settings, told_by
+from tests.integration.test_push_run import CHANGEFEED, PATIENCE_S, as_far, put_changefeed, reported_by, settings
 from tests.lanes import LANE
 from tests.rig.sidecar_process import SidecarProcess
 from tests.support.from_start import check_from_start
@@ -51,7 +51,7 @@ def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar
         with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar:
             with sending(made.recording, feed, at, changefeed=CHANGEFEED, upto_ts=half):
                 sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half - 1, timeout_s=PATIENCE_S)
-                due = Counter(map(told_by, undisturbed(made.feed).rows(made)))  # while Spark starts
+                due = Counter(map(reported_by, undisturbed(made.feed).rows(made)))  # while Spark starts
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
             with sending_all(made, at, tmp_path / "first.log") as first:
                 before = sidecar.await_status(lambda value: int(value["resolved_tso"]) > half, timeout_s=PATIENCE_S)
@@ -66,7 +66,7 @@ def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar
     assert reported["epoch"] >= after["epoch"] > before["epoch"]
     output = [row for row in read_output(open_folder(f"{tmp_path}/output")) if int(row["commit_ts"]) <= end]
     check_from_start(made, output)
-    counter = Counter(map(told_by, output))
+    counter = Counter(map(reported_by, output))
     assert counter == due, f"lost: {[*(due - counter)][:3]}; too many: {[*(counter - due)][:3]}"
 
 

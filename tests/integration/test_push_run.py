@@ -64,7 +64,7 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
         with SidecarProcess(settings(tmp_path, etcd, source, push_port), tmp_path / "sidecar.log") as sidecar:
             with sending_first(made.recording, push_port):
                 sidecar.await_status(lambda value: int(value["resolved_tso"]) >= half, timeout_s=PATIENCE_S)
-                due = Counter(map(told_by, undisturbed(made)))  # while Spark starts
+                due = Counter(map(reported_by, undisturbed(made)))  # while Spark starts
                 before = sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=PATIENCE_S)
                 sidecar.kill()
                 previous = set(tmp_path.glob("aside-*/*"))
@@ -86,7 +86,7 @@ def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_d
     assert reported["segments"] > before["segments"] > 0
     output = list(read_output(open_folder(f"{tmp_path}/output")))
     check_from_start(made, output)
-    counter = Counter(map(told_by, output))
+    counter = Counter(map(reported_by, output))
     assert counter == due, f"lost: {[*(due - counter)][:3]}; too many: {[*(counter - due)][:3]}"
 
 
@@ -98,7 +98,7 @@ def undisturbed(made: Stage) -> Iterator[dict[str, Any]]:
     return output_of(made, line.disk)
 
 
-def told_by(row: dict[str, Any]) -> str:
+def reported_by(row: dict[str, Any]) -> str:
     """All but its place in the log."""
     return json.dumps({name: value for name, value in row.items() if name not in ("seq", "ordinal")}, sort_keys=True)
 

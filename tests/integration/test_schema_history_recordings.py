@@ -267,7 +267,7 @@ def test_amid_modify_column_the_rows_columns_have_successors(name: str) -> None:
     ]
 
 
-def test_what_the_ddls_did_to_the_tables_is_told() -> None:
+def test_what_the_ddls_did_to_the_tables_is_reported() -> None:
     _, events = Recorded("ddl").replayed()
     reported = [
         f"{event.action.name}{'*' if event.effect is Effect.SWITCH else ''}"

@@ -203,7 +203,7 @@ def test_a_table_that_is_dropped_and_made_again_under_its_name(two_tables: Maria
 
 
 @pytest.mark.parametrize("at", STEPS)
-def test_a_swap_that_ticdc_tells_as_two_renames_is_one(two_tables: MariaDb, at: str) -> None:
+def test_a_swap_that_ticdc_reports_as_two_renames_is_one(two_tables: MariaDb, at: str) -> None:
     ts = ts_at(1_700_000_000_000)
     records = [DdlRecord(ts, "app", to, f"RENAME TABLE `app`.`{one}` TO `app`.`{to}`;") for one, to in (("a", "b"), ("b", "a"))]
     columns = (Column("id", "int"), Column("v", "text"))
@@ -224,7 +224,7 @@ def test_several_ddls_of_one_segment_go_on_where_a_worker_died(two_tables: Maria
     assert len(position.statements) == 2
 
 
-def test_of_a_drop_of_two_tables_each_is_told_by_itself(two_tables: MariaDb) -> None:
+def test_of_a_drop_of_two_tables_each_is_reported_by_itself(two_tables: MariaDb) -> None:
     position = Deaths(two_tables)
     for seq, table in enumerate(("a", "b")):
         carry_out(position, ddl("drop table a, b", table=table, seq=seq))
@@ -270,7 +270,7 @@ def test_a_table_that_is_there_before_create_is_refused(two_tables: MariaDb) -> 
     assert position.statements == []
 
 
-def test_what_the_target_refuses_is_told_with_the_statement_and_stays_under_way(two_tables: MariaDb) -> None:
+def test_what_the_target_refuses_is_reported_with_the_statement_and_stays_under_way(two_tables: MariaDb) -> None:
     position = Deaths(two_tables)
     head = ddl("alter table a add column v int", table="a")
     for _ in range(2):
@@ -301,7 +301,7 @@ def test_what_an_alter_leaves_has_the_columns_of_the_log(two_tables: MariaDb) ->
 # ---- a former worker ---------------------------------------------------------------------------------------------------
 
 
-def test_a_former_worker_that_slept_before_its_statement_carries_out_nothing(two_tables: MariaDb) -> None:
+def test_a_previous_worker_that_slept_before_its_statement_carries_out_nothing(two_tables: MariaDb) -> None:
     position = Deaths(two_tables)
     head = ddl("RENAME TABLE a TO tmp, b TO a, tmp TO b")
 
@@ -348,7 +348,7 @@ def _without_ddl(plain: Callable[..., tuple[tuple[Any, ...], ...]], sql: str, va
     return plain(sql, values)
 
 
-def test_a_statement_of_a_former_worker_that_still_runs_is_waited_for(two_tables: MariaDb) -> None:
+def test_a_statement_of_a_previous_worker_that_still_runs_is_waited_for(two_tables: MariaDb) -> None:
     reader, previous = OneConnection(two_tables, autocommit=False), OneConnection(two_tables)
     before = pictures(previous, DIALECT, [TableName("app", "a")])
     reader.rows("SELECT * FROM app.a")  # its transaction holds the table's definition

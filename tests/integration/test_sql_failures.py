@@ -82,7 +82,7 @@ def test_a_target_that_is_killed_and_comes_back_is_waited_for(story: Story, mari
     story.check_end()
 
 
-def test_a_target_that_stays_away_is_told_and_the_next_attempt_goes_on(
+def test_a_target_that_stays_away_is_reported_and_the_next_attempt_goes_on(
     story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "RETRY_S", 0.2)
@@ -143,7 +143,7 @@ def test_a_lock_of_somebody_else_is_waited_for(story: Story, mariadb: MariaDb, m
     story.check_end()
 
 
-def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_previous_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is ended by the server, and its successor comes through."""
     monkeypatch.setattr(setup, "IDLE_S", 1)
     sink = story.place.sink()
@@ -157,7 +157,7 @@ def test_a_former_worker_that_sleeps_in_a_transaction_loses_it(story: Story, mar
     story.check_end()
 
 
-def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: MariaDb) -> None:
+def test_who_may_not_log_in_is_reported_without_the_password(story: Story, mariadb: MariaDb) -> None:
     bad = MysqlSession(server_of(mariadb, "nobody", "hunter2"), Role.WRITE_TARGET)
     with pytest.raises(SinkError, match="Access denied") as reported:
         position_of(bad, "x", log_id="l").look()
@@ -165,7 +165,7 @@ def test_who_may_not_log_in_is_told_without_the_password(story: Story, mariadb: 
     assert "password" in reported.value.hint
 
 
-def test_who_may_not_write_is_told_which_rights(story: Story, mariadb: MariaDb) -> None:
+def test_who_may_not_write_is_reported_which_rights(story: Story, mariadb: MariaDb) -> None:
     mariadb.execute("DROP USER IF EXISTS poor@'%'", "CREATE USER poor@'%' IDENTIFIED BY 'x'")
     poor = MysqlSession(server_of(mariadb, "poor", "x"), Role.WRITE_TARGET)
     with pytest.raises(SinkError, match="denied") as reported:

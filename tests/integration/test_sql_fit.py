@@ -42,17 +42,17 @@ def uri(db: MariaDb, **parameters: str) -> str:
     return uri_of(db, "ours_fit", **parameters).replace(f"{db.user}:{quote(db.password, safe='')}", "few:few")
 
 
-def told(db: MariaDb, *schemas: TableSchema, **parameters: str) -> list[str]:
+def reported(db: MariaDb, *schemas: TableSchema, **parameters: str) -> list[str]:
     return [what for what, _ in misfits(uri(db, **parameters), schemas or [SCHEMA], log_id="log-1")]
 
 
 def test_a_right_that_is_missing_is_found_and_nothing_is_written(db: MariaDb) -> None:
     db.execute(f"INSERT INTO {SCHEMA.name} VALUES ('a', 1, 'x')", "GRANT SELECT, INSERT ON fit.* TO few@'%'")
     assert MYSQL.misfits is fit.misfits
-    (problem,) = told(db)
+    (problem,) = reported(db)
     assert "DELETE command denied" in problem
     db.execute("GRANT DELETE ON fit.* TO few@'%'")
-    assert told(db) == []
+    assert reported(db) == []
     assert db.execute(f"SELECT * FROM {SCHEMA.name}") == (("a", 1, "x"),)
     assert not db.execute("SHOW TABLES FROM ours_fit"), "nothing of ours is made"
 
@@ -60,10 +60,10 @@ def test_a_right_that_is_missing_is_found_and_nothing_is_written(db: MariaDb) ->
 def test_a_table_or_a_column_that_is_missing_is_found(db: MariaDb) -> None:
     db.execute("GRANT SELECT, INSERT, DELETE ON fit.* TO few@'%'", f"ALTER TABLE {SCHEMA.name} DROP COLUMN v")
     other = replace(SCHEMA, name=TableName("fit", "other"))
-    column, table = told(db, SCHEMA, other)
+    column, table = reported(db, SCHEMA, other)
     assert "has no column v" in column
     assert "table fit.other is not at the target" in table
-    assert told(db, other, create_tables="true") == []
+    assert reported(db, other, create_tables="true") == []
 
 
 def test_a_target_that_is_away_says_so(db: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:

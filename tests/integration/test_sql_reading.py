@@ -144,7 +144,7 @@ def test_a_null_where_the_source_has_none_is_read_as_it_is(output: ReadingOutput
     assert output.read(strict) == [("1", None)]
 
 
-def test_what_cannot_be_read_is_told(output: ReadingOutput, mariadb: MariaDb, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(output: ReadingOutput, mariadb: MariaDb, tmp_path: Path) -> None:
     schema = output.table(ID, V, key=["id"])
     bring(output, tmp_path, schema, 1, [dumped(tmp_path, schema, 1, [("1", "x")])])
     with pytest.raises(SinkError, match="has no column more"):

@@ -19,7 +19,7 @@ from spark_merge.testing.story import Died, Mortal, WorkerLife
 from tests.lanes import LANE
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import rows_of, uri_of
-from tests.support.wandering import CREATE, SCHEMA, TABLE, Row, told
+from tests.support.wandering import CREATE, SCHEMA, TABLE, Row, reported
 
 pytestmark = pytest.mark.xdist_group("sql-target")
 
@@ -55,7 +55,7 @@ def test_the_target_ends_as_the_source(db: MariaDb, tmp_path: Path, monkeypatch:
     """In every third one commits are too long to be held; in every fourth deletes tell the handle key alone."""
     monkeypatch.setattr(writer, "COMMIT_ROWS_MAX", 2 if seed % 3 == 0 else 1000)
     log, rng = open_folder(str(tmp_path)), Random(seed)
-    source = told(seed, log)
+    source = reported(seed, log)
     for row in source.stale.values():
         _insert(db, row)
     uri = uri_of(db, "wandering_pos", worker_count=str(1 + seed % 4), max_txn_row=str(rng.choice([1, 3, 50])))

@@ -167,11 +167,11 @@ def test_what_comes_after_each_segment_is_the_rest_of_the_whole(owner: Owner, tm
 def test_one_that_is_ahead_or_of_another_log_is_refused(owner: Owner, tmp_path: Path) -> None:
     output = Output(tmp_path).deliver()
     with serving(owner, output.reader) as server, stub_of(server.address) as stub:
-        for given, told_of in (({"after_seq": output.last + 1}, "does not have it yet"), ({"log": "b" * 32}, "of log bbbb")):
+        for given, reported_of in (({"after_seq": output.last + 1}, "does not have it yet"), ({"log": "b" * 32}, "of log bbbb")):
             with pytest.raises(grpc.RpcError) as reported:
                 next(subscribed(stub, subscriber="a", **given))
             assert reported.value.code() is grpc.StatusCode.OUT_OF_RANGE
-            assert told_of in (reported.value.details() or "")
+            assert reported_of in (reported.value.details() or "")
         assert [one.name for one in stub.Query(pb.DumpRequest(changefeed=FEED)).subscribers] == []
 
 
@@ -299,13 +299,13 @@ def test_the_server_ends_though_a_subscriber_does_not_read(owner: Owner, tmp_pat
 
 def client() -> tuple[str, str]:
     page = (Path(__file__).parents[2] / "deploy" / "SUBSCRIBE.md").read_text()
-    stream, take_apart = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    return stream, take_apart
+    stream, take_to_pieces = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    return stream, take_to_pieces
 
 
 def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path: Path) -> None:
     output = Output(tmp_path).deliver()
-    stream, take_apart = client()
+    stream, take_to_pieces = client()
     assert sum(1 for line in stream.splitlines() if line.strip() and not line.startswith(("import", "from"))) <= 10
     results: list[tuple[object, ...]] = []
 
@@ -320,7 +320,7 @@ def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path
     rows = output.history.merged(output.manifests)
     expected = [(row.table.table, row.commit_ts, row.before or (None if row.after else (*row.key, None)), row.after) for row in rows]
     names: dict[str, Any] = {"apply": apply}
-    exec(take_apart, names)
+    exec(take_to_pieces, names)
     with serving(owner, output.reader) as server, suppress(Enough):
         exec(stream.replace("127.0.0.1:8310", server.address).replace('"orders"', '"cf"'), names)
     assert sorted(results, key=repr) == sorted(expected, key=repr)

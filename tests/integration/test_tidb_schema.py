@@ -65,7 +65,7 @@ def recorded_tables(folder: Path) -> tuple[list[str], dict[TableName, TableSchem
     return [as_mariadb(ddl) for ddl in ddls.values()], expected
 
 
-def as_told(schema: TableSchema) -> TableDefinition:
+def as_reported(schema: TableSchema) -> TableDefinition:
     """Without what MariaDB has otherwise: ids of indexes, tables that are not clustered, default collations, a decimal's default with all
     its digits."""
     definition = schema.definition
@@ -86,7 +86,9 @@ def test_schemas_are_those_of_tidbs_own_table_info(mariadb: MariaDb, name: str) 
         result = TidbSchemas(mariadb.settings()).tables()
         without_ids = {table: replace(schema.undefined(), table_id=0, physical_ids=()) for table, schema in expected.items()}
         assert {table: result[table].undefined() for table in expected} == without_ids
-        assert {table: as_told(result[table]) for table in expected} == {table: as_told(schema) for table, schema in expected.items()}
+        assert {table: as_reported(result[table]) for table in expected} == {
+            table: as_reported(schema) for table, schema in expected.items()
+        }
         assert len(expected) > 1
     finally:
         mariadb.execute(*(f"DROP DATABASE {database}" for database in databases))
@@ -130,7 +132,7 @@ def test_many_tables_cost_a_handful_of_queries(mariadb: MariaDb, schemas: TidbSc
 # ---- estimates ------------------------------------------------------------------------------------------------------
 
 
-def test_estimates_come_in_the_order_asked_for_and_name_what_cannot_be_dumped(mariadb: MariaDb, schemas: TidbSchemas) -> None:
+def test_estimates_come_in_the_order_requested_for_and_name_what_cannot_be_dumped(mariadb: MariaDb, schemas: TidbSchemas) -> None:
     mariadb.execute("CREATE TABLE app.t (id int, name varchar(9), PRIMARY KEY (name, id))", "INSERT INTO app.t VALUES (1, 'a'), (2, 'b')")
     mariadb.execute("CREATE TABLE app.heap (id int)", "CREATE TABLE app.price (p double PRIMARY KEY)", "ANALYZE TABLE app.t")
     names = [TableName("app", name) for name in ("price", "t", "nowhere", "heap")]

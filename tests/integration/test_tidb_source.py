@@ -72,16 +72,16 @@ class Dumper:
 
     source: TidbSource
     files: dict[str, pa.Table]
-    heard: list[SourceEvent] = field(default_factory=list)
+    received: list[SourceEvent] = field(default_factory=list)
 
     def until(self, count: int) -> list[SourceEvent]:
         """The next `count` events, in the order in which they were told."""
         give_up = time.monotonic() + PATIENCE_S
-        while len(self.heard) < count:
-            assert time.monotonic() < give_up, f"{self.heard} is all that came"
-            self.heard += self.source.results()
+        while len(self.received) < count:
+            assert time.monotonic() < give_up, f"{self.received} is all that came"
+            self.received += self.source.results()
             time.sleep(0.002)  # a source tells what is done only when asked
-        results, self.heard = self.heard[:count], self.heard[count:]
+        results, self.received = self.received[:count], self.received[count:]
         return results
 
     def ask(self, *commands: Command) -> list[SourceEvent]:
@@ -318,7 +318,7 @@ def test_what_the_changefeeds_filter_lets_through_is_what_a_chunk_has(db: MariaD
         assert dumper.read(chunk("orders", 1, where=f"({through.predicate}) AND ({own})"))[1] == [("1", "2")]
 
 
-def test_keys_that_were_asked_for_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
+def test_keys_that_were_requested_for_outlive_a_rename_of_their_table(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.a (id int PRIMARY KEY)", "INSERT INTO app.a SELECT seq FROM app.seq_1_to_9")
     with dumping(db.settings()) as dumper:
         assert dumper.read(chunk("a", keys=(("3",), ("5",))))[1] == [("3",), ("5",)]
@@ -327,7 +327,7 @@ def test_keys_that_were_asked_for_outlive_a_rename_of_their_table(db: MariaDb, s
         assert dumper.read(chunk("b", 1, keys=(("7",),)))[1] == [("7",)]
 
 
-def test_of_the_keys_that_were_asked_for_those_without_a_row_stand_first_in_the_file(db: MariaDb, schema: str) -> None:
+def test_of_the_keys_that_were_requested_for_those_without_a_row_stand_first_in_the_file(db: MariaDb, schema: str) -> None:
     """A key is absent by its own text: the server finds the row of `b` for `B`. That row is of the chunk that asks for `b`, else a pass
     would have it twice."""
     db.execute("CREATE TABLE app.t (k varchar(5) COLLATE utf8mb4_general_ci, n int, v int, PRIMARY KEY (k, n))")
@@ -356,7 +356,7 @@ def test_a_key_that_no_longer_fits_the_tables_key_fails_with_the_way_out(db: Mar
     assert "present keys" in failed.hint
 
 
-def test_the_plan_of_a_chunk_tells_a_predicate_that_is_wrong_before_a_dump_does(db: MariaDb, schema: str) -> None:
+def test_the_plan_of_a_chunk_reports_a_predicate_that_is_wrong_before_a_dump_does(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (id int PRIMARY KEY)", "INSERT INTO app.t VALUES (1), (2)", "CREATE TABLE app.u LIKE app.t")
     names = TableName("app", "t"), TableName("app", "u")
     assert not slow_reads(db.settings(), dict.fromkeys(names, ""), max_s=PATIENCE_S).why
@@ -394,7 +394,7 @@ def test_a_table_that_cannot_be_read_in_pieces_is_refused_with_the_reason(db: Ma
         assert reason in dumper.fails(chunk("t")).reason
 
 
-def test_a_snapshot_is_refused_by_a_server_that_does_not_tell_its_timestamp(db: MariaDb, schema: str) -> None:
+def test_a_snapshot_is_refused_by_a_server_that_does_not_notify_its_timestamp(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)")
     with dumping(db.settings()) as dumper:
         failed = dumper.fails(chunk("t", brackets=Brackets.SNAPSHOT))
@@ -654,7 +654,7 @@ def mark_row(db: MariaDb, changefeed: str = "cf") -> tuple[Any, ...]:
     return row
 
 
-def test_marks_are_sent_in_order_and_told_once_committed(db: MariaDb, schema: str) -> None:
+def test_marks_are_sent_in_order_and_reported_once_committed(db: MariaDb, schema: str) -> None:
     with dumping(db.settings()) as dumper:
         marks = [SendMark(uuid(number), LOW if number % 2 else HIGH) for number in range(50)]
         assert dumper.ask(*marks) == [MarkSent(mark.uuid) for mark in marks]
@@ -670,7 +670,7 @@ def test_each_changefeed_has_a_row_of_its_own(db: MariaDb, schema: str) -> None:
     assert mark_row(db, "other")[0] == uuid(2, "f" * 16)
 
 
-def test_a_former_owner_cannot_send_a_mark(db: MariaDb, schema: str) -> None:
+def test_a_previous_owner_cannot_send_a_mark(db: MariaDb, schema: str) -> None:
     with dumping(db.settings()) as previous, dumping(db.settings()) as present:
         previous.ask(SendMark(uuid(0), LOW))
         assert present.ask(SendMark(uuid(0, "f" * 16), LOW)) == [MarkSent(uuid(0, "f" * 16))]
@@ -824,7 +824,7 @@ def test_a_missing_right_is_named_with_its_grant(db: MariaDb, schema: str) -> No
         assert "GRANT INSERT, UPDATE ON changefeed_dump.changefeed_dump_event" in dumper.fails(SendMark(uuid(0), LOW)).hint
 
 
-def test_a_wrong_password_is_told(db: MariaDb, schema: str, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported(db: MariaDb, schema: str, tmp_path: Path) -> None:
     (tmp_path / "wrong").write_text("wrong")
     settings = db.settings(password_file=str(tmp_path / "wrong"))
     with dumping(settings, schemas={}) as dumper:
@@ -861,7 +861,7 @@ def test_an_error_of_the_logs_storage_is_raised_by_results(db: MariaDb, schema: 
         dumper.ask(chunk("t"))
 
 
-def test_what_was_done_before_a_storage_error_is_told_first(db: MariaDb, schema: str) -> None:
+def test_what_was_done_before_a_storage_error_is_reported_first(db: MariaDb, schema: str) -> None:
     db.execute("CREATE TABLE app.t (k int PRIMARY KEY)")
     raised = threading.Event()
 

@@ -109,7 +109,7 @@ def play(it: Made, *, seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["demo", "shop", "ddl", "restart"])
-def test_what_the_history_tells_is_what_was_recorded(name: str) -> None:
+def test_what_the_history_reports_is_what_was_recorded(name: str) -> None:
     played = history(name)
     reported = {it for range_, from_ts in played.ranges.items() for it in played.writes(range_, from_ts)}
     assert reported == {it._replace(region=0) for _, it in joined(name).entries}
@@ -386,7 +386,7 @@ def test_a_transaction_that_lives_is_waited_for_and_named_while_other_regions_go
         assert [entry.commit_ts for entry in it.entries] == [ts(1)]
 
 
-def test_locks_that_cannot_be_seen_to_are_told_and_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_that_cannot_be_seen_to_are_reported_and_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     refused_ = kvrpcpb_pb2.ScanLockResponse(error=kvrpcpb_pb2.KeyError(abort="no such thing"))
     with locked(monkeypatch) as it:
         it.cluster.transactions.answers["KvScanLock"] = [refused_] * 3
@@ -399,7 +399,7 @@ def test_locks_that_cannot_be_seen_to_are_told_and_end_nothing(monkeypatch: pyte
         it.until(lambda: not it.puller.view().held)
 
 
-def test_pd_that_is_away_from_the_watch_is_told_and_the_feed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pd_that_is_away_from_the_watch_is_reported_and_the_feed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(pd: PdClient) -> CommitTs:
         raise FeedLost("PD's leader does not answer: for a test", hint="")
 
@@ -456,7 +456,7 @@ def refused(it: Made, error: type[Exception], *reported: str) -> None:
         it.puller.poll(timeout_s=0)
 
 
-def test_a_key_that_was_not_asked_for_is_named() -> None:
+def test_a_key_that_was_not_requested_for_is_named() -> None:
     with made(history("demo")) as it:
         it.until(it.served)
         it.cluster.tell([row(b"\xffgarbage")])

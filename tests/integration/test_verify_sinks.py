@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.core.keyset import Key
 from sidecar.core.model import CommitTs
-from sidecar.log.verification import AskedTable, CheckState, RowDifference, Slice
+from sidecar.log.verification import CheckState, RequestedTable, RowDifference, Slice
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import chosen
 from spark_merge.verify.table_check import TableCheck
@@ -61,7 +61,7 @@ def compared(world: World, uri: str) -> TableCheck:
     """It has run."""
     sink = open_sink(uri, log_id="log-1")
     try:
-        check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), "one")  # type: ignore[arg-type]  # it can be read
+        check = TableCheck(world.context(), "mine", sink, RequestedTable(*TABLE), "one")  # type: ignore[arg-type]  # it can be read
         check.run()
         return check
     finally:
@@ -75,7 +75,7 @@ def in_parts(world: World, uri: str) -> list[TableCheck]:
         sink = open_sink(uri, log_id="log-1")
         try:
             part = Slice(after, (), 30)
-            check = TableCheck(world.context(), "mine", sink, AskedTable(*TABLE), f"part-{next(numbers)}", slice=part)  # type: ignore[arg-type]  # as above
+            check = TableCheck(world.context(), "mine", sink, RequestedTable(*TABLE), f"part-{next(numbers)}", slice=part)  # type: ignore[arg-type]  # as above
             check.run()
         finally:
             sink.close()

@@ -132,8 +132,8 @@ CERTIFICATES = [
     Mutation(
         "sinks that do not agree say something",
         f"{SUMS}::DumpSums._dropped",
-        "len(found) == 1",
-        "found",
+        "len(results) == 1",
+        "results",
         f"{OF_FOLLOWER}::test_sinks_that_do_not_agree_say_nothing",
     ),
     Mutation(

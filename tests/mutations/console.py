@@ -32,7 +32,7 @@ CONSOLE = [
         f"{ACCESS}::ConsoleAccess.visitor",
         "and now_s - self._sessions.get(session, -SESSION_S) < SESSION_S",
         "in self._sessions",
-        f"{UNIT}/test_access.py::test_a_session_ends_when_nothing_was_asked_for_long",
+        f"{UNIT}/test_access.py::test_a_session_ends_when_nothing_was_requested_for_long",
     ),
     Mutation(
         "an open page renews its session",

@@ -9,7 +9,7 @@ REPLAY = "sidecar/replay/replay.py"
 LIFE = "sidecar/replay/life.py"
 OF_REPORTED = "tests/unit/replay/test_dump_report.py"
 OF_LIFE = "tests/unit/replay/test_life.py"
-NOT_FOLLOWED = f"{OF_LIFE}::test_an_update_that_no_change_followed_is_told_of_first"
+NOT_FOLLOWED = f"{OF_LIFE}::test_an_update_that_no_change_followed_is_reported_of_first"
 
 DEMO = [
     Mutation(
@@ -22,7 +22,7 @@ DEMO = [
     Mutation(
         "what was asked of a dump that was restarted is no event of the report",
         f"{REPORTED}::ReportedDump._events",
-        ", *asked",
+        ", *requested",
         "",
         f"{OF_REPORTED}::test_crashes_pauses_and_restarts_are_events_of_the_report",
     ),

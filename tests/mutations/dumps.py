@@ -49,21 +49,21 @@ DUMPS = [
         "sidecar/adapters/tidb/read.py::_Read.keys",
         "one in wanted for one",
         "True for _",
-        "tests/integration/test_tidb_source.py::test_of_the_keys_that_were_asked_for_those_without_a_row_stand_first_in_the_file",
+        "tests/integration/test_tidb_source.py::test_of_the_keys_that_were_requested_for_those_without_a_row_stand_first_in_the_file",
     ),
     Mutation(
         "keys that a chunk did not come to are called absent",
         "sidecar/adapters/tidb/read.py::_Read.keys",
-        "asked if",
+        "requested if",
         "command.keys if",
         "tests/unit/adapters/test_tidb_read_bytes.py::test_of_keys_that_a_chunk_did_not_come_to_nothing_is_said[0-0]",
     ),
     Mutation(
         "a row that the changefeed's filter hides is deleted in the sinks",
         "sidecar/adapters/tidb/read.py::_Read.keys",
-        "wanted, keys = set(asked), set(there)",
-        "shown = [one == '1' for one in found.column(len(schema.columns)).to_pylist()]\n"
-        "        wanted, keys = set(asked), {one for one, has in zip(there, shown, strict=True) if has}",
+        "wanted, keys = set(requested), set(there)",
+        "shown = [one == '1' for one in result.column(len(schema.columns)).to_pylist()]\n"
+        "        wanted, keys = set(requested), {one for one, has in zip(there, shown, strict=True) if has}",
         "tests/integration/test_tidb_source.py::test_a_row_that_the_filter_hides_is_neither_dumped_nor_absent",
     ),
     Mutation(
@@ -85,7 +85,7 @@ DUMPS = [
         "sidecar/core/schema_step.py::_same_rows",
         " and (ids == ids_now or added_or_dropped)",
         "",
-        "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_tells_ids",
+        "tests/unit/core/test_schema_step.py::test_by_id_where_the_source_reports_ids",
     ),
     Mutation(
         "the next owner leaves the history behind the recovered progress",
@@ -142,26 +142,26 @@ DUMPS = [
         "sidecar/adapters/tidb/source.py::MarkRow._changed",
         "AND unique_identifier = %s",
         "AND %s <> ''",
-        "tests/integration/test_tidb_source.py::test_a_former_owner_cannot_send_a_mark",
+        "tests/integration/test_tidb_source.py::test_a_previous_owner_cannot_send_a_mark",
     ),
     Mutation(
         "an UPDATE that changed no row counts as sent",
         "sidecar/adapters/tidb/source.py::MarkRow.update",
         "== mark.uuid",
         "is not None",
-        "tests/integration/test_tidb_source.py::test_a_former_owner_cannot_send_a_mark",
+        "tests/integration/test_tidb_source.py::test_a_previous_owner_cannot_send_a_mark",
     ),
     Mutation(
         "a mark that was given up and comes late is another writer's",
         "sidecar/adapters/tidb/source.py::MarkRow.update",
-        "found in self._doubtful or ",
+        "present in self._doubtful or ",
         "",
         "tests/unit/adapters/test_tidb_source.py::test_a_mark_that_was_given_up_and_comes_late_is_ours[of the next dump-True]",
     ),
     Mutation(
         "a late mark of a former owner is another writer's",
         "sidecar/adapters/tidb/source.py::MarkRow.update",
-        " or is_former(found, of=mark.uuid)",
+        " or is_previous(present, of=mark.uuid)",
         "",
         "tests/unit/adapters/test_tidb_source.py::test_a_late_mark_of_the_owner_before_is_no_other_sidecars",
     ),
@@ -233,7 +233,7 @@ DUMPS = [
         "sidecar/pipeline.py::attach",
         "pipeline.write_soon()",
         "pass",
-        "tests/unit/test_pipeline.py::test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off",
+        "tests/unit/test_pipeline.py::test_a_new_owner_writes_its_first_segment_at_once_so_that_the_previous_one_is_fenced_off",
     ),
     Mutation(
         "the progress store is the truth, not the log",
@@ -260,7 +260,7 @@ DUMPS = [
         "a step waits for the source",
         "sidecar/pipeline.py::Pipeline._drive_dump",
         "results()",
-        "results()\n        while self._unheard and not events:\n            events = self.outside.source.results()",
+        "results()\n        while self._unanswered and not events:\n            events = self.outside.source.results()",
         "tests/unit/test_pipeline.py::test_a_source_that_never_answers_holds_no_live_change",
     ),
     Mutation(
@@ -352,7 +352,7 @@ DUMPS = [
         "spark_merge/worker/worker.py::Worker._where_it_was",
         "replace(sink, upto_ts=one.upto_ts)",
         "sink",
-        "tests/unit/merge/test_worker.py::test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it",
+        "tests/unit/merge/test_worker.py::test_a_sink_that_cannot_be_opened_is_where_a_previous_worker_saw_it",
     ),
     Mutation(
         "a sink that nobody knows gets all",

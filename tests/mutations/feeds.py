@@ -35,7 +35,7 @@ PUMPS = [
         "sidecar/feeds/binlog/backlog.py::Backlog._ready",
         " and lane.ahead_bytes <= self._ahead_bytes_max",
         "",
-        f"{STREAMS}::test_while_one_pump_stands_the_others_are_held_and_memory_is_bounded",
+        f"{STREAMS}::test_while_one_pump_stuck_the_others_are_held_and_memory_is_bounded",
     ),
     Mutation(
         "a pump is not asked what it has removed",
@@ -56,7 +56,7 @@ PUMPS = [
         "sidecar/pump/storage.py::Storage.__init__",
         "max(self._collected.ts or 0, state.gc_ts)",
         "state.gc_ts",
-        f"{COLLECTED}::test_an_index_that_is_made_anew_knows_what_was_collected",
+        f"{COLLECTED}::test_an_index_that_is_made_again_knows_what_was_collected",
     ),
     Mutation(
         "rows go before it is on record what is collected",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 COMMAND = "sidecar/cli/init.py"
-FOUND = "sidecar/setup/cluster.py"
+RESULT = "sidecar/setup/cluster.py"
 SETTINGS = "sidecar/setup/settings.py"
 SQL = "sidecar/setup/sql.py"
 OF_COMMAND = "tests/unit/cli/test_init.py"
-OF_FOUND = "tests/unit/setup/test_cluster.py"
+OF_RESULT = "tests/unit/setup/test_cluster.py"
 OF_SETTINGS = "tests/unit/setup/test_settings.py"
 OF_SQL = "tests/unit/setup/test_sql.py"
 
@@ -33,19 +33,19 @@ INIT = [
         f"{COMMAND}::init",
         "not (no_input or as_json) and ",
         "",
-        f"{OF_COMMAND}::test_without_a_terminal_nothing_is_asked",
+        f"{OF_COMMAND}::test_without_a_terminal_nothing_is_requested",
     ),
     Mutation(
         "init takes a wrong answer",
         f"{COMMAND}::_proved",
         "check(text)",
         "pass",
-        f"{OF_COMMAND}::test_a_wrong_answer_is_asked_again",
+        f"{OF_COMMAND}::test_a_wrong_answer_is_requested_again",
     ),
     Mutation(
         "init writes settings that the sidecar rejects",
         f"{COMMAND}::_of_delivery",
-        "    check_apart(uri, uris)\n",
+        "    check_disjoint(uri, uris)\n",
         "",
         f"{OF_COMMAND}::test_a_sink_within_the_log_is_refused_before_anything_is_written",
     ),
@@ -58,17 +58,17 @@ INIT = [
     ),
     Mutation(
         "init shows the account of a sink URI",
-        f"{FOUND}::shown_uri",
+        f"{RESULT}::shown_uri",
         'without_secrets(uri, but=("protocol",))',
         "uri",
         f"{OF_COMMAND}::test_a_sink_uri_leaves_neither_a_secret_nor_a_line_of_its_own",
     ),
     Mutation(
         "init writes settings for a protocol that cannot carry a dump",
-        f"{FOUND}::_NEVER",
+        f"{RESULT}::_NEVER",
         ', "protocol"',
         "",
-        f"{OF_FOUND}::test_a_sink_that_can_never_carry_a_dump_is_an_error_that_names_the_other_way",
+        f"{OF_RESULT}::test_a_sink_that_can_never_carry_a_dump_is_an_error_that_names_the_other_way",
     ),
     Mutation(
         "init writes a member of PD that does not answer",
@@ -79,10 +79,10 @@ INIT = [
     ),
     Mutation(
         "init offers the TiDB of another cluster",
-        f"{FOUND}::found_changefeed",
+        f"{RESULT}::chosen_changefeed",
         "() if elsewhere else ",
         "",
-        f"{OF_FOUND}::test_tidb_servers_that_pd_knows_are_offered_unless_they_are_of_another_cluster",
+        f"{OF_RESULT}::test_tidb_servers_that_pd_knows_are_offered_unless_they_are_of_another_cluster",
     ),
     Mutation(
         "a comment of init's file ends in a value of others",
@@ -110,7 +110,7 @@ INIT = [
         f"{SETTINGS}::differing",
         "(one for one in chosen if one.value != _default(one.setting))",
         "chosen",
-        f"{OF_SETTINGS}::test_what_equals_a_default_is_not_written_and_the_rest_stands_in_the_order_of_the_settings",
+        f"{OF_SETTINGS}::test_what_equals_a_default_is_not_written_and_the_rest_stuck_in_the_order_of_the_settings",
     ),
     Mutation(
         "a user's name ends a text of SQL",

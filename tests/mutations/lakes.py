@@ -47,7 +47,7 @@ LAKE_SINKS = [
     Mutation(
         "a file without a column has no statistics of it",
         "spark_merge/sinks/delta/statistics.py::completed",
-        'dict.fromkeys(names, found["numRecords"]) | ',
+        'dict.fromkeys(names, result["numRecords"]) | ',
         "",
         f"{STATISTICS}::test_columns_that_come_and_go_lose_no_row_for_any_filter[append]",
     ),

@@ -40,7 +40,7 @@ MERGING = [
     Mutation(
         "what a sink has is recorded with the next change only",
         "spark_merge/delivery/sink_record.py::SinkRecord.resume",
-        "self.passed(self._still_there(range(found.seq + 1, accepted.seq + 1)), owner)",
+        "self.passed(self._still_there(range(tables.seq + 1, accepted.seq + 1)), owner)",
         "pass",
         f"{RECORD}::test_a_worker_that_dies_between_accept_and_the_file_loses_nothing",
     ),
@@ -96,7 +96,7 @@ MERGING = [
     Mutation(
         "a row that can be decoded is left out",
         "spark_merge/log/undecodable.py::leave_out",
-        "(ordinals or ()) - {skip.ordinal for skip in found}",
+        "(ordinals or ()) - {skip.ordinal for skip in results}",
         "[int]()",
         "tests/unit/merge/test_undecodable.py::test_a_row_that_can_be_decoded_is_never_left_out_nor_one_that_is_not_there",
     ),
@@ -105,14 +105,14 @@ MERGING = [
         "spark_merge/sinks/chain.py::CommitChain.compare_and_swap",
         "if not self._create(commit):\n            return Missed.CONFLICT",
         "self._create(commit)",
-        f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
+        f"{SINKS}::TestFiles::test_a_previous_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
         "a commit under a number that was removed counts",
         "spark_merge/sinks/chain.py::CommitChain._create",
         " and self._is_last(commit.number)",
         "",
-        "tests/unit/sinks/test_chain.py::test_a_former_owner_can_not_accept_under_a_number_that_was_removed[50]",
+        "tests/unit/sinks/test_chain.py::test_a_previous_owner_can_not_accept_under_a_number_that_was_removed[50]",
     ),
     Mutation(
         "a record of another version is read",
@@ -126,7 +126,7 @@ MERGING = [
         "spark_merge/sinks/chain.py::CommitChain.compare_and_swap",
         "self._create",
         "opening and not self._create",
-        f"{SINKS}::TestFiles::test_a_former_worker_that_wakes_up_can_not_accept[jsonl]",
+        f"{SINKS}::TestFiles::test_a_previous_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
         "two who open at once cannot be told apart",
@@ -140,7 +140,7 @@ MERGING = [
         "spark_merge/sinks/folder/output.py::strays",
         " and owner_of(one) < mine",
         "",
-        "tests/unit/sinks/test_file_sink.py::test_the_sweep_takes_what_former_owners_left_and_nothing_of_others",
+        "tests/unit/sinks/test_file_sink.py::test_the_sweep_takes_what_previous_owners_left_and_nothing_of_others",
     ),
     Mutation(
         "a committing sink's batch is cut anew by the next owner",
@@ -159,7 +159,7 @@ MERGING = [
     Mutation(
         "what a dump was done with is claimed whatever the DDL of the segment does",
         "spark_merge/delivery/complete.py::followed",
-        " if table in _read_and_kept(segment, before, found)",
+        " if table in _read_and_kept(segment, before, results)",
         "",
         "tests/unit/merge/test_complete.py::test_a_claim_is_of_the_rows_that_a_table_has_after_the_ddl_of_the_segment[1-True]",
     ),
@@ -229,7 +229,7 @@ MERGING = [
     Mutation(
         "Kafka: the holder of an earlier term stays open",
         "spark_merge/sinks/kafka/holder.py::held",
-        "    if former is not None:\n        _close_if_free(former)\n",
+        "    if previous is not None:\n        _close_if_free(previous)\n",
         "",
         "tests/unit/sinks/kafka/test_holder.py::test_the_holder_of_an_earlier_term_is_closed_by_the_next_one",
     ),
@@ -334,14 +334,14 @@ MERGING = [
     Mutation(
         "a new sink begins behind the first window that reaches back",
         "spark_merge/log/read.py::beginning",
-        "found for",
+        "segment for",
         "first for",
         "tests/unit/merge/test_read.py::test_a_new_sink_begins_behind_the_windows_that_reach_back_to_what_was_removed",
     ),
     Mutation(
         "a new sink begins although a window that reaches back is open",
         "spark_merge/log/read.py::beginning",
-        "found:",
+        "log:",
         "first:",
         "tests/unit/merge/test_read.py::test_a_new_sink_waits_for_a_window_that_reaches_back_and_is_open",
     ),
@@ -495,7 +495,7 @@ MERGING = [
     Mutation(
         "at a SQL target the row is written whatever it holds",
         "spark_merge/sinks/mysql/position.py::SinkTable.compare_and_swap",
-        "found != expected or ",
+        "sink_row != expected or ",
         "",
         "tests/contract/test_positions.py::TestMysql::test_a_request_that_arrives_late_changes_nothing",
     ),

@@ -16,14 +16,14 @@ FENCES = [
         "sidecar/log/segment_log.py::FolderLog.commit",
         "create_exclusively(self.folder, manifest_name(manifest.seq), data)",
         "write_atomically(self.folder, manifest_name(manifest.seq), data) is None",
-        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays[local]",
+        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_reported_and_the_first_ones_manifest_stays[local]",
     ),
     Mutation(
         "a manifest is written over another owner's, in the twin",
         "sidecar/adapters/memory/log.py::MemoryLog.commit",
         "setdefault(manifest_name(manifest.seq), data) != data",
         "update({manifest_name(manifest.seq): data})",
-        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_told_and_the_first_ones_manifest_stays[twin]",
+        f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_reported_and_the_first_ones_manifest_stays[twin]",
     ),
     Mutation(
         "a storage that creates a file twice is taken",
@@ -37,7 +37,7 @@ FENCES = [
         "sidecar/log/layout.py::data_name",
         "{epoch",
         "{0",
-        f"{OF_THE_LOG}::test_a_former_owner_cannot_replace_data[local]",
+        f"{OF_THE_LOG}::test_a_previous_owner_cannot_replace_data[local]",
     ),
     Mutation(
         "a chunk has no epoch in its name",
@@ -58,14 +58,14 @@ FENCES = [
         "sidecar/log/segment_log.py::FolderLog._remove_segments",
         "storage.exists(self.folder, manifest_name(next_seq))",
         "False",
-        f"{OF_THE_LOG}::test_a_former_owner_retains_nothing[local]",
+        f"{OF_THE_LOG}::test_a_previous_owner_retains_nothing[local]",
     ),
     Mutation(
         "an owner's write does not compare who owns",
         "sidecar/adapters/etcd/owner.py::EtcdOwner.fenced",
         "ours, ",
         "",
-        f"{OF_ETCD}::test_the_fence_holds_whatever_the_former_owners_clock_says",
+        f"{OF_ETCD}::test_the_fence_holds_whatever_the_previous_owners_clock_says",
     ),
     Mutation(
         "who is held is not asked of the clock",
@@ -135,7 +135,7 @@ FENCES = [
         "spark_merge/delivery/loop.py::SinkLoop.serve",
         "\n        self._serves.set()",
         "",
-        "tests/unit/merge/test_loop.py::test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it",
+        "tests/unit/merge/test_loop.py::test_a_loop_that_is_reported_the_owners_next_epoch_opens_its_sink_with_it",
     ),
     Mutation(
         "an epoch is granted again",
@@ -224,7 +224,7 @@ LOGS = [
         "not storage.exists(self._folder, manifest_name(report.seq))",
         "False",
         "tests/unit/log/test_log_deliveries.py::"
-        "test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_news[beyond its end]",
+        "test_what_reports_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_events[beyond its end]",
     ),
     Mutation(
         "rows that were left out of a log that is no more are left out of the next one",
@@ -242,10 +242,10 @@ LOGS = [
     ),
     Mutation(
         "a topic that was made anew is read on",
-        "sidecar/feeds/kafka/start.py::Start._made_anew",
-        "wanted.ids.get(name, found.id) != found.id",
+        "sidecar/feeds/kafka/start.py::Start._re_created",
+        "wanted.ids.get(name, topic.id) != topic.id",
         "False",
-        "tests/unit/feeds/test_kafka_start.py::test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is",
+        "tests/unit/feeds/test_kafka_start.py::test_a_topic_made_again_while_nobody_looked_is_a_gap_however_long_it_is",
     ),
 ]
 """Against a log in another's place."""

@@ -12,10 +12,10 @@ SEVERAL = [
     Mutation("dumps of one table run at one time", f"{DUMPS_PY}::_may_begin", " and not blocking(queued, dumps)", "", SIMULATION),
     Mutation("any number of dumps runs", f"{DUMPS_PY}::_may_begin", "running < RUNNING_MAX and ", "", SCENARIO),
     Mutation("a dump that is queued never begins", f"{DUMPS_PY}::Dumps._begin_queued", "dump.begin()", "pass", SIMULATION),
-    Mutation("a request without an id is for the first dump", f"{DUMPS_PY}::Dumps._meant", "len(found) > 1", "False", SCENARIO),
+    Mutation("a request without an id is for the first dump", f"{DUMPS_PY}::Dumps._intended", "len(dumps) > 1", "False", SCENARIO),
     Mutation(
         "a request without an id is for a dump that is over",
-        "sidecar/core/progress.py::meant_without_id",
+        "sidecar/core/progress.py::intended_without_id",
         "[dump for dump in dumps if dump.state not in OVER] or list(dumps[-1:]",
         "list(dumps",
         SERVICE + "test_a_resume_that_is_made_again_does_not_resume_another_dump_that_has_failed",
@@ -111,7 +111,7 @@ SEVERAL = [
     ),
     Mutation(
         "a request that is made again is carried out again",
-        "sidecar/control/repeated.py::as_asked",
+        "sidecar/control/repeated.py::already_done",
         "any(dump.state in NEXT[type(request)] and not shows(dump) for dump in there)",
         "True",
         "tests/unit/control/test_repeated.py::"
@@ -119,7 +119,7 @@ SEVERAL = [
     ),
     Mutation(
         "one dump is done, so another is not asked",
-        "sidecar/control/repeated.py::as_asked",
+        "sidecar/control/repeated.py::already_done",
         "not shows(dump)",
         "False",
         "tests/unit/control/test_repeated.py::"

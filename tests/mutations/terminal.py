@@ -130,7 +130,7 @@ TERMINAL = [
         f"{TIMELINE}::WatchedTimeline.new",
         "one.SerializeToString(deterministic=True) not in",
         "not",
-        f"{OF_TIMELINE}::test_a_chunk_is_told_once_and_again_when_its_dropped_rows_are_known",
+        f"{OF_TIMELINE}::test_a_chunk_is_reported_once_and_again_when_its_dropped_rows_are_known",
     ),
     Mutation(
         "programs that did not ask for the timeline get one",
@@ -144,7 +144,7 @@ TERMINAL = [
         f"{QUERY}::dumpquery",
         "timeline or (call.console.is_terminal and not call.as_json)",
         "True",
-        f"{OF_QUERY}::test_the_timeline_is_asked_for_with_the_status_where_it_is_shown[False-given1-False-]",
+        f"{OF_QUERY}::test_the_timeline_is_requested_for_with_the_status_where_it_is_shown[False-given1-False-]",
     ),
     Mutation(
         "a command that shows a failed dump ends well",
@@ -163,9 +163,9 @@ TERMINAL = [
     Mutation(
         "the time of a dump is estimated by one of a few rows",
         f"{PREVIEW}::rows_per_s_before",
-        " >= TELLING_ROWS",
+        " >= NOTIFYING_ROWS",
         "",
-        f"{OF_SERVICE}::test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known[before1-0]",
+        f"{OF_SERVICE}::test_the_time_is_by_a_dump_that_reports_how_fast_one_reads_tables_or_not_known[before1-0]",
     ),
     Mutation(
         "what holds the dump that runs is said of every dump",

@@ -47,7 +47,7 @@ TEXTS = [
     Mutation(
         "a year of two digits is of the first century",
         "sidecar/rowcodec/type_cast.py::_year",
-        "2000 if found < _CENTURY_TURNS else 1900",
+        "2000 if number < _CENTURY_TURNS else 1900",
         "0",
         "tests/unit/rowcodec/test_type_cast.py::test_a_default_is_what_tidb_makes_of_it_when_it_reads",
     ),
@@ -118,7 +118,7 @@ TEXTS = [
         "Delta: two tables of one place are compared only where both have rows",
         "spark_merge/sinks/delta/sink.py::DeltaSink._places",
         "heads[0].schemas.values() if has_rows(one)",
-        "found",
+        "schemas",
         f"{OF_NAMES}::test_delta_takes_such_a_pair_and_refuses_two_tables_of_one_place",
     ),
 ]

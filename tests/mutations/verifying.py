@@ -21,14 +21,14 @@ VERIFYING = [
     Mutation(
         "a key that the log changes is not moving",
         "spark_merge/verify/moving.py::Moving.follow",
-        "self._found.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))",
+        "self._keys.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))",
         "pass",
         OF_MOVING,
     ),
     Mutation(
         "a key of a dump's chunk is not moving",
         "spark_merge/verify/moving.py::Moving.follow",
-        "self._found.append(dumped)",
+        "self._keys.append(dumped)",
         "pass",
         OF_MOVING,
     ),
@@ -156,14 +156,14 @@ VERIFYING = [
         f"{CHECK}::TableCheck._begun",
         "        context.needs(accepted.seq)\n",
         "",
-        f"{OF_RUNNER}::test_what_is_to_be_read_is_told_before_the_first_piece_of_work",
+        f"{OF_RUNNER}::test_what_is_to_be_read_is_reported_before_the_first_piece_of_work",
     ),
     Mutation(
         "the first position of a check is told with the progress after it",
         "spark_merge/verify/runner.py::_Verification._needs",
         "self._report.needs_from is None or after + 1 < self._report.needs_from",
         "False",
-        f"{OF_RUNNER}::test_what_is_to_be_read_is_told_before_the_first_piece_of_work",
+        f"{OF_RUNNER}::test_what_is_to_be_read_is_reported_before_the_first_piece_of_work",
     ),
     Mutation(
         "what was not compared is equal",
@@ -196,8 +196,8 @@ VERIFYING = [
     Mutation(
         "a comparison follows the log for as long as it grows",
         "spark_merge/verify/moving.py::LogKeys.after",
-        "(one for one in found if one.seq <= end",
-        "found\n            end = Seq(end + 1",
+        "(one for one in segments if one.seq <= end",
+        "segments\n            end = Seq(end + 1",
         "tests/unit/verify/test_moving.py::test_what_is_logged_while_the_log_is_followed_is_for_the_next_time",
     ),
     Mutation(
@@ -245,7 +245,7 @@ VERIFYING = [
     Mutation(
         "digests of another version are taken for ours",
         "spark_merge/verify/resume.py::load",
-        "found.digests != DIGESTS",
+        "progress.digests != DIGESTS",
         "False",
         f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[upgrade]",
     ),
@@ -279,10 +279,10 @@ VERIFYING = [
     ),
     Mutation(
         "what is told of one that is over keeps the log",
-        "sidecar/run/term_verifications.py::TermVerifications._heard",
+        "sidecar/run/term_verifications.py::TermVerifications._received",
         "entry is not None and ",
         "",
-        f"{OF_TERM}::test_what_is_told_of_one_that_is_over_keeps_nothing",
+        f"{OF_TERM}::test_what_is_reported_of_one_that_is_over_keeps_nothing",
     ),
     Mutation(
         "a stop leaves its work on a cluster",
@@ -303,7 +303,7 @@ VERIFYING = [
         "sidecar/run/term_verifications.py::TermVerifications._take_over",
         "        self._running[entry.id] = entry\n",
         "",
-        f"{OF_TERM}::test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker",
+        f"{OF_TERM}::test_a_next_term_goes_on_and_fails_what_was_never_requested_of_the_worker",
     ),
     Mutation(
         "segments of a verification that is over are kept for ever",
@@ -427,7 +427,7 @@ VERIFYING = [
     Mutation(
         "a comparison is resumed without some of its digests",
         "spark_merge/verify/resume.py::load",
-        "not {*found.sink_files, *found.source_files} <= there",
+        "not {*progress.sink_files, *progress.source_files} <= there",
         "False",
         f"{OF_RESUME}::test_it_begins_again_where_what_was_done_is_of_no_use[lose_digests]",
     ),
@@ -490,7 +490,7 @@ VERIFYING = [
     Mutation(
         "a part that an operator verified counts as the table",
         f"{CYCLE}::Cycle.compared",
-        " and not found.partial",
+        " and not report.partial",
         "",
         f"{OF_CYCLE}::test_a_table_that_an_operator_verifies_is_compared",
     ),
@@ -517,7 +517,7 @@ VERIFYING = [
     ),
     Mutation(
         "one verification's damaged file ends the others",
-        "sidecar/run/term_verifications.py::TermVerifications._apart",
+        "sidecar/run/term_verifications.py::TermVerifications._separate",
         "self._give_up(operation_id, str(error))",
         "raise",
         "tests/unit/run/test_damaged_files.py",

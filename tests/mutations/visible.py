@@ -102,7 +102,7 @@ VISIBLE = [
     Mutation(
         "a line is drawn over times in which nothing was measured",
         f"{DRAWING}::_parts",
-        "        if point[0] - before[0] > widest:\n            found.append([])\n",
+        "        if point[0] - before[0] > widest:\n            parts.append([])\n",
         "",
         f"{OF_DRAWING}::test_there_is_no_line_over_times_in_which_nothing_was_measured",
     ),
@@ -242,7 +242,7 @@ VISIBLE = [
     Mutation(
         "lines are passed on again after a part",
         f"{COLLECTED}::CollectedDump.saved_lines",
-        ", self._told = [], None, self.read, 0",
+        ", self._reported = [], None, self.read, 0",
         " = [], None, self.read",
         f"{OF_COLLECTED}::test_new_lines_are_each_passed_on_once_also_when_a_part_is_written_between",
     ),

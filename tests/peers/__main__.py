@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    _tell(report, options)
+    _notify(report, options)
     if failed:
         sys.stderr.write(f"bench-peers: {failed}; no page is renewed\n")
         return EXIT_FAILED
@@ -239,7 +239,7 @@ def _said(*command: str) -> str:
     return (done.stdout or done.stderr).strip() if done.returncode == 0 else "unknown"
 
 
-def _tell(report: Report, options: argparse.Namespace) -> None:
+def _notify(report: Report, options: argparse.Namespace) -> None:
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(report))
     if options.json is not None:
         options.json.write_text(json.dumps(report.plain(), ensure_ascii=False, indent=1) + "\n")

@@ -75,9 +75,9 @@ def missing_ids(arrivals: Arrivals, *, rows: int) -> int:
     return rows - int(seen[1:].sum())
 
 
-def dumped_at_ns(arrivals: Arrivals, *, asked_ns: int, rows: int) -> int:
+def dumped_at_ns(arrivals: Arrivals, *, requested_ns: int, rows: int) -> int:
     """When the last row of the dump that was asked for then was there. Raises ValueError if rows are missing."""
-    result = arrivals.since(asked_ns)
+    result = arrivals.since(requested_ns)
     if missing := missing_ids(result, rows=rows):
         raise ValueError(f"the dump is not whole: {missing:,} of {rows:,} rows came neither with it nor live")
     return int(result.at_ns[result.dumped == 1].max())

@@ -158,11 +158,11 @@ class Debezium:
         data = json.dumps({"data-collections": [NAME], "type": "incremental"})
         self._rig.db.execute(f"insert into {SIGNALS} values ('{uuid.uuid4()}', 'execute-snapshot', '{data}')")
 
-    def is_dumped(self, *, asked_ns: int) -> bool:
+    def is_dumped(self, *, requested_ns: int) -> bool:
         self._check()
         if self._reader.count() - self._came_before < self._rows:
             return False  # sooner than looking at each of a million
-        return not missing_ids(self._reader.arrivals().since(asked_ns), rows=self._rows)
+        return not missing_ids(self._reader.arrivals().since(requested_ns), rows=self._rows)
 
     def arrivals(self) -> Arrivals:
         return self._reader.arrivals()

@@ -101,10 +101,10 @@ def _beside_writes(rig: Rig, system: System, sizes: Sizes) -> tuple[tuple[int, i
 
 def _dump(rig: Rig, system: System) -> int:
     """When it was asked for, ns. Returns when it is there."""
-    asked_ns = time.time_ns()
+    requested_ns = time.time_ns()
     system.ask_dump()
-    await_true("the dump is delivered", lambda: system.is_dumped(asked_ns=asked_ns), timeout_s=DUMP_S_MAX)
-    return asked_ns
+    await_true("the dump is delivered", lambda: system.is_dumped(requested_ns=requested_ns), timeout_s=DUMP_S_MAX)
+    return requested_ns
 
 
 def _pass(seconds: float, writer: WriterProcess) -> None:
@@ -123,8 +123,8 @@ def _watch(meter: Meter, rig: Rig) -> None:
 def figures(phases: Phases, writes: Writes, arrivals: Arrivals, meter: Meter, *, rows: int) -> Run:
     """Raises ValueError where rows are missing: a system that loses some has no figures."""
     live_ns, dump_ns, alone_ns = phases.live_ns, phases.dump_ns, phases.alone_ns
-    beside_done_ns = dumped_at_ns(_until(arrivals, alone_ns), asked_ns=dump_ns, rows=rows)
-    alone_done_ns = dumped_at_ns(arrivals, asked_ns=alone_ns, rows=rows)
+    beside_done_ns = dumped_at_ns(_until(arrivals, alone_ns), requested_ns=dump_ns, rows=rows)
+    alone_done_ns = dumped_at_ns(arrivals, requested_ns=alone_ns, rows=rows)
     before = latencies_s(writes, arrivals, from_ns=live_ns, until_ns=dump_ns)
     during = latencies_s(writes, arrivals, from_ns=dump_ns, until_ns=beside_done_ns)
     beside_s, alone_s = (beside_done_ns - dump_ns) / 1e9, (alone_done_ns - alone_ns) / 1e9

@@ -51,7 +51,7 @@ class Ours:
         self._sidecar = SidecarProcess(config, rig.folder / "sidecar.log")
         self._worker = MergeWorkerProcess(config, rig.folder / "worker.log", slow_job_s=slow_job_s) if slow_job_s else None
         self._changefeed = pb.Changefeed(id=self._sidecar.changefeed_id)
-        self._asked = False
+        self._requested = False
         self._published_ts: int | None = None
 
     def __enter__(self) -> Self:
@@ -88,15 +88,15 @@ class Ours:
     def ask_dump(self) -> None:
         """By the same call as `dumpstart`, then as `dumprestart`."""
         new_id = secrets.token_hex(8)
-        if self._asked:
+        if self._requested:
             self._call("Restart", pb.RestartRequest(changefeed=self._changefeed, new_dump_id=new_id))
         else:
             self._call(
                 "Start", pb.StartRequest(changefeed=self._changefeed, dump_id=new_id, table_rules=[NAME], brackets=pb.BRACKETS_WATERMARK)
             )
-        self._asked = True
+        self._requested = True
 
-    def is_dumped(self, *, asked_ns: int) -> bool:
+    def is_dumped(self, *, requested_ns: int) -> bool:
         status = self._status()
         return status["state"] == "finished" and self._upto_ts() >= max(int(table["complete_at_tso"]) for table in status["tables"])
 
@@ -164,10 +164,10 @@ class OursToKafka(Ours):
         self._came_before = self._reader.count()
         super().ask_dump()
 
-    def is_dumped(self, *, asked_ns: int) -> bool:
+    def is_dumped(self, *, requested_ns: int) -> bool:
         if self._status()["state"] != "finished" or self._reader.count() - self._came_before < self._rows:
             return False
-        return not missing_ids(self._reader.arrivals().since(asked_ns), rows=self._rows)
+        return not missing_ids(self._reader.arrivals().since(requested_ns), rows=self._rows)
 
     def arrivals(self) -> Arrivals:
         return self._reader.arrivals()

@@ -45,7 +45,7 @@ class System(Protocol):
         """Of the whole table; again, when the one before is over."""
         ...
 
-    def is_dumped(self, *, asked_ns: int) -> bool:
+    def is_dumped(self, *, requested_ns: int) -> bool:
         """Whether all rows of the dump that was asked for then have come to the reader."""
         ...
 

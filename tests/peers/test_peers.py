@@ -58,12 +58,12 @@ class TestArrivals:
 
     def test_a_dump_is_there_with_its_last_row_and_live_rows_may_stand_for_dropped_ones(self) -> None:
         came = arrivals((1.0, 3, 0, 1), (2.0, 1, 0, 1), (4.0, 2, 5, 0), (3.0, 3, 0, 1), (8.0, 1, 6, 0))
-        assert dumped_at_ns(came, asked_ns=2 * SECOND_NS, rows=3) == 3 * SECOND_NS
+        assert dumped_at_ns(came, requested_ns=2 * SECOND_NS, rows=3) == 3 * SECOND_NS
         assert missing_ids(came, rows=5) == 2
 
     def test_a_dump_with_a_row_missing_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="1 of 2 rows came neither"):
-            dumped_at_ns(arrivals((1.0, 1, 0, 1)), asked_ns=0, rows=2)
+            dumped_at_ns(arrivals((1.0, 1, 0, 1)), requested_ns=0, rows=2)
 
     def test_a_file_that_is_being_written_is_read_to_its_last_whole_row(self, tmp_path: Path) -> None:
         np.arange(10, dtype=np.int64).tofile(tmp_path / "rows")
@@ -209,13 +209,13 @@ class TestReport:
         assert result["rows/s of it, beside the writes"] == "12,346"
         assert result["during the dump, s"] == ""
 
-    def test_what_could_not_be_measured_is_told(self) -> None:
+    def test_what_could_not_be_measured_is_reported(self) -> None:
         report = Report([Outcome("ours", (run(),)), Outcome("mydumper", absent="not installed")], {"rows": "10 rows"})
         assert "- mydumper: not installed." in markdown(report).splitlines()
         assert table(report).row_count == 2
         assert json.loads(json.dumps(report.plain()))["systems"][1]["absent"] == "not installed"
 
-    def test_the_noise_of_others_is_told(self) -> None:
+    def test_the_noise_of_others_is_reported(self) -> None:
         assert "noise" not in markdown(Report([Outcome("ours", (run(),))]))
         assert "noise" in markdown(Report([Outcome("ours", (run(), run(others_cores=0.5)))]))
 
@@ -262,7 +262,7 @@ class TestCommand:
             options_of(["--page", "nowhere.md"])
         assert f"copy {PAGE.name} there" in capsys.readouterr().err
 
-    def test_quick_is_a_tenth_of_the_rows_that_were_asked_for(self) -> None:
+    def test_quick_is_a_tenth_of_the_rows_that_were_requested_for(self) -> None:
         assert sizes_of(options_of(["--quick", "--rows", "50000"])).rows == 5_000
 
     def test_every_system_is_in_the_table_whether_or_not_it_can_run(self, monkeypatch: pytest.MonkeyPatch) -> None:

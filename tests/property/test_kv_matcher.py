@@ -91,14 +91,14 @@ class Region:
         self.live.append(bare if kind == COMMIT else row._replace(type=COMMITTED))
 
 
-class Telling(NamedTuple):
+class Notifying(NamedTuple):
     rows: Sequence[R]
     checkpoint_ts: int
     commits: Sequence[R]
 
 
 @st.composite
-def tellings(draw: st.DrawFn) -> Telling:
+def tellings(draw: st.DrawFn) -> Notifying:
     data = draw(st.data())
     region = Region()
     before, early, late = (draw(st.integers(0, 25)) for _ in range(3))
@@ -119,7 +119,7 @@ def tellings(draw: st.DrawFn) -> Telling:
     last = max((number for number, (_, in_snapshot) in enumerate(reported) if in_snapshot), default=-1)
     rows = [row for row, _ in reported]
     rows.insert(draw(st.integers(last + 1, len(rows))), R(INITIALIZED))
-    return Telling(rows, checkpoint_ts, [row for row in region.committed if row.commit_ts > checkpoint_ts])
+    return Notifying(rows, checkpoint_ts, [row for row in region.committed if row.commit_ts > checkpoint_ts])
 
 
 def obvious(rows: Sequence[R], checkpoint_ts: int) -> set[KvEntry]:
@@ -145,28 +145,28 @@ def _entry(row: R) -> KvEntry:
 
 
 @settings(max_examples=examples(120))
-@given(telling=tellings(), chunk=st.integers(1, 10))
-def test_any_telling_gives_every_commit_once_or_more_with_its_values(telling: Telling, chunk: int) -> None:
-    matcher = RegionMatcher(1, RANGE, CommitTs(telling.checkpoint_ts))
+@given(notifying=tellings(), chunk=st.integers(1, 10))
+def test_any_notifying_gives_every_commit_once_or_more_with_its_values(notifying: Notifying, chunk: int) -> None:
+    matcher = RegionMatcher(1, RANGE, CommitTs(notifying.checkpoint_ts))
     entries: list[KvEntry] = []
-    for start in range(0, len(telling.rows), chunk):
-        entries += matcher.entries(telling.rows[start : start + chunk])
-    assert set(entries) == obvious(telling.rows, telling.checkpoint_ts)
-    assert set(entries) == {_entry(row) for row in telling.commits}
-    assert len(entries) <= 2 * len(telling.commits), "at most once live and once by the scan"
+    for start in range(0, len(notifying.rows), chunk):
+        entries += matcher.entries(notifying.rows[start : start + chunk])
+    assert set(entries) == obvious(notifying.rows, notifying.checkpoint_ts)
+    assert set(entries) == {_entry(row) for row in notifying.commits}
+    assert len(entries) <= 2 * len(notifying.commits), "at most once live and once by the scan"
     assert matcher.held_bytes >= 0
 
 
 @settings(max_examples=examples(60))
-@given(telling=tellings())
-def test_marks_that_tikv_may_send_never_pass_a_commit(telling: Telling) -> None:
+@given(notifying=tellings())
+def test_marks_that_tikv_may_send_never_pass_a_commit(notifying: Notifying) -> None:
     """After each row the highest mark that the rest allows: nothing raises, and what was delivered is all up to it."""
-    matcher = RegionMatcher(1, RANGE, CommitTs(telling.checkpoint_ts))
+    matcher = RegionMatcher(1, RANGE, CommitTs(notifying.checkpoint_ts))
     delivered: set[KvEntry] = set()
-    commits = {_entry(row) for row in telling.commits}
-    for number, row in enumerate(telling.rows):
+    commits = {_entry(row) for row in notifying.commits}
+    for number, row in enumerate(notifying.rows):
         delivered.update(matcher.entries([row]))
-        rest = [it.commit_ts for it in telling.rows[number + 1 :] if it.commit_ts]
+        rest = [it.commit_ts for it in notifying.rows[number + 1 :] if it.commit_ts]
         matcher.resolve(CommitTs(min(rest, default=10_000) - 1))
         assert {it for it in commits if it.commit_ts <= matcher.resolved_ts} <= delivered
     assert delivered == commits

@@ -184,7 +184,7 @@ def begun(recording: DdlRecording) -> SchemaHistory[KvTable]:
     )
 
 
-def told(history: SchemaHistory[KvTable], ts: int) -> object:
+def reported(history: SchemaHistory[KvTable], ts: int) -> object:
     return {one.table_id: one for one in history.tables_at(ts)}
 
 
@@ -215,17 +215,17 @@ def test_a_spoiled_job_is_refused_and_changes_nothing_or_is_followed(seed: int) 
         for job in steps()[:place]:
             history.apply(job)
         ts = max(history.complete_ts - 1, history.floor_ts)  # at the last job's ts another may follow
-        before = told(history, ts)
+        before = reported(history, ts)
         try:
             history.apply(_spoiled_job(random, steps()[place]))
         except TicdcDumpError:
             refused += 1
-            assert told(history, ts) == before
+            assert reported(history, ts) == before
             history.apply(steps()[place])
             continue
         followed += 1
-        assert told(history, ts) == before, "what was true at a ts stays true"
-        told(history, history.complete_ts)
+        assert reported(history, ts) == before, "what was true at a ts stays true"
+        reported(history, history.complete_ts)
     assert min(refused, followed) > 5
 
 

@@ -29,7 +29,7 @@ class DdlPlayer:
         self._above: list[str] = []
 
     def play(self, line: str) -> list[str]:
-        play = list(_told(line.removeprefix("~ ")))
+        play = list(_reported(line.removeprefix("~ ")))
         if not line.startswith("~ "):
             self._above = play
             return play
@@ -41,7 +41,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[\s`]+", "", text).casefold()
 
 
-def _told(text: str) -> Iterator[str]:
+def _reported(text: str) -> Iterator[str]:
     try:
         yield f"action  {action_of(text).name}"
     except UnsupportedDdl:

@@ -81,21 +81,21 @@ class DumpPlayer:
             assert pickle.dumps(self.dump) == before, "what is illegal changes nothing"
             reported = "refused" if isinstance(error, RefusedRequest) else type(error).__name__
             out = [f"{reported}: {_first_line(error)}"]
-        return [*out, *self._news()] or ["nothing"]
+        return [*out, *self._events()] or ["nothing"]
 
     def _act(self, words: list[str], given: dict[str, str], flags: set[str]) -> list[str]:
         match words:
             case ["next", *_]:
-                return self._told(self.dump.next(throttled={_dump_id(int(given["throttled"]))} if "throttled" in given else ()))
+                return self._reported(self.dump.next(throttled={_dump_id(int(given["throttled"]))} if "throttled" in given else ()))
             case ["sent", "mark", number]:
-                return self._told(self.dump.handle(MarkSent(self._uuid(number))))
+                return self._reported(self.dump.handle(MarkSent(self._uuid(number))))
             case ["read", "chunk", number, *_]:
-                return self._told(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
+                return self._reported(self.dump.handle(self._chunk_read(int(number), given, exhausted="exhausted" in flags)))
             case ["failed", kind, number, *_]:
                 command: Command = SendMark(self._uuid(number), MarkKind.LOW) if kind == "mark" else self.asked[int(number)]
-                return self._told(self.dump.handle(_failed(command, given, flags)))
-            case ["ddl", *told]:
-                self.dump.changed([_step(text) for text in told])
+                return self._reported(self.dump.handle(_failed(command, given, flags)))
+            case ["ddl", *reported]:
+                self.dump.changed([_step(text) for text in reported])
                 return []
             case ["segment", *_]:
                 return self._segment(given)
@@ -112,7 +112,7 @@ class DumpPlayer:
         epoch = given.pop("epoch", 1)
         self.limits = DumpLimits(**{"readers": 1, **given})
         self.dump = self._dump(epoch=epoch, recovered=())
-        self.told = self._state()
+        self.reported = self._state()
 
     def _dump(self, *, epoch: int, recovered: tuple[Progress, ...]) -> Dumps:
         self.epoch = epoch
@@ -127,7 +127,7 @@ class DumpPlayer:
 
     def _request(self, word: str, given: dict[str, str]) -> list[str]:
         self.dump_number = int(given.get("dump", self.dump_number + (word in ("start", "restart"))))
-        dump_id, meant = _dump_id(self.dump_number), _dump_id(int(given["id"])) if "id" in given else ""
+        dump_id, intended = _dump_id(self.dump_number), _dump_id(int(given["id"])) if "id" in given else ""
         tables = tuple(TableName("s", table) for table in given.get("tables", "").split(",") if table)
         brackets, rows = Brackets(given.get("brackets", "watermark")), int(given.get("chunk_rows", 10))
         changed: dict[str, Any] = {name: int(given[name]) for name in ("chunk_rows", "readers", "rows_per_s") if name in given}
@@ -136,11 +136,11 @@ class DumpPlayer:
             "start": StartDump(
                 dump_id, tables, brackets, rows, pace=Pace(rows_per_s=int(given.get("rows_per_s", 0))), grows="grows" in given
             ),
-            "restart": RestartDump(dump_id, meant),
-            "pause": PauseDump(meant),
-            "resume": ResumeDump(settings, meant),
-            "set": SetDump(settings, meant),
-            "stop": StopDump(meant),
+            "restart": RestartDump(dump_id, intended),
+            "pause": PauseDump(intended),
+            "resume": ResumeDump(settings, intended),
+            "set": SetDump(settings, intended),
+            "stop": StopDump(intended),
         }
         self.dump.request(requests[word])
         return []
@@ -170,7 +170,7 @@ class DumpPlayer:
         dump, epoch = int(said.get("dump", self.dump_number)), int(said.get("epoch", self.epoch))
         return mark_uuid(_dump_id(dump), epoch, int(number.partition("/")[0]))
 
-    def _told(self, commands: Sequence[Command]) -> list[str]:
+    def _reported(self, commands: Sequence[Command]) -> list[str]:
         """The commands as text; SELECTs are remembered, so that their ends can be played."""
         out = []
         for command in commands:
@@ -192,11 +192,11 @@ class DumpPlayer:
         dumps = [_progress(record) for record in self.dump.records]
         return [*forgotten, *dumps, open_windows + (f", segments kept from {oldest}" if oldest is not None else "")]
 
-    def _news(self) -> list[str]:
+    def _events(self) -> list[str]:
         state = self._state()
-        news = [now for now in state if now not in self.told]
-        self.told = state
-        return news
+        events = [now for now in state if now not in self.reported]
+        self.reported = state
+        return events
 
 
 def _failed(command: Command, given: dict[str, str], flags: set[str]) -> SourceEvent:

@@ -116,7 +116,7 @@ class EffectsPlayer:
             self._tables, line = self._read(first, {}), rest
         text, arrow, tables = line.partition(" ->")
         after = self._read(tables, self._tables) if arrow else self._tables
-        reported = [(log, list(self._told(_head(text, self._tables, after, log)))) for log in _LOGS]
+        reported = [(log, list(self._reported(_head(text, self._tables, after, log)))) for log in _LOGS]
         if all(lines == reported[0][1] for _, lines in reported):
             return reported[0][1]
         by_lines: dict[tuple[str, ...], list[str]] = {}
@@ -156,7 +156,7 @@ class EffectsPlayer:
         self._last_id += 1
         return self._last_id
 
-    def _told(self, head: Head) -> Iterator[str]:
+    def _reported(self, head: Head) -> Iterator[str]:
         for effect in effects(head):
             yield _line(effect)
         refusals: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ def _iceberg(head: Head) -> None:
             raise SinkError(altered.unless_empty, hint="")
         if altered.before and altered.after and not altered.emptied:
             there = iceberg_schema(altered.before, "merge")
-            evolved(there, there.highest_field_id, altered.after, altered.renamed, anew=False, mode="merge")
+            evolved(there, there.highest_field_id, altered.after, altered.renamed, again=False, mode="merge")
 
 
 def _clickhouse(head: Head) -> None:

@@ -51,13 +51,13 @@ class RoundsPlayer:
                 self.now_s = float(time)
                 return []
             case ["come", *messages]:
-                return [_told("released", self.rounds.take([_message(text) for text in messages], now_s=self.now_s))]
+                return [_reported("released", self.rounds.take([_message(text) for text in messages], now_s=self.now_s))]
             case ["ask"]:
                 return [self._ask()]
-            case ["answer", number, *told]:
-                return self._answer(self.questions[number], dict(pair.split("=", 1) for pair in told if pair != "nobody"))
+            case ["answer", number, *reported]:
+                return self._answer(self.questions[number], dict(pair.split("=", 1) for pair in reported if pair != "nobody"))
             case ["end", *partitions]:
-                return [_told("released", self.rounds.release([_partition(text) for text in partitions]))]
+                return [_reported("released", self.rounds.release([_partition(text) for text in partitions]))]
             case ["lanes"]:
                 return [" ".join(sorted(lane.removeprefix("kafka/") for lane in self.rounds.lanes(self.log))) or "none"]
         raise ValueError(f"not understood: {line}")
@@ -74,7 +74,7 @@ class RoundsPlayer:
         learned = self.rounds.learn(RoundAnswer(question, _present(reported["source"].split(",")), topics), now_s=self.now_s)
         out = [f"joined {_names(learned.joined)}"] if learned.joined else []
         out += [f"left {_names(learned.left)}"] if learned.left else []
-        out += ["the round may end"] if self.rounds.told else []
+        out += ["the round may end"] if self.rounds.reported else []
         return out or ["nothing"]
 
 
@@ -101,7 +101,7 @@ def _message(text: str) -> Message:
     return Message(lane_of(_partition(partition)), int(position), b"", b"")
 
 
-def _told(word: str, messages: Sequence[Message]) -> str:
+def _reported(word: str, messages: Sequence[Message]) -> str:
     return f"{word} " + (" ".join(f"{message.lane.removeprefix('kafka/')}@{message.position}" for message in messages) or "nothing")
 
 

@@ -21,7 +21,7 @@ _SHOWN = {char: picture for picture, char in _PICTURES.items()}
 class SqlPlayer:
     def play(self, line: str) -> list[str]:
         text = line.translate(_PICTURES)
-        results, other = list(_told(text, backslashes=True)), list(_told(text, backslashes=False))
+        results, other = list(_reported(text, backslashes=True)), list(_reported(text, backslashes=False))
         if other != results:
             results += ["NO_BACKSLASH_ESCAPES:", *(f"  {one}" for one in other)]
         try:
@@ -31,7 +31,7 @@ class SqlPlayer:
         return results or ["nothing"]
 
 
-def _told(text: str, *, backslashes: bool) -> Iterator[str]:
+def _reported(text: str, *, backslashes: bool) -> Iterator[str]:
     runs = groupby(tokens(text, features=FEATURES, backslashes=backslashes), lambda token: (token.kind, token.comment))
     for (kind, comment), run in runs:
         if kind != "end":
@@ -39,5 +39,5 @@ def _told(text: str, *, backslashes: bool) -> Iterator[str]:
 
 
 def _shown(token: SqlToken) -> str:
-    meant = {"word": token.text.upper(), "string": token.text[1:-1], "name": token.text[1:-1]}.get(token.kind, token.text)
-    return token.text if token.value == meant else f"{token.text} = {token.value}"
+    intended = {"word": token.text.upper(), "string": token.text[1:-1], "name": token.text[1:-1]}.get(token.kind, token.text)
+    return token.text if token.value == intended else f"{token.text} = {token.value}"

@@ -249,7 +249,7 @@ class LightSource:
     chunks: list[tuple[float, int]] = field(default_factory=list)
     _due: list[tuple[float, int, Command]] = field(default_factory=list)
     _marks_s: float = 0.0
-    _asked: int = 0
+    _requested: int = 0
 
     def request(self, command: Command) -> None:
         now_s = self.clock.time_s
@@ -257,8 +257,8 @@ class LightSource:
             due_s = self._marks_s = max(self._marks_s, now_s) + self.mark_s
         else:
             due_s = now_s + 0.01 + command.rows_max / self.rows_s
-        self._asked += 1
-        self._due = sorted([*self._due, (due_s, self._asked, command)], key=lambda due: due[:2])
+        self._requested += 1
+        self._due = sorted([*self._due, (due_s, self._requested, command)], key=lambda due: due[:2])
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         """The tables do not change."""
@@ -270,9 +270,9 @@ class LightSource:
 
     def _done(self, command: Command) -> SourceEvent:
         if isinstance(command, SendMark):
-            self._asked += 1
+            self._requested += 1
             text = f"{command.uuid} {command.kind.name}".encode()
-            self.feed.held.append(Change(now_ts(self.clock), Rank.PUT, *MARK_TABLE, b"", text, LANE, self._asked))
+            self.feed.held.append(Change(now_ts(self.clock), Rank.PUT, *MARK_TABLE, b"", text, LANE, self._requested))
             return MarkSent(command.uuid)
         return self._read(command)
 
@@ -291,7 +291,7 @@ class LightSource:
 
 
 @dataclass
-class Asked:
+class Requested:
     waiting: list[Request] = field(default_factory=list)
 
     def take(self) -> Request | None:
@@ -308,7 +308,7 @@ class Reports:
     clock: MemoryClock
     sinks_there: Sequence[Sink]
     _read: tuple[SinkDelivery, ...] = ()
-    _told: ReportTimes | None = None
+    _reported: ReportTimes | None = None
     _due_s: float = 0.0
     written_s: float = 0.0
 
@@ -318,7 +318,7 @@ class Reports:
             self._read = tuple(
                 SinkDelivery(s.name, Seq(s.accepted) if s.accepted >= 0 else None, tuple(s.batches)) for s in self.sinks_there
             )
-            self._told = ReportTimes(worker_ms(self.written_s), self.clock.time_s)
+            self._reported = ReportTimes(worker_ms(self.written_s), self.clock.time_s)
 
     def accepted(self) -> Seq | None:
         known = [sink.accepted for sink in self._read]
@@ -328,7 +328,7 @@ class Reports:
         return self._read
 
     def report_times(self) -> ReportTimes | None:
-        return self._told
+        return self._reported
 
 
 class PaceWorld:
@@ -351,7 +351,7 @@ class PaceWorld:
         self.feed = LightFeed(self.clock, resolved_every_s, way_s)
         self.log = LightLog(self.clock, live_rows_s)
         self.source = LightSource(self.clock, self.feed, read_rows_s, 200, table_rows=table_rows)
-        self.reports, self.asked = Reports(self.clock, sinks), Asked()
+        self.reports, self.asked = Reports(self.clock, sinks), Requested()
         schemas = {
             name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",), at + 1, (at + 1,))
             for at, name in enumerate(self.tables)

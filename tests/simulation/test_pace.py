@@ -247,7 +247,7 @@ def test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it() -
     assert sink.rows_s(180, 230) >= 30_000
 
 
-def test_a_sink_that_has_told_nothing_gets_one_chunk_and_one_that_stalls_from_the_beginning_no_more() -> None:
+def test_a_sink_that_has_reported_nothing_gets_one_chunk_and_one_that_stalls_from_the_beginning_no_more() -> None:
     sink = Sink("sink", lambda now_s: None if now_s < 60 else FAST)
     world = PaceWorld(sink)
     world.start()

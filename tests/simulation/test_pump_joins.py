@@ -135,7 +135,7 @@ class DrainerLife:
     def start(self) -> None:
         """Also after a crash: with what the log has."""
         self.joining = Joining(self.positions | {PUMPS_LANE: self.after_ts}, CommitTs(FROM_TS))
-        self.told_ts = self.joining.resolved_ts
+        self.reported_ts = self.joining.resolved_ts
         self.sequence = Sequence(
             identity=lambda change: change.value,
             spill=MemorySpill(),
@@ -162,10 +162,10 @@ class DrainerLife:
             for commit_ts, value in results[: self.cluster.random.randint(0, 5)]:
                 pump.handed_ts = pump.received_ts = CommitTs(commit_ts)
                 self._accept(lane, commit_ts, value)
-        if self.joining.resolved_ts > self.told_ts:
-            self.told_ts = self.joining.resolved_ts
-            position = self.told_ts - 1
-            self.sequence.accept(PUMPS_LANE, position, [Resolved(PUMPS_LANE, self.told_ts, position)])
+        if self.joining.resolved_ts > self.reported_ts:
+            self.reported_ts = self.joining.resolved_ts
+            position = self.reported_ts - 1
+            self.sequence.accept(PUMPS_LANE, position, [Resolved(PUMPS_LANE, self.reported_ts, position)])
         self._meanwhile()
         upto_ts = self.sequence.upto(self.joining.lanes())
         if upto_ts is not None:

@@ -190,10 +190,16 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
         sinks = rng.choice([(), SINKS[:1], SINKS[1:]])
         start = StartDump(dump_id, some, rng.choice(list(Brackets)), chunk_rows, sinks=sinks)
         there = [] if pipeline is None else [record.dump_id for record in pipeline.dump.records]
-        meant = rng.choice(there) if there and rng.random() < 0.8 else ""
-        change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])), meant)
+        intended = rng.choice(there) if there and rng.random() < 0.8 else ""
+        change = SetDump(Settings(readers=rng.randint(1, 4), chunk_rows=rng.choice([1, 3, 10, 100])), intended)
         keyed = keyed_dump(dump_id, rng.choice(outputs).faults, start, cluster, more=rng.sample(range(45), rng.randrange(2, 8)))
-        moves: list[Request] = [PauseDump(meant), ResumeDump(dump_id=meant), StopDump(meant), RestartDump(dump_id, meant), change]
+        moves: list[Request] = [
+            PauseDump(intended),
+            ResumeDump(dump_id=intended),
+            StopDump(intended),
+            RestartDump(dump_id, intended),
+            change,
+        ]
         choices: list[Request] = [start, start, *moves, keyed]
         requests.waiting.append(choices[kind])
 
@@ -262,7 +268,7 @@ def run(seed: int, *, steps: int = 220, die_at: int | None = None) -> Result:
             states = [record.state for record in pipeline.dump.records]
             beside, queued = beside + (states.count(DumpState.RUNNING) > 1), queued + (DumpState.QUEUED in states)
             one_sink += any(record.sinks for record in pipeline.dump.records if record.state is DumpState.RUNNING)
-            check_apart(pipeline.dump.records)
+            check_disjoint(pipeline.dump.records)
         except (Crash, MarkRowTaken) as end:
             fenced += isinstance(end, MarkRowTaken)
             repeats += pipeline.sequence.repeats if pipeline else 0
@@ -308,7 +314,7 @@ def some_room(rng: Random) -> DumpRoom:
     return DumpRoom(rng.choice([-5, -5, 0, 4, width]), rng.choice([500, 1 << 20]), width, rng.choice([1, 20]), rng.choice([1, 60]))
 
 
-def check_apart(dumps: Iterable[Progress]) -> None:
+def check_disjoint(dumps: Iterable[Progress]) -> None:
     """Dumps that have begun have no table in common."""
     tables = [table.table for dump in dumps if dump.state in (DumpState.RUNNING, DumpState.PAUSED) for table in dump.tables]
     assert len(set(tables)) == len(tables), tables

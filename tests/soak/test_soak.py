@@ -13,7 +13,7 @@ from tests.soak.sampling import Sample, Series, descendant, folder_mib, held, ta
 from tests.soak.slopes import growth, table
 
 
-def test_growth_is_told_an_hour_and_outliers_do_not_move_it() -> None:
+def test_growth_is_reported_an_hour_and_outliers_do_not_move_it() -> None:
     random = Random(1)
     samples = [Sample(3.0 * n, 7, 100 + 3.0 * n / 3600 * 12 + random.uniform(-0.5, 0.5)) for n in range(1200)]
     samples[900] = samples[900]._replace(value=5000)

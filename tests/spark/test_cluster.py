@@ -97,15 +97,15 @@ class Story:
         commits = open_folder(self.storage.uri(f"{self.name}/parquet/{COMMITS}", keys=True))
         deadline = monotonic() + DEADLINE_S
         while len(list_names(commits, deep=False)) < times:
-            assert worker.runs(), f"the worker has ended: {worker.told()[-3000:]}"
-            assert monotonic() < deadline, f"the output is not opened: {worker.told()[-3000:]}"
+            assert worker.runs(), f"the worker has ended: {worker.reported()[-3000:]}"
+            assert monotonic() < deadline, f"the output is not opened: {worker.reported()[-3000:]}"
             sleep(0.3)
 
     def wait(self, worker: MergeCommand, segments: int) -> None:
         deadline = monotonic() + DEADLINE_S
         while (number := self.accepted()) < segments:
-            assert worker.runs(), f"the worker has ended at {number} of {segments} segments: {worker.told()[-3000:]}"
-            assert monotonic() < deadline, f"the worker stands at {number} of {segments} segments: {worker.told()[-3000:]}"
+            assert worker.runs(), f"the worker has ended at {number} of {segments} segments: {worker.reported()[-3000:]}"
+            assert monotonic() < deadline, f"the worker stands at {number} of {segments} segments: {worker.reported()[-3000:]}"
             sleep(0.3)
 
     def check(self) -> None:
@@ -235,7 +235,7 @@ if LANE.whole:
                 story.wait_opened(second, times=2)
                 held.release()
                 assert first.ended() == EXIT_ERROR
-                assert "another merge worker has opened" in first.told() or "is written by owner epoch" in first.told()
+                assert "another merge worker has opened" in first.reported() or "is written by owner epoch" in first.reported()
                 story.wait(second, SEGMENTS)
         story.check()
 
@@ -245,11 +245,11 @@ def test_who_has_another_secret_is_refused(refused: MergeCommand, cluster: Spark
     wrong = cluster.write_conf(tmp_path / "wrong", {SECRET: "a guess"})
     cluster.start_worker(7, conf=wrong)
     assert refused.ended() == EXIT_ERROR
-    reported = refused.told()
+    reported = refused.reported()
     assert f"the Spark cluster at {cluster.url} does not take this application" in reported
     assert f"compare the address and {SECRET} with the cluster's" in reported
     assert "a guess" not in reported
-    cluster.worker_tells(7, "Failed to connect to master")
+    cluster.worker_reports(7, "Failed to connect to master")
     cluster.kill_worker(7)
     assert len(cluster.alive()) == 2
 
@@ -260,8 +260,8 @@ def test_a_cluster_without_a_secret_is_refused_with_the_way_out(story: Story, cl
     (bare / "spark-defaults.conf").write_text("spark.driver.host 127.0.0.1\nspark.authenticate false\n")
     with story.command(cluster, "bare", conf=bare) as worker:
         assert worker.ended() == EXIT_ERROR
-        assert f"{cluster.url} is refused: a standalone cluster needs a secret" in worker.told()
-        assert "SPARK_CONF_DIR" in worker.told()
+        assert f"{cluster.url} is refused: a standalone cluster needs a secret" in worker.reported()
+        assert "SPARK_CONF_DIR" in worker.reported()
 
 
 def test_what_is_sent_to_a_task_holds_no_secret(story: Story) -> None:

@@ -56,7 +56,7 @@ def report(log: Folder) -> DeliveryReport | None:
     return None if data is None else report_from_json(data)
 
 
-def test_delivers_what_is_in_the_log_and_tells_how_far_it_is(log: Folder, tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
+def test_delivers_what_is_in_the_log_and_reports_how_far_it_is(log: Folder, tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
     worker = worker_of(log, tmp_path / "out")
     thread = Thread(target=worker.run)
     running.append((worker, thread))
@@ -85,7 +85,7 @@ def test_a_later_owner_s_segments_end_it_before_it_delivers_them(log: Folder, tm
     assert "owner epoch 9" in result.error
 
 
-def test_what_a_former_one_died_of_is_told_until_something_is_delivered(tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
+def test_what_a_previous_one_died_of_is_reported_until_something_is_delivered(tmp_path: Path, running: list[tuple[Worker, Thread]]) -> None:
     folder = Folder("file", str(tmp_path / "log"))
     died = DeliveryReport(None, CommitTs(0), "stopped", 1, pid=1, error="Spark does not start")
     storage.write_atomically(folder, DELIVERED_NAME, died.to_json())

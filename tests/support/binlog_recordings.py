@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Former, Lane, Message, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Lane, Message, PreviousLayout, TableName, TableSchema
 from sidecar.rowcodec.binlog_fold import folded
 from sidecar.rowcodec.kv_layout import kv_table_of, layout_of
 from sidecar.rowcodec.kv_table import KvTable, kv_table
@@ -86,7 +86,7 @@ class BinlogRecording:
 
 def _schema(known: list[_Version]) -> TableSchema:
     layouts = [layout_of(1, version.info, new_collation=True) for version in known]
-    previous = Former(known[-1].schema_version, layouts[-2]) if len(known) > 1 else None
+    previous = PreviousLayout(known[-1].schema_version, layouts[-2]) if len(known) > 1 else None
     return replace(kv_table(known[-1].info, schema=known[-1].schema).schema, layout=layouts[-1], former=previous)
 
 

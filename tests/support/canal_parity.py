@@ -53,7 +53,7 @@ class Parity:
 
     equal: Counter[str] = field(default_factory=Counter)
     values: Counter[str] = field(default_factory=Counter)
-    apart: Counter[str] = field(default_factory=Counter)
+    separate: Counter[str] = field(default_factory=Counter)
     differing: Counter[str] = field(default_factory=Counter)
 
 
@@ -71,12 +71,12 @@ def parity(name: str, feed: str, *, architecture: Literal["classic", "new"], ser
                 (envelope,) = codec.envelopes(Message(lane, position, *sent))
             except FeedUnsuitable:
                 assert b'"claimCheckLocation":' in (message.value or b"") or b'"onlyHandleKey":true' in (message.value or b"")
-                reported.apart["of a large row"] += 1
+                reported.separate["of a large row"] += 1
                 continue
             if isinstance(envelope, Change):
                 table = TableName(envelope.schema, envelope.table)
                 if table == MARK_TABLE:
-                    reported.apart["of a mark"] += 1
+                    reported.separate["of a mark"] += 1
                 else:
                     groups[schema_at(table, envelope.commit_ts - 1)].append((envelope, sent))
             else:

@@ -36,7 +36,7 @@ from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import Samples
 from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.delivery.batches import JobSettings
@@ -92,7 +92,7 @@ class CertifiedDump:
         self.log, self.out = folder / "log", folder / "out"
         self.folder = open_folder(str(self.log))
         self.log_id = claim_log(self.folder, "cf/1")
-        self.stored, self.lines, self.now_s = MemoryProgress(), list[NewsLine](), 0.0
+        self.stored, self.lines, self.now_s = MemoryProgress(), list[LogEvent](), 0.0
         self.samples, self.chunks, self.wall_ms = Samples(every_s=SAMPLE_EVERY_S), Chunks(100, first=False), 0
         sink = FileSink(open_folder(str(self.out)), log_id=name_of("cf/1", self.log_id), file_format=file_format)
         self.loop = SinkLoop(SinkId(SINK, SINK), sink, JobSettings(self.folder), Here(), lambda _: None)

@@ -22,9 +22,9 @@ from sidecar.log.certificate_parts import SampleLine, SinkSample
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.storage import open_folder
 from sidecar.log.verification import (
-    AskedTable,
     CheckState,
     RepairReport,
+    RequestedTable,
     RowDifference,
     RowsToDelete,
     TableReport,
@@ -102,7 +102,7 @@ class ShopVerifications:
         tables[2].unjudged = [Unjudged(mark(SINKS[0]), "shop", names[2], ("extra",), mark("deletes are hidden"))]
         tables[6].state, tables[6].why = CheckState.SKIPPED, mark("DDLs change it again and again")
         request = VerifyRequest(
-            VERIFIED, (mark(SINKS[0]),), tuple(AskedTable("shop", name) for name in names), 0.25,
+            VERIFIED, (mark(SINKS[0]),), tuple(RequestedTable("shop", name) for name in names), 0.25,
             {mark(SINKS[1]): mark("it keeps no rows")}, self.asked_ms, repair=True,
         )  # fmt: skip
         report = VerifyReport(VERIFIED, CheckState.DIFFERENT, self.asked_ms + 1000, self.asked_ms + 95_000, tables)

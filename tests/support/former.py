@@ -20,15 +20,15 @@ from spark_merge.codecs.decode.rows import decode
 from spark_merge.log.read import new_manifests, read_rows, read_schemas
 from spark_merge.merge.rule import Image, OutputRow, merged
 
-FORMER = Path(__file__).parents[1] / "data" / "log-0.1.0"
-FORMER_LOG_ID = "default/default/orders/2026-11-21T03:36:19.933428409Z"
+PREVIOUS = Path(__file__).parents[1] / "data" / "log-0.1.0"
+PREVIOUS_LOG_ID = "default/default/orders/2026-11-21T03:36:19.933428409Z"
 SEGMENTS, DELIVERED = 6, 4
 """In the log, and of them in the outputs."""
 
 
 def former(name: str, into: Path) -> Folder:
     """A copy of `log`, `jsonl` or `parquet`."""
-    return open_folder(str(shutil.copytree(FORMER / name, into / name)))
+    return open_folder(str(shutil.copytree(PREVIOUS / name, into / name)))
 
 
 def output_by_the_rule(log: Folder) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ class MergeCommand:
     def runs(self) -> bool:
         return self._process.poll() is None
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """All that it said."""
         return self.log.read_text(errors="replace")
 

@@ -49,7 +49,7 @@ class PumpRig:
         given |= {"pd": tuple(servers.pd_addresses), "etcd": etcd.endpoints, "data_dir": str(folder), "heartbeat_s": 0.05} | settings
         self.section = PumpSection(**given)
         self.etcd = etcd
-        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.reported: list[tuple[str, dict[str, Any]]] = []
 
     @contextmanager
     def running(self, connect: Callable[[], Tikv] | None = None) -> Iterator[Pump]:
@@ -67,14 +67,14 @@ class PumpRig:
         assert not work.alive
 
     def said(self, what: str) -> list[dict[str, Any]]:
-        return [values for text, values in self.told if text == what]
+        return [values for text, values in self.reported if text == what]
 
     def registered(self, node_id: str = "pump-a") -> dict[str, Any]:
         text = self.etcd.get(f"/tidb-binlog/v1/pumps/{node_id}")
         return json.loads(text) if text else {}
 
     def _notice(self, what: str, **values: Any) -> None:
-        self.told.append((what, values))
+        self.reported.append((what, values))
 
 
 class PumpProcess:
@@ -158,7 +158,7 @@ class MadeDrainer(cistern_pb2_grpc.CisternServicer):
 
     def __init__(self, etcd: Etcd, node_id: str = "drainer", *, refusals: int = 0, state: str = "online") -> None:
         self.etcd, self.node_id, self.refusals = etcd, node_id, refusals
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._server = grpc.server(ThreadPoolExecutor(2))
         cistern_pb2_grpc.add_CisternServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated without types
         self.host = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -173,7 +173,7 @@ class MadeDrainer(cistern_pb2_grpc.CisternServicer):
         if self.refusals:
             self.refusals -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
-        self.heard.append(json.loads(self.etcd.get("/tidb-binlog/v1/pumps/pump-a") or "{}"))
+        self.received.append(json.loads(self.etcd.get("/tidb-binlog/v1/pumps/pump-a") or "{}"))
         return cistern_pb2.NotifyResp()
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def main() -> None:
     reading, ending = threading.Event(), threading.Event()
     if not given.unread:
         reading.set()
-    threading.Thread(target=_told, args=(reading, ending), daemon=True).start()
+    threading.Thread(target=_reported, args=(reading, ending), daemon=True).start()
     feed = MessageFeed(section, open_folder(str(given.folder)), changefeed=ChangefeedName(*given.changefeed.split("/")))
     try:
         feed.seek({LANE: json.loads(lines[-1])["position"] + 1} if lines else {})
@@ -67,7 +67,7 @@ def main() -> None:
         feed.close()
 
 
-def _told(reading: threading.Event, ending: threading.Event) -> None:
+def _reported(reading: threading.Event, ending: threading.Event) -> None:
     for _ in sys.stdin:
         reading.set()
     ending.set()

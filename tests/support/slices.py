@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sidecar.core.model import TableName
 from sidecar.errors import TicdcDumpError
-from sidecar.log.verification import AskedTable, Slice, VerifyRequest
+from sidecar.log.verification import RequestedTable, Slice, VerifyRequest
 from sidecar.run.cycle import TableInSink
 
 numbers = itertools.count()
@@ -36,5 +36,5 @@ class NamedSlices:
         error, self.error = self.error, None
         if error is not None:
             raise error
-        self.requests.append(VerifyRequest(f"slice{next(numbers):011}", (name.sink,), (AskedTable(*name.table),), slice=part))
+        self.requests.append(VerifyRequest(f"slice{next(numbers):011}", (name.sink,), (RequestedTable(*name.table),), slice=part))
         return self.requests[-1]

@@ -139,7 +139,7 @@ def _event(kind: str, ts: int, old: Row | None, new: Row | tuple[int]) -> Change
     return Change(CommitTs(ts), rank, TABLE.schema, TABLE.table, b"", json.dumps(event).encode(), Lane("k/0"), 0)
 
 
-def told(seed: int, folder: Folder) -> Source:
+def reported(seed: int, folder: Folder) -> Source:
     """The source at its end, its log in the folder: an earlier copy, unlogged changes, then logged ones amid which all is dumped."""
     source = Source(Random(seed), bare=seed % 4 == 1)
     for _ in range(8):

@@ -53,7 +53,7 @@ def make_slow(file_s: str) -> None:
     local.new_file = slow
 
 
-class HeardWatch:
+class RecordingWatch:
     """A watch that notes what it hears: progress, and how long a call may take."""
 
     def __init__(self) -> None:

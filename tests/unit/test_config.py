@@ -139,7 +139,7 @@ def test_a_zone_of_the_database_is_taken(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["not an address", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:70000", "h:", ":", "http://h:1", "::1:8310", "h:1x"]
 )
-def test_an_address_that_nobody_could_be_told_is_refused(tmp_path: Path, setting: str, value: str) -> None:
+def test_an_address_that_nobody_could_be_reported_is_refused(tmp_path: Path, setting: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting} is .*, expected host:port"):
         config(tmp_path, with_setting(setting, f'"{value}"'))
 

@@ -115,7 +115,7 @@ def test_the_example_explains_each_setting_and_shows_its_default(setting: str) -
         assert shown_settings(tomllib.loads(EXAMPLE.read_text()))[setting] == as_shown
 
 
-def test_the_example_is_read_as_it_stands() -> None:
+def test_the_example_is_read_as_it_stuck() -> None:
     assert read_config(EXAMPLE).changefeed.id == "orders"
 
 
@@ -614,7 +614,7 @@ def test_a_page_of_the_guide_is_short(page: str) -> None:
     assert len(text(f"{page}.md").split()) <= GUIDE_WORDS_MAX
 
 
-def test_the_guide_tells_every_exit_code_of_the_commands() -> None:
+def test_the_guide_reports_every_exit_code_of_the_commands() -> None:
     from sidecar.cli.dump_commands import EXIT_CODES
 
     for code in re.findall(r"(\d+) [a-z]", EXIT_CODES):

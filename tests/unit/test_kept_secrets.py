@@ -26,7 +26,7 @@ SECRET = "hunter2"
         (f"mysql://me:1/{SECRET}@db:3306/", "mysql://…"),
     ],
 )
-def test_a_uri_is_told_without_its_secrets(uri: str, shown: str) -> None:
+def test_a_uri_is_reported_without_its_secrets(uri: str, shown: str) -> None:
     """The last ones have a password that is not encoded, which ends where a URI has something else."""
     assert without_secrets(uri) == shown
 

@@ -204,7 +204,7 @@ def test_the_longest_token_is_one_that_a_call_can_carry(section: SectionName, tm
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "zwölf zwölf zwölf", " blank", "x" * (TOKEN_LENGTH_MAX + 1)])
-def test_who_asks_checks_a_token_as_who_is_asked(token: str) -> None:
+def test_who_asks_checks_a_token_as_who_is_requested(token: str) -> None:
     with pytest.raises(ConfigError, match=r"^the token in TICDC_DUMP_TOKEN "):
         check_token(token, "TICDC_DUMP_TOKEN")
 
@@ -214,7 +214,7 @@ def test_a_token_file_that_is_not_there_is_refused(section: SectionName) -> None
         read_token(section, SETTINGS[section](token_file="/nowhere/token"))
 
 
-def test_a_server_that_would_hear_tokens_unencrypted_is_refused(section: SectionName, token_file: str) -> None:
+def test_a_server_that_would_receive_tokens_unencrypted_is_refused(section: SectionName, token_file: str) -> None:
     with pytest.raises(ConfigError, match="a token goes over the network unencrypted"):
         interceptors(section, SETTINGS[section](listen="0.0.0.0:0", token_file=token_file))
 

@@ -775,7 +775,7 @@ def test_a_source_that_never_answers_holds_no_live_change() -> None:
     assert pipeline.dump.open_windows() == 1
 
 
-def test_what_former_owners_wrote_and_the_sinks_have_not_is_lag_and_a_dump_waits_for_it() -> None:
+def test_what_previous_owners_wrote_and_the_sinks_have_not_is_lag_and_a_dump_waits_for_it() -> None:
     stage = Stage()
     stage.deliveries = FakeDeliveries()
     stage.feed.say(put(5, "x"), resolved(10))
@@ -852,7 +852,7 @@ def test_a_snapshot_window_does_not_wait_for_rows_or_for_the_clock() -> None:
     assert state(pipeline) is DumpState.FINISHED
 
 
-def test_a_lane_that_has_not_joined_holds_everything_and_is_told() -> None:
+def test_a_lane_that_has_not_joined_holds_everything_and_is_reported() -> None:
     stage = Stage()
     pipeline = stage.attach()
     stage.feed.say(put(5, "x"), resolved(10))
@@ -865,7 +865,7 @@ def test_a_lane_that_has_not_joined_holds_everything_and_is_told() -> None:
     assert stage.rows() == [b"x"]
 
 
-def test_tells_when_nothing_at_all_happened() -> None:
+def test_reports_when_nothing_at_all_happened() -> None:
     stage = Stage()
     pipeline = stage.attach()
     assert not pipeline.step(poll_s=0)
@@ -928,7 +928,7 @@ def test_a_ddl_that_changes_no_columns_leaves_the_schemas_as_they_are() -> None:
     assert at.next_schemas is None
 
 
-def test_a_ddl_without_a_text_changes_the_tables_and_no_sink_is_told() -> None:
+def test_a_ddl_without_a_text_changes_the_tables_and_no_sink_is_reported() -> None:
     stage = Stage()
     stage.schemas = MovingSchemas({0: SCHEMAS, 7: WIDER})
     pipeline = stage.attach()
@@ -972,7 +972,7 @@ def test_what_the_dump_lost_to_a_ddl_is_on_record_with_it() -> None:
     assert not [chunk for m in stage.manifests() for window in m.windows for chunk in window.chunks]
 
 
-def test_a_source_that_cannot_tell_what_follows_a_ddl_stops_the_sidecar_before_it() -> None:
+def test_a_source_that_cannot_notify_what_follows_a_ddl_stops_the_sidecar_before_it() -> None:
     class Lost(MovingSchemas):
         def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
             raise SourceLost(f"TiDB is away at {ddls[0].commit_ts}", hint="start it")
@@ -1064,8 +1064,8 @@ def test_a_table_that_a_dump_reads_again_has_a_pass_of_its_own_in_the_log_whoeve
     """A sink knows by the pass which chunks share no key; chunks of one pass may be of several owners."""
     stage = Stage()
     stage.limits = DumpLimits(readers=1, window_chunks_max=1)
-    apart = {number: {TABLE: replace(SCHEMAS[TABLE], physical_ids=ids)} for number, ids in {0: (5, 6), 200: (7, 8)}.items()}
-    stage.schemas = MovingSchemas({number: SCHEMAS | table for number, table in apart.items()})
+    separate = {number: {TABLE: replace(SCHEMAS[TABLE], physical_ids=ids)} for number, ids in {0: (5, 6), 200: (7, 8)}.items()}
+    stage.schemas = MovingSchemas({number: SCHEMAS | table for number, table in separate.items()})
     pipeline = stage.attach()
     stage.feed.say(put(5, "x"), resolved(6))
     pipeline.step(poll_s=0)
@@ -1285,7 +1285,7 @@ def test_a_lane_that_comes_back_is_another_one_and_nothing_of_it_is_lost_wheneve
     assert stage.rows() == [*(b"former %d" % number for number in range(5)), b"later"]
 
 
-def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_former_one_is_fenced_off() -> None:
+def test_a_new_owner_writes_its_first_segment_at_once_so_that_the_previous_one_is_fenced_off() -> None:
     stage = Stage()
     previous = stage.attach()
     stage.feed.say(put(5, "x"), resolved(10))

@@ -44,7 +44,7 @@ NAMED = ["source.password_file", "push.token_file", "control.tls.key_file", "con
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o604, 0o601, 0o777])
-def test_every_secret_that_others_may_read_is_told_by_its_setting(tmp_path: Path, mode: int) -> None:
+def test_every_secret_that_others_may_read_is_reported_by_its_setting(tmp_path: Path, mode: int) -> None:
     result = sections(tmp_path, mode)
     assert [setting for setting, _, _ in unprotected(result)] == NAMED
     assert {reported for _, _, reported in unprotected(result)} == {f"{mode:04o}"}
@@ -73,5 +73,5 @@ def test_the_group_reads_a_file_that_is_another_users(tmp_path: Path, monkeypatc
     assert len([*unprotected(sections(tmp_path, 0o644))]) == len(NAMED)
 
 
-def test_a_file_that_is_not_there_is_another_checks_news(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_another_checks_events(tmp_path: Path) -> None:
     assert not [*unprotected(config(source=SourceSection(host="h", user="u", password_file=str(tmp_path / "none"))))]

@@ -13,14 +13,14 @@ import pytest
 from sidecar.process import signals
 from tests.support.eventually import PATIENCE_S
 
-TOLD = """
+REPORTED = """
 import signal, sys
 from threading import Event
 ending = Event()
 if "ignored" in sys.argv:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from sidecar.process.signals import end_when_told
-end_when_told(ending.set)
+from sidecar.process.signals import end_on_signal
+end_on_signal(ending.set)
 print("ready", flush=True)
 ending.wait()
 print("closed")
@@ -29,7 +29,7 @@ print("closed")
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_end_ends_it_after_its_closing(number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", TOLD], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", REPORTED], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
@@ -38,7 +38,7 @@ def test_a_signal_to_end_ends_it_after_its_closing(number: signal.Signals) -> No
 
 
 def test_a_hangup_that_is_ignored_stays_so() -> None:
-    with subprocess.Popen([sys.executable, "-c", TOLD, "ignored"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", REPORTED, "ignored"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGHUP)
@@ -48,7 +48,7 @@ def test_a_hangup_that_is_ignored_stays_so() -> None:
         assert process.stdout.read() == "closed\n"
 
 
-def test_it_is_told_again_for_what_may_just_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_reported_again_for_what_may_just_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, Callable[[int, object], None]] = {}
     monkeypatch.setattr(signals, "AGAIN_S", 0.01)
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
@@ -61,7 +61,7 @@ def test_it_is_told_again_for_what_may_just_have_begun(monkeypatch: pytest.Monke
             thrice.set()
             raise SystemExit  # ends the thread
 
-    signals.end_when_told(stop)
+    signals.end_on_signal(stop)
     assert not times
     handlers[signal.SIGTERM](signal.SIGTERM, None)
     assert thrice.wait(PATIENCE_S)

@@ -41,7 +41,7 @@ def test_a_connection_of_the_command_line_needs_no_authority_of_its_own() -> Non
 
 
 @pytest.mark.parametrize("make", [channel_credentials, server_credentials])
-def test_files_that_cannot_be_read_are_told_by_their_path(make: object) -> None:
+def test_files_that_cannot_be_read_are_reported_by_their_path(make: object) -> None:
     assert callable(make)
     with pytest.raises(ConfigError, match=r"^the certificate or key /nowhere/k cannot be read"):
         make(Tls(cert_file="/nowhere/c", key_file="/nowhere/k"))

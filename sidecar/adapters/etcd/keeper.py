@@ -153,7 +153,7 @@ class KeeperProcess:
             self.keep(msgspec.structs.replace(self._order, until=until))
         self._say(b"\n")
 
-    def news(self) -> list[Renewal | LeaseLoss]:
+    def events(self) -> list[Renewal | LeaseLoss]:
         """What has come since the last call."""
         process = self._process
         if process is None or process.stdout is None:
@@ -211,7 +211,7 @@ class OwnerSigns:
 
     def __init__(self, stdin: int, clock: Callable[[], float]) -> None:
         self._stdin, self._clock, self._lines = stdin, clock, b""
-        self.heard, self.gone, self.order = clock(), False, NO_LEASE
+        self.received, self.gone, self.order = clock(), False, NO_LEASE
 
     def listen(self, timeout_s: float) -> list[bytes]:
         """Lines that have come within this time, the first of them at once."""
@@ -219,7 +219,7 @@ class OwnerSigns:
             return []
         data = os.read(self._stdin, 1 << 16)
         self.gone = not data
-        self.heard = self._clock()
+        self.received = self._clock()
         *lines, self._lines = (self._lines + data).split(b"\n")
         return [line for line in lines if line]
 
@@ -232,10 +232,10 @@ class OwnerSigns:
         until, silent_s = self._clock() + wait_s, float(order.lease_s)
         while not self.gone and self.order is order:
             now = self._clock()
-            silent = now - self.heard >= silent_s
+            silent = now - self.received >= silent_s
             if now >= until and not silent:
                 return False
-            if silent and now - self.heard >= 2 * silent_s:
+            if silent and now - self.received >= 2 * silent_s:
                 return False  # the lease has run out by now
             self.follow(until - now if now < until else AGAIN_S)
         return True
@@ -259,7 +259,7 @@ def _serve() -> None:
     client = EtcdClient(msgspec.json.decode(lines[0], type=EtcdSection))
     for line in lines[1:]:
         owner.order = msgspec.json.decode(line, type=Order)
-    _tell(READY)
+    _notify(READY)
     while not owner.gone:
         order = owner.order
         if order.lease:
@@ -270,7 +270,7 @@ def _serve() -> None:
 
 def _keep(client: EtcdClient, owner: OwnerSigns, order: Order) -> None:
     def renewed(sent: float, answered: float) -> float:
-        _tell(msgspec.json.encode(Renewal(order.lease, sent, answered)) + b"\n")
+        _notify(msgspec.json.encode(Renewal(order.lease, sent, answered)) + b"\n")
         return lives_until(sent, order.lease_s)
 
     def keep_alive(lease: int, timeout_s: float) -> bool:
@@ -278,10 +278,10 @@ def _keep(client: EtcdClient, owner: OwnerSigns, order: Order) -> None:
 
     why = keep(order, LeaseKeeping(keep_alive, running_clock, lambda wait_s: owner.ends(order, wait_s), renewed))
     if why:
-        _tell(msgspec.json.encode(LeaseLoss(order.lease, why)) + b"\n")
+        _notify(msgspec.json.encode(LeaseLoss(order.lease, why)) + b"\n")
 
 
-def _tell(line: bytes) -> None:
+def _notify(line: bytes) -> None:
     os.write(_STDOUT, line)
 
 

@@ -165,7 +165,7 @@ class EtcdOwner:
             reign = self._reign
             if reign is None:
                 return "it was not acquired, or is released"
-            self._take_news(reign)
+            self._take_events(reign)
             if reign.lost is None and self._clock() >= reign.until:
                 reign.lost = out_of_time(self.lease_s)
             return reign.lost
@@ -261,11 +261,11 @@ class EtcdOwner:
                 if self.keeper is not None:
                     self.keeper.beat(reign.until)
 
-    def _take_news(self, reign: _Reign) -> None:
-        for news in self.keeper.news() if self.keeper is not None else ():
-            if news.lease != reign.lease:
+    def _take_events(self, reign: _Reign) -> None:
+        for events in self.keeper.events() if self.keeper is not None else ():
+            if events.lease != reign.lease:
                 continue
-            match news:
+            match events:
                 case Renewal(sent=sent, answered=answered):
                     self._renew(reign, sent, answered)
                 case LeaseLoss(why=why):

@@ -67,7 +67,7 @@ class MemoryLog:
         self.disk = disk
         self._run: range = range(0)
         self._orphans: list[str] = []
-        self._former_open: Seq | None = None
+        self._previous_open: Seq | None = None
 
     @property
     def id(self) -> str:
@@ -83,7 +83,7 @@ class MemoryLog:
         if missing := named - contents.names:
             raise missing_files(self.disk, missing)
         self._orphans = contents.orphans(self._run, named=named, epoch=epoch)
-        self._former_open = manifests[-1].open_from if manifests else None
+        self._previous_open = manifests[-1].open_from if manifests else None
         return manifests[-1] if manifests else None
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:  # noqa: ARG002 - rows are kept as they are
@@ -110,7 +110,7 @@ class MemoryLog:
         if manifest.seq < self.disk.floor or self.disk.manifests.setdefault(manifest_name(manifest.seq), data) != data:
             raise taken(self.disk, manifest.seq)
         self._run = range(self._run.start, manifest.seq + 1)
-        self._former_open = None
+        self._previous_open = None
         self.disk.remove(self._orphans)
         self._orphans = []
 
@@ -119,7 +119,7 @@ class MemoryLog:
         if not self._run:
             return 0
         needed = [first_needed(self._read(Seq(seq))) for seq in self._run if seq > delivered]
-        needed += [seq for seq in (open_from, self._former_open) if seq is not None]
+        needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
         gone = range(self._run.start, keep_from(self._run, delivered=delivered, needed=needed))
         if gone and manifest_name(Seq(self._run.stop)) in self.disk.manifests:
             raise taken(self.disk, Seq(self._run.stop))

@@ -52,7 +52,7 @@ class DdlHistory:
 
     def __init__(self, settings: SourceSection, wanted: Callable[[FinishedDdl], bool]) -> None:
         self._account, self._wanted = Account.of(settings), wanted
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._low: int | None = None
         self._readable = True
 
@@ -81,12 +81,12 @@ class DdlHistory:
         for number, (job, by_ts) in sorted(seen.finished.items()):
             tables = tuple(TableName(job.schema_name, one.info["name"]["O"]) for one in job.tables)
             ddl = FinishedDdl(number, None, job.schema_name, tables, _kind(job.action), job.query)
-            if number in self._told or is_system_schema(job.schema_name) or not self._wanted(ddl):
+            if number in self._reported or is_system_schema(job.schema_name) or not self._wanted(ddl):
                 continue
             commit_ts = self._done_at(session, number, after_ts=CommitTs(max(after_ts, job.start_ts)), by_ts=by_ts)
             reported[number] = replace(ddl, commit_ts=commit_ts)
         self._low = seen.low
-        self._told = {number for number in self._told | reported.keys() if number >= seen.low}
+        self._reported = {number for number in self._reported | reported.keys() if number >= seen.low}
         return [ddl for ddl in reported.values() if ddl.commit_ts is not None and ddl.commit_ts > after_ts]
 
     def _done_at(self, session: MysqlSession, number: int, *, after_ts: CommitTs, by_ts: CommitTs) -> CommitTs:

@@ -20,7 +20,7 @@ from sidecar.mysql.session import MysqlSession, Row
 from sidecar.rowcodec.definition import bound, integer_width, partitioning_clause
 from sidecar.sql.text import quoted_text
 
-COLUMNS_TOLD = "COLUMN_DEFAULT, CHARACTER_SET_NAME, COLLATION_NAME, GENERATION_EXPRESSION"
+COLUMNS_REPORTED = "COLUMN_DEFAULT, CHARACTER_SET_NAME, COLLATION_NAME, GENERATION_EXPRESSION"
 """Behind the columns that `schema` asks for: name, nullable, data type, type, extra."""
 
 _INTEGER = re.compile(r"(tinyint|smallint|mediumint|int|bigint)(?!\()( unsigned)?")
@@ -74,7 +74,7 @@ def definition(
     flavour: Flavour,
     json_columns: Collection[str] = (),
 ) -> TableDefinition:
-    """`columns`: rows of information_schema in table order, `COLUMNS_TOLD` last; `json_columns`: those that MariaDB calls LONGTEXT."""
+    """`columns`: rows of information_schema in table order, `COLUMNS_REPORTED` last; `json_columns`: those that MariaDB calls LONGTEXT."""
     reported = tuple(_column(row, flavour, is_json=row[0] in json_columns) for row in columns)
     large = {column.name for column in reported if _LARGE.match(column.type_text)}
     of_rows = (index for index in indexes if index.unique or all(part.column not in large or part.length >= 0 for part in index.parts))

@@ -72,7 +72,7 @@ class FollowedSchemas:
         self._from_now = from_now
         self._known_ts: CommitTs | None = None
         self.began: CommitTs | None = None
-        self._found: Tables = {}
+        self._all: Tables = {}
         self.tables: Tables = {}
 
     @property
@@ -110,9 +110,9 @@ class FollowedSchemas:
         if self._known_ts is not None and commit_ts > self._known_ts:
             named = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if ddl.table}
             before = self.tables
-            schemas = self._source.tables(commit_ts, shown=lambda tables: _all_changed(named, self._found, tables))
+            schemas = self._source.tables(commit_ts, shown=lambda tables: _all_changed(named, self._all, tables))
             self._take(_with_columns_of(before, schemas, but=named))
-            _check_told(before, self.tables, named, commit_ts)
+            _check_reported(before, self.tables, named, commit_ts)
             self._known_ts = commit_ts
         return self.tables
 
@@ -142,11 +142,11 @@ class FollowedSchemas:
         return _with_columns_of(logged, tables, but={name.folded() for name, number in other.items() if number not in amid})
 
     def _take(self, tables: Tables) -> Tables:
-        self._found, self.tables = tables, self._narrow(tables)
+        self._all, self.tables = tables, self._narrow(tables)
         return self.tables
 
 
-def _check_told(before: Tables, after: Tables, named: Collection[TableName], commit_ts: CommitTs) -> None:
+def _check_reported(before: Tables, after: Tables, named: Collection[TableName], commit_ts: CommitTs) -> None:
     """Of tables with a key only: TiCDC tells nothing of the others. Raises FeedUnsuitable."""
     ids = {table.table_id for table in before.values() if table.table_id}
     came = sorted(name for name, table in after.items() if table.key and name not in before and table.table_id not in ids)

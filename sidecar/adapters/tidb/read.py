@@ -48,7 +48,7 @@ FILTERED = (
 )
 
 
-class _Asked(Protocol):
+class _Requested(Protocol):
     """A question to the server that is tried again while its errors pass. Raises SourceError."""
 
     def __call__(self, action: Callable[[], T], /) -> T: ...
@@ -183,7 +183,7 @@ class _Read:
     command: ReadChunk
     schema: TableSchema
     in_force: _InForce
-    asked: _Asked
+    asked: _Requested
     doing: str
 
     def range(self, key: ReadKey, facts: TableFacts) -> SelectedChunk | Misfit:
@@ -220,9 +220,9 @@ class _Read:
         texts = canonical(result, schema.columns, where=self.doing)
         there = list(zip(*(texts.column(name).to_pylist() for name in schema.key), strict=True))
         wanted, keys = set(requested), set(there)
-        asked_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(result.column(len(schema.columns)), "1"))
+        requested_for = pc.and_(pa.array([one in wanted for one in there], pa.bool_()), pc.equal(result.column(len(schema.columns)), "1"))
         absent = tuple(one for one in requested if one not in keys)
-        rows, exhausted = result.filter(asked_for), len(requested) == len(command.keys)
+        rows, exhausted = result.filter(requested_for), len(requested) == len(command.keys)
         return SelectedChunk(
             rows, schema.columns, self.in_force, None, read_tso, exhausted, (), read_s, schema.key, absent, keys_read=len(requested)
         )

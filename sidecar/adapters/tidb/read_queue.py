@@ -20,14 +20,14 @@ class Reads:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._asked: deque[ReadChunk] = deque()
+        self._requested: deque[ReadChunk] = deque()
         self._kept: set[int] = set()
         self._idle = 0
         self._closed = False
 
     def put(self, command: ReadChunk) -> None:
         with self._changed:
-            self._asked.append(command)
+            self._requested.append(command)
             self._changed.notify_all()
 
     def keep(self, number: int) -> None:
@@ -39,13 +39,13 @@ class Reads:
         """The next command for a reader that reads ahead behind chunk `kept`, or behind none; waits for one. None: closed."""
         with self._changed:
             self._idle += kept is None
-            self._changed.wait_for(lambda: self._closed or self._found(kept) is not None)
+            self._changed.wait_for(lambda: self._closed or self._result(kept) is not None)
             self._idle -= kept is None
             self._kept.discard(-1 if kept is None else kept)
-            command = self._found(kept)
+            command = self._result(kept)
             if self._closed or command is None:
                 return None
-            self._asked.remove(command)
+            self._requested.remove(command)
             return command
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class Reads:
             self._closed = True
             self._changed.notify_all()
 
-    def _found(self, kept: int | None) -> ReadChunk | None:
+    def _result(self, kept: int | None) -> ReadChunk | None:
         if kept is not None and (mine := self._first(lambda command: command.follows == kept)):
             return mine
         if kept is not None and self._idle:
@@ -62,4 +62,4 @@ class Reads:
         return self._first(lambda command: command.follows not in self._kept)
 
     def _first(self, fits: Callable[[ReadChunk], bool]) -> ReadChunk | None:
-        return next(filter(fits, self._asked), None)
+        return next(filter(fits, self._requested), None)

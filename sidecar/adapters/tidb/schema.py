@@ -22,7 +22,7 @@ from typing import TypeVar
 import pymysql
 
 from sidecar.adapters.tidb.ddl_jobs import ANY, MAKES_NAMES, not_loaded, under_way
-from sidecar.adapters.tidb.definition import COLUMNS_TOLD, definition, read_partitions, read_tables
+from sidecar.adapters.tidb.definition import COLUMNS_REPORTED, definition, read_partitions, read_tables
 from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
 from sidecar.config import SourceSection
@@ -64,7 +64,7 @@ _SIZES = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
 _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
 
 
-EMPTY_ASKED_MAX = 1000
+EMPTY_REQUESTED_MAX = 1000
 """Tables without rows by the statistics that are asked for one, a millisecond each; of the others the statistics are told."""
 
 
@@ -123,15 +123,15 @@ class TidbSchemas:
     def _when_loaded(self, doing: str, once: Callable[[MysqlSession], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
         """What `once` finds, asked again in a session of its own while it names DDLs that servers may be behind with: of each one for
         LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
-        began_s = asked_s = time.monotonic()
+        began_s = requested_s = time.monotonic()
         while True:
             behind, result = self._ask(doing, once)
             known = self._done_since_s
-            self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, asked_s) for ddl in behind}
-            if all(asked_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(result):
+            self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, requested_s) for ddl in behind}
+            if all(requested_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(result):
                 return result
             time.sleep(LOADED_AGAIN_S)  # nothing tells when a server has loaded
-            asked_s = time.monotonic()
+            requested_s = time.monotonic()
 
     def changing(self, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]:
         """Those of them that a DDL of their own was changing at that TSO. Raises SourceError."""
@@ -202,7 +202,7 @@ def _with_statistics(
 ) -> Mapping[TableName, TableFacts]:
     """TiDB says 0 rows of a table that it has not analyzed since it was filled. So it says nothing of one that has a row, or that this
     user may not read."""
-    empty = islice((table for table in tables if table in facts and facts[table].rows == 0), EMPTY_ASKED_MAX)
+    empty = islice((table for table in tables if table in facts and facts[table].rows == 0), EMPTY_REQUESTED_MAX)
     unknown = [table for table in empty if _may_have_rows(session, table)]
     return {**facts, **{table: replace(facts[table], rows=None, bytes=None) for table in unknown}}
 
@@ -333,7 +333,7 @@ def has_columns_of(session: MysqlSession, schema: TableSchema) -> bool:
 def _columns(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> dict[TableName, list[Row]]:
     return grouped(
         session.rows(
-            f"SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA, {COLUMNS_TOLD}"
+            f"SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, EXTRA, {COLUMNS_REPORTED}"
             f" FROM information_schema.columns WHERE {scope} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION",
             values,
         )

@@ -35,7 +35,7 @@ from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.adapters.tidb.snapshot import present_ts
 from sidecar.config import SourceSection
 from sidecar.core.chunk import ChunkFile, WrittenChunk
-from sidecar.core.marks import is_former
+from sidecar.core.marks import is_previous
 from sidecar.core.messages import (
     READERS_MAX,
     ChunkMisfit,
@@ -336,7 +336,7 @@ class MarkRow:
             present = self._present(session)
             if present == mark.uuid:  # our own UPDATE, whose answer was lost
                 break
-            if present is None or not (present in self._doubtful or is_former(present, of=mark.uuid)):
+            if present is None or not (present in self._doubtful or is_previous(present, of=mark.uuid)):
                 return self._lost(mark, self._holds, present)
             self._holds = present  # given up by us, or by a former owner, and carried out since
         self._holds = mark.uuid

@@ -25,7 +25,7 @@ from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from sidecar.process.checks import Check, CheckOptions, CheckResult, Key, Told, failed, ok, warning
+from sidecar.process.checks import Check, Checking, CheckOptions, CheckResult, Key, failed, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 
 PUMPS: Key[Sequence[Node]] = Key("pumps")
@@ -47,7 +47,7 @@ def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     )
 
 
-def pumps(it: CheckResult) -> Told[Sequence[Node]]:
+def pumps(it: CheckResult) -> Checking[Sequence[Node]]:
     section = it.config.binlog
     pd, nodes = pd_of(section), nodes_of(it.config)
     it.opened.callback(pd.close)
@@ -71,7 +71,7 @@ def pumps(it: CheckResult) -> Told[Sequence[Node]]:
     return results
 
 
-def servers(config: Config) -> Told[None]:
+def servers(config: Config) -> Checking[None]:
     with closing(nodes_of(config)) as nodes:
         silent = nodes.without_binlogs()
     for server in silent:
@@ -95,7 +95,7 @@ def servers(config: Config) -> Told[None]:
         yield ok("every TiDB server that is up writes binlogs")
 
 
-def kept(config: Config, nodes: Sequence[Node], last: LogEnd | None) -> Told[None]:
+def kept(config: Config, nodes: Sequence[Node], last: LogEnd | None) -> Checking[None]:
     """Whether the pumps still have what the log lacks."""
     from_ts = CommitTs(min(last.positions.values(), default=1) - 1 if last is not None else config.binlog.initial_commit_ts)
     if not from_ts:
@@ -108,14 +108,14 @@ def kept(config: Config, nodes: Sequence[Node], last: LogEnd | None) -> Told[Non
     yield ok(f"pumps have what was committed since {utc(from_ts)}")
 
 
-def infos(config: Config, changefeed: Changefeed) -> Told[None]:
+def infos(config: Config, changefeed: Changefeed) -> Checking[None]:
     """What a new log would begin with, and whether the filter can be followed on those tables."""
     snapshot = beginning(TidbInfos(config.source).snapshot(), JobMetas(config.source).history, config.binlog.initial_commit_ts)
     count = tables_of(changefeed, snapshot)
     yield ok(f"a new log begins at {snapshot.ts} ({utc(snapshot.ts)}) with {count} tables")
 
 
-def faults() -> Told[None]:
+def faults() -> Checking[None]:
     """Nothing tells whether a program does it."""
     yield warning(
         "UPDATE IGNORE that moves a clustered key onto a taken one deletes the row in the binlog and not in TiDB: no reader can tell",

@@ -125,12 +125,12 @@ class PumpStream:
 
     def _read(self, call: Any) -> bool:
         self._waits_since_s = monotonic()
-        is_asked = False
+        is_requested = False
         for answer in call:
             self._waits_since_s = None
-            if not is_asked:
+            if not is_requested:
                 check_kept(self._reaching.metrics, self.node, self.received_ts)
-                is_asked = True
+                is_requested = True
             self.why = ""
             payload = answer.entity.payload
             commit_ts = CommitTs(answer.entity.meta.commitTs or _commit_ts(payload, self.node))

@@ -29,7 +29,7 @@ class BinlogRows:
     start is FinishedTS), domain/schema_validator.go Check; seen in all rows of the recordings.
     """
 
-    has_former = True
+    has_previous = True
     logical_ids = True
 
     def settled(self, changes: Iterable[Change], table_of: TableOf) -> Iterable[Change]:

@@ -35,7 +35,7 @@ from sidecar.feeds.binlog.pump import PumpStream, Reaching
 from sidecar.feeds.binlog.view import StreamsView, view_of
 from sidecar.process.background import Background
 
-LOOK_EVERY_S, LOOKS_APART_S = 0.2, 0.05
+LOOK_EVERY_S, LOOKS_INTERVAL_S = 0.2, 0.05
 """R goes no further than the last look, which is what joining costs in latency: so a binlog from after it makes us look again. A look is
 two answers of PD's, and a millisecond of CPU here."""
 
@@ -85,8 +85,8 @@ class PumpStreams:
         self._joining = Joining({}, settings.from_ts)
         self._drainer = Drainer(nodes, settings.node_id, settings.advertise, settings.from_ts)
         self._streams: dict[Lane, PumpStream] = {}
-        self._told_ts = settings.from_ts
-        self._asked = self._looked = 0
+        self._reported_ts = settings.from_ts
+        self._requested = self._looked = 0
         self._wake = Event()
         self._work: list[Background] = []
         self._server: NotifyServer | None = None
@@ -96,7 +96,7 @@ class PumpStreams:
         """Begin; once. `positions`: of `pumps`, up to where the log has everything; of a pump, what comes next of it, where that is not
         just above. Empty for a new log. Raises ConfigError for an address that cannot be listened on."""
         self._joining = Joining(positions, self._settings.from_ts)
-        self._told_ts = self._joining.resolved_ts
+        self._reported_ts = self._joining.resolved_ts
         self._server = NotifyServer(self._settings.listen, self._settings.tls, self._look_now)
         host = self._settings.advertise or f"{self._settings.listen.rpartition(':')[0]}:{self._server.port}"
         durable_ts = min((CommitTs(position - 1) for position in positions.values()), default=self._settings.from_ts)
@@ -112,13 +112,13 @@ class PumpStreams:
         outage of PD that lasts, FeedUnsuitable or MessageUnreadable for what cannot be used."""
         self._check()
         with self._changed:
-            self._changed.wait_for(self._has_news, timeout_s)
+            self._changed.wait_for(self._has_events, timeout_s)
             messages = self._backlog.take(self._joining.resolved_ts)
             for message in messages:
                 self._joining.pumps[message.lane].handed_ts = CommitTs(message.position)
-            if self._joining.resolved_ts > self._told_ts:
-                self._told_ts = self._joining.resolved_ts
-                messages.append(Message(PUMPS_LANE, self._told_ts - 1, None, encode_resolved(self._told_ts)))
+            if self._joining.resolved_ts > self._reported_ts:
+                self._reported_ts = self._joining.resolved_ts
+                messages.append(Message(PUMPS_LANE, self._reported_ts - 1, None, encode_resolved(self._reported_ts)))
         return messages
 
     def acknowledge(self, durable_ts: CommitTs) -> None:
@@ -159,16 +159,16 @@ class PumpStreams:
         for stream in streams:
             stream.check()
 
-    def _has_news(self) -> bool:
-        return self._joining.resolved_ts > self._told_ts or self._backlog.ready(self._joining.resolved_ts)
+    def _has_events(self) -> bool:
+        return self._joining.resolved_ts > self._reported_ts or self._backlog.ready(self._joining.resolved_ts)
 
     # ---- the threads ------------------------------------------------------------------------------------------------
 
     def _look_now(self, timeout_s: float) -> bool:
         """Whether the registry was read after this call, and what is in it are lanes."""
         with self._changed:
-            self._asked += 1
-            mine = self._asked
+            self._requested += 1
+            mine = self._requested
             self._wake.set()
             return self._changed.wait_for(lambda: self._looked >= mine, timeout_s)
 
@@ -178,7 +178,7 @@ class PumpStreams:
         while not ending.is_set():
             self._wake.clear()
             with self._changed:
-                requested = self._asked
+                requested = self._requested
             try:
                 cluster_id = self._pd.cluster_id()
                 pump_look = look(self._pd.tso, self._nodes.pumps)
@@ -193,8 +193,8 @@ class PumpStreams:
             else:
                 lost_since_s, self._pd_why = None, ""
                 self._take(pump_look, requested, cluster_id)
-            if not ending.wait(LOOKS_APART_S):
-                self._wake.wait(LOOK_EVERY_S - LOOKS_APART_S)
+            if not ending.wait(LOOKS_INTERVAL_S):
+                self._wake.wait(LOOK_EVERY_S - LOOKS_INTERVAL_S)
         with suppress(TicdcDumpError):  # an entry that stays online grows old, and is judged by that
             self._drainer.pause(self._joining.resolved_ts)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sidecar.binlog.nodes import CLOSING, OFFLINE, ONLINE, PAUSED, PAUSING, Node
 from sidecar.core.model import CommitTs, ts_at, utc
 
-STANDS_AFTER_MS = 10_000
+STUCK_AFTER_MS = 10_000
 """A pump without transactions sends something every 3 s."""
 
 
@@ -19,7 +19,7 @@ class PumpView:
     host: str
     state: str
     handed_ts: CommitTs
-    stands: str = ""
+    stuck: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class StreamsView:
         """What holds the stream and since when; empty: nothing does."""
         if self.pd_why:
             return f"PD, since {utc(self.looked_ts)}: {self.pd_why}"
-        standing = min((pump for pump in self.pumps if pump.stands), key=lambda pump: pump.handed_ts, default=None)
+        standing = min((pump for pump in self.pumps if pump.stuck), key=lambda pump: pump.handed_ts, default=None)
         if standing is None:
             return ""
-        return f"pump {standing.node_id} ({standing.host}, {standing.state}), since {utc(standing.handed_ts)}: {standing.stands}"
+        return f"pump {standing.node_id} ({standing.host}, {standing.state}), since {utc(standing.handed_ts)}: {standing.stuck}"
 
 
 def view_of(node: Node, handed_ts: CommitTs, now_ts: CommitTs, why: str, *, held: bool) -> PumpView:
     """`why`: what keeps it from being read. `held`: it waits for others."""
-    late = handed_ts < now_ts - ts_at(STANDS_AFTER_MS)
-    stands = _why_it_stands(node, handed_ts, now_ts, why) if late and not held else ""
-    return PumpView(node.node_id, node.host, node.state, handed_ts, stands)
+    late = handed_ts < now_ts - ts_at(STUCK_AFTER_MS)
+    stuck = _why_stuck(node, handed_ts, now_ts, why) if late and not held else ""
+    return PumpView(node.node_id, node.host, node.state, handed_ts, stuck)
 
 
-def _why_it_stands(node: Node, handed_ts: CommitTs, now_ts: CommitTs, why: str) -> str:
+def _why_stuck(node: Node, handed_ts: CommitTs, now_ts: CommitTs, why: str) -> str:
     cannot = f"; it cannot be read: {why}" if why else ""
     if node.state in (PAUSED, PAUSING):
         return f"it is paused and has what nobody else has: start it again, or let it go offline when it has been read{cannot}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from sidecar.adapters.tidb.ddl_history import may_read
 from sidecar.config import SourceSection
 from sidecar.feeds.checks import CHANGEFEED, MARK, SCHEMAS, TABLES, TIDB, Tables, of_problem
-from sidecar.process.checks import Check, CheckFinding, CheckResult, Key, Told, ok, warning
+from sidecar.process.checks import Check, CheckFinding, Checking, CheckResult, Key, ok, warning
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import ddls_hidden
 from sidecar.ticdc.suitability import problems
 
 
-def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
+def settings(changefeed: Changefeed, existing: Tables | None) -> Checking[None]:
     against = [problem for problem in problems(changefeed, existing) if problem.setting != "state"]
     yield from map(of_problem, against)
     if not against:
@@ -19,7 +19,7 @@ def settings(changefeed: Changefeed, existing: Tables | None) -> Told[None]:
         yield ok(f"protocol, whole rows, filter and dispatchers are fit for a dump ({by})")
 
 
-def _hidden_ddls(it: CheckResult) -> Told[None]:
+def _hidden_ddls(it: CheckResult) -> Checking[None]:
     yield of_hidden_ddls(it.config.source, hidden=ddls_hidden(it[CHANGEFEED]))
 
 

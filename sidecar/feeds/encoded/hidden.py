@@ -19,7 +19,7 @@ from sidecar.codecs.contract import Codec
 from sidecar.codecs.kv import KvCodec, encode_ddl, encode_resolved
 from sidecar.core.model import Change, CommitTs, Envelope, Lane, Mark, Message, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
-from sidecar.feeds.contract import HIDDEN_LANE, TellingFeed
+from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
 from sidecar.ports import NOT_KNOWN
 from sidecar.process.background import Background
 from sidecar.rowcodec.kv_table import KvTable
@@ -41,7 +41,7 @@ class WithHiddenDdls:
 
     def __init__(
         self,
-        feed: TellingFeed,
+        feed: NotifyingFeed,
         history: History,
         *,
         begins: Callable[[], CommitTs],
@@ -107,12 +107,12 @@ class WithHiddenDdls:
                 self._waits = f"waits for the source to tell its DDLs, some of which the changefeed's filter leaves out: {error.message}"
             else:
                 for ddl in finished_ddls:
-                    self._tell(ddl, messages)
+                    self._notify(ddl, messages)
                 after_ts, self._waits = upto_ts, ""
                 messages.put(Message(HIDDEN_LANE, after_ts, None, encode_resolved(after_ts)))
             ending.wait(AGAIN_S)
 
-    def _tell(self, ddl: FinishedDdl, messages: SimpleQueue[Message]) -> None:
+    def _notify(self, ddl: FinishedDdl, messages: SimpleQueue[Message]) -> None:
         if ddl.commit_ts is None:
             if hidden := [name for name in ddl.tables if self._carried(name) and self._hides(name, ddl.kind, ddl.query)]:
                 raise FeedUnsuitable(

@@ -14,7 +14,7 @@ from sidecar.adapters.tidb.follow import FollowedSchemas
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.config import Config, SourceSection
 from sidecar.core.model import CommitTs, TableName, TableSchema
-from sidecar.feeds.contract import Brought, LiveFeed, Note, TellingFeed
+from sidecar.feeds.contract import Brought, LiveFeed, Note, NotifyingFeed
 from sidecar.feeds.encoded.hidden import CodecWithCuts, WithHiddenDdls, names_of
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.changefeed_info import codec_of
@@ -49,12 +49,12 @@ def of_messages(
     changefeed: Changefeed,
     source: TidbSchemas,
     schemas: FollowedSchemas,
-    feed: Callable[[], TellingFeed],
+    feed: Callable[[], NotifyingFeed],
     place: Callable[[], Mapping[str, str]],
 ) -> Brought:
     """`feed` of the messages themselves begins to listen or to connect. Raises FeedUnsuitable for a filter that is not understood."""
     hidden = ddls_hidden(changefeed) and source.now_ts() is not None
-    opened: list[TellingFeed] = []
+    opened: list[NotifyingFeed] = []
 
     def opening() -> LiveFeed:
         opened.append(with_hidden_ddls(feed(), changefeed, config.source, schemas) if hidden else feed())
@@ -82,7 +82,7 @@ def schemas_of(
     return FollowedSchemas(source, narrow=narrow, note=note, from_now=from_now)
 
 
-def with_hidden_ddls(feed: TellingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:
+def with_hidden_ddls(feed: NotifyingFeed, changefeed: Changefeed, source: SourceSection, schemas: FollowedSchemas) -> WithHiddenDdls:
     """For a changefeed whose filter leaves DDLs out. Raises FeedUnsuitable for a filter that is not understood."""
     rules, carried = DdlRules.of(changefeed.filter, new_architecture=changefeed.new_architecture), FilterRules.of(changefeed).has
     history = DdlHistory(source, lambda ddl: bool(names_of(ddl, carried)))

@@ -32,12 +32,12 @@ from sidecar.feeds.kafka.tail import Tail
 from sidecar.process.checks import (
     Check,
     CheckFinding,
+    Checking,
     CheckOptions,
     CheckResult,
     CheckSkipped,
     CheckStatus,
     Key,
-    Told,
     failed,
     listed,
     ok,
@@ -88,7 +88,7 @@ def checks(options: CheckOptions) -> Sequence[Check[Any]]:
     )
 
 
-def _others(it: CheckResult) -> Told[None]:
+def _others(it: CheckResult) -> Checking[None]:
     existing: Tables = it.get(SCHEMAS, {})
     yield from others(it[CHANGEFEED], _beside(it[ETCD], it[CHANGEFEED]), existing)
 
@@ -109,7 +109,7 @@ def _beside(client: EtcdClient, ours: Changefeed) -> list[Changefeed]:
     return beside
 
 
-def others(ours: Changefeed, value: Sequence[Changefeed], existing: Iterable[TableName]) -> Told[None]:
+def others(ours: Changefeed, value: Sequence[Changefeed], existing: Iterable[TableName]) -> Checking[None]:
     """`existing`: all tables, empty if they are not known: then the default topics and those of the watermark table are compared."""
     existing = frozenset(existing)
     mine, count = _every_topic(ours, existing), 0
@@ -138,7 +138,7 @@ def _every_topic(one: Changefeed, existing: Iterable[TableName]) -> frozenset[st
         return frozenset()
 
 
-def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
+def kafka(changefeed: Changefeed, section: KafkaSection) -> Checking[Cluster]:
     if changefeed.sink.scheme not in KAFKA_SCHEMES:
         raise CheckSkipped("the changefeed's sink is none of Kafka's: see 'changefeed settings'")
     cluster = Cluster(brokers_of(changefeed, section), client_of(changefeed, section))
@@ -152,7 +152,7 @@ def kafka(changefeed: Changefeed, section: KafkaSection) -> Told[Cluster]:
     return cluster
 
 
-def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Told[Partitions]:
+def topics(changefeed: Changefeed, cluster: Cluster, carried: Tables) -> Checking[Partitions]:
     """TiCDC makes a topic when its first table comes, and sends resolved marks to it from then on."""
     default = kafka_place(changefeed).topic
     marked = _marked(changefeed, carried)
@@ -179,7 +179,7 @@ def _marked(changefeed: Changefeed, carried: Tables) -> frozenset[str]:
     return marked_topics(changefeed, kafka_place(changefeed).topic, [name for name, schema in carried.items() if schema.key])
 
 
-def _offsets(it: CheckResult) -> Told[None]:
+def _offsets(it: CheckResult) -> Checking[None]:
     last = it[LOG]
     if last is None or not last.positions:
         yield of_beginning(it.config.kafka)
@@ -208,7 +208,7 @@ def _feed(it: CheckResult) -> KafkaFeed:
     return reading(it[CHANGEFEED], section, lambda: wanted, lambda: TableTopics(wanted, wanted))
 
 
-def _messages(it: CheckResult) -> Told[Tail]:
+def _messages(it: CheckResult) -> Checking[Tail]:
     """The newest ones are read; from its end on the feed is watched."""
     cluster, partitions = it[KAFKA], it[TOPICS]
     feed = _feed(it)
@@ -245,7 +245,7 @@ def _codec(changefeed: Changefeed) -> Codec:
         raise CheckSkipped("the changefeed's protocol cannot carry a dump: see 'changefeed settings'") from None
 
 
-def _resolved(it: CheckResult) -> Told[None]:
+def _resolved(it: CheckResult) -> Checking[None]:
     tail, wait_s = it[MESSAGES], it.options.wait_s
     marked = _marked(it[CHANGEFEED], it.get(TABLES, {}))
     lanes = {lane for lane in tail.lanes() if partition_of(lane)[0] in marked}
@@ -281,7 +281,7 @@ def _checkpoint(it: CheckResult) -> str:
     return f"TiCDC's checkpoint is {age_s(ts, clock_ahead_s=it.get(CLOCK, 0.0)):.0f} s old"
 
 
-def lag(tail: Tail, clock_ahead_s: float) -> Told[None]:
+def lag(tail: Tail, clock_ahead_s: float) -> Checking[None]:
     lag_s = age_s(min(tail.resolved.values()), clock_ahead_s=clock_ahead_s)
     ahead_s = -age_s(max(tail.resolved.values()), clock_ahead_s=clock_ahead_s)
     if ahead_s > AHEAD_HIGH_S:
@@ -296,7 +296,7 @@ def lag(tail: Tail, clock_ahead_s: float) -> Told[None]:
         yield ok(what)
 
 
-def _mark_arrives(it: CheckResult) -> Told[None]:
+def _mark_arrives(it: CheckResult) -> Checking[None]:
     """The probe that 'watermark write' sent, if the feed carries it."""
     _check_marks_pass(it[CHANGEFEED])
     tail, (uuid, written_s), wait_s = it[MESSAGES], it[MARK], it.options.wait_s

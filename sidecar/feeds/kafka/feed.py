@@ -124,7 +124,7 @@ class KafkaFeed:
             return released
         pause_s = min(timeout_s, TOPICS_AGAIN_S)
         self._learn(self._open, wait_s=max(pause_s, ANSWER_WAIT_S))
-        if rounds.told:
+        if rounds.reported:
             return rounds.release(self._read_to_end(self._open))
         if not asking.waits_for():
             self._cluster.check(wait_s=pause_s)

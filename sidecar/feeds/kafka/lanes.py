@@ -28,7 +28,7 @@ class TableTopics:
     marked: frozenset[str]
 
 
-START_ANEW = (
+START_AGAIN = (
     "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
     "give the topic a longer retention.ms than the sidecar may ever be stopped"
 )
@@ -55,12 +55,12 @@ def partition_of(lane: Lane) -> PartitionKey:
 
 def gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
     there = f"has only {topic.partitions} partitions" if topic else "does not exist"
-    return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=START_ANEW)
+    return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=START_AGAIN)
 
 
-def made_anew(name: str, known_id: str, topic: Topic) -> FeedUnsuitable:
+def re_created(name: str, known_id: str, topic: Topic) -> FeedUnsuitable:
     return FeedUnsuitable(
-        f"topic {name} was deleted and re-created (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_ANEW
+        f"topic {name} was deleted and re-created (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_AGAIN
     )
 
 
@@ -69,12 +69,12 @@ def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsui
     return FeedUnsuitable(
         f"{lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
         f"{first} to {end} (exclusive); {why}",
-        hint=START_ANEW,
+        hint=START_AGAIN,
     )
 
 
 def hole(partition: PartitionKey, wanted: int, value: int) -> FeedUnsuitable:
     return FeedUnsuitable(
         f"{lane_of(partition)} goes on at {value} where {wanted} was expected: messages between them are not there",
-        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + START_ANEW,
+        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + START_AGAIN,
     )

@@ -105,12 +105,12 @@ class _TopicsOf:
 
     def __init__(self, changefeed: Changefeed, default_topic: str, tables: Callable[[], Mapping[TableName, TableSchema]]) -> None:
         self._changefeed, self._default_topic, self._tables = changefeed, default_topic, tables
-        self._of, self._found = tables(), topics(changefeed, default_topic, tables())
+        self._of, self._topics = tables(), topics(changefeed, default_topic, tables())
 
     def __call__(self) -> frozenset[str]:
         if (now := self._tables()) is not self._of:
-            self._of, self._found = now, topics(self._changefeed, self._default_topic, now)
-        return self._found
+            self._of, self._topics = now, topics(self._changefeed, self._default_topic, now)
+        return self._topics
 
 
 def present_names(settings: SourceSection) -> Callable[[], Mapping[TableName, int]]:

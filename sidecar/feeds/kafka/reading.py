@@ -99,7 +99,7 @@ class TopicReading:
                 positions[partition] = position + 1
                 key, value = record.key(), record.value()
                 bytes_left -= len(key or b"") + len(value or b"")
-                taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._heard(partition)))
+                taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._received(partition)))
             if len(taken) >= POLL_MESSAGES_MAX or bytes_left <= 0:
                 break
             records = self._consume(SLICE_MESSAGES, 0.0)
@@ -107,7 +107,7 @@ class TopicReading:
             self._silent_since_s = None
         return taken
 
-    def _heard(self, partition: PartitionKey) -> bool:
+    def _received(self, partition: PartitionKey) -> bool:
         """For the first time; whether it is after a gap."""
         return self._fresh.pop(partition)
 

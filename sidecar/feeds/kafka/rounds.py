@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sidecar.core.model import Lane, Message
-from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, Topic, gone, lane_of, made_anew, partition_of
+from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, Topic, gone, lane_of, partition_of, re_created
 
 TOPICS_EVERY_S = 5.0
 """Without messages of every lane the topics are read again so often: for what appears, what is gone, and for a sign of life."""
@@ -64,11 +64,11 @@ class Rounds:
 
     def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: TableTopics, now_s: float) -> None:
         self.held: Sequence[Message] = ()
-        self.told = False
+        self.reported = False
         self._topics = dict(topics)
         self._lanes = {partition: lane_of(partition) for name, topic in topics.items() for partition in _partitions(name, 0, topic)}
-        self._marked, self._asked_for = present.marked, at_log | present.all
-        self._unheard = {partition for partition in self._lanes if partition[0] in self._marked}
+        self._marked, self._requested_for = present.marked, at_log | present.all
+        self._unanswered = {partition for partition in self._lanes if partition[0] in self._marked}
         self._at_end: frozenset[PartitionKey] = frozenset()
         self._question = Question(0, frozenset(), frozenset())
         self._asking = False
@@ -78,7 +78,7 @@ class Rounds:
     def lanes(self, at_log: frozenset[str]) -> frozenset[Lane]:
         """Those that R waits for. A topic that got its first table by a DDL in the log, and that nobody was asked for yet, is a lane
         without marks."""
-        unasked = {lane_of((topic, 0)) for topic in at_log - self._asked_for}
+        unasked = {lane_of((topic, 0)) for topic in at_log - self._requested_for}
         return frozenset(unasked | {lane for partition, lane in self._lanes.items() if partition not in self._at_end})
 
     def incarnations(self) -> Mapping[Lane, str]:
@@ -95,27 +95,27 @@ class Rounds:
         """What may be released at once: all, or nothing if they complete a round. Not while messages are held."""
         if self.held:
             raise AssertionError("messages are held, and more were taken")
-        self._unheard.difference_update(partition_of(lane) for lane in {message.lane for message in messages})
-        if self._unheard or not messages:
+        self._unanswered.difference_update(partition_of(lane) for lane in {message.lane for message in messages})
+        if self._unanswered or not messages:
             return messages
-        self.held, self.told = messages, False
+        self.held, self.reported = messages, False
         self._asking, self._ask_at_s = False, now_s
         return ()
 
     def release(self, read_to_end: Collection[PartitionKey]) -> Sequence[Message]:
         """The round ends. `read_to_end`: of the unmarked ones, up to an end that was asked for since the round is held."""
-        if not self.told:
+        if not self.reported:
             raise AssertionError("the topics were not told since the round's messages came")
         self._at_end = self.unmarked() & frozenset(read_to_end)
-        self._unheard = {partition for partition in self._lanes if partition[0] in self._marked}
-        released, self.held, self.told = self.held, (), False
+        self._unanswered = {partition for partition in self._lanes if partition[0] in self._marked}
+        released, self.held, self.reported = self.held, (), False
         return released
 
     # ---- what is asked ----------------------------------------------------------------------------------------------
 
     def ask(self, at_log: frozenset[str], *, now_s: float) -> Question | None:
         """The question that it is time to begin; any other is void then."""
-        if self._asking or (now_s < self._ask_at_s and at_log <= self._asked_for):
+        if self._asking or (now_s < self._ask_at_s and at_log <= self._requested_for):
             return None
         self._asking = True
         self._question = Question(self._question.number + 1, at_log, frozenset(self._topics))
@@ -128,15 +128,15 @@ class Rounds:
         self._asking, self._ask_at_s = False, now_s + TOPICS_AGAIN_S
         if answer.found is None:
             return Learned()
-        asked_for = answer.question.at_log | answer.present.all
-        left = self._leave(asked_for, answer.found)
+        requested_for = answer.question.at_log | answer.present.all
+        left = self._leave(requested_for, answer.found)
         if self._something_is_gone(answer.found, now_s):
             return Learned(left=left)
         if self._lanes:
             self._ask_at_s = now_s + TOPICS_EVERY_S
         self._follow_marks(answer.present.marked)
-        self._asked_for = asked_for
-        self.told = bool(self.held)
+        self._requested_for = requested_for
+        self.reported = bool(self.held)
         return Learned(self._join(answer.found), left)
 
     def _follow_marks(self, marked: frozenset[str]) -> None:
@@ -144,38 +144,38 @@ class Rounds:
         came = {partition for partition in self._lanes if partition[0] in marked - self._marked}
         self._marked = marked
         self._at_end -= came
-        self._unheard = {partition for partition in self._unheard | came if partition[0] in marked}
+        self._unanswered = {partition for partition in self._unanswered | came if partition[0] in marked}
 
     def _join(self, value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """What was not there when the log began, or when this process did, is read from its beginning."""
         joined: set[PartitionKey] = set()
         for name, topic in value.items():
-            if name in self._topics or name in self._asked_for:
+            if name in self._topics or name in self._requested_for:
                 joined |= _partitions(name, self._topics[name].partitions if name in self._topics else 0, topic)
                 self._topics[name] = topic
         self._lanes |= {partition: lane_of(partition) for partition in joined}
-        self._unheard |= {partition for partition in joined if partition[0] in self._marked}
+        self._unanswered |= {partition for partition in joined if partition[0] in self._marked}
         return frozenset(joined)
 
-    def _leave(self, asked_for: frozenset[str], value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
+    def _leave(self, requested_for: frozenset[str], value: Mapping[str, Topic]) -> frozenset[PartitionKey]:
         """Topics without tables that were deleted, if all of them was read, are forgotten."""
         left: set[PartitionKey] = set()
         for name, known in list(self._topics.items()):
             topic, partitions = value.get(name), _partitions(name, 0, known)
-            if name not in asked_for and (topic is None or topic.id != known.id) and partitions <= self._at_end:
+            if name not in requested_for and (topic is None or topic.id != known.id) and partitions <= self._at_end:
                 del self._topics[name]
                 left |= partitions
         for partition in left:
             del self._lanes[partition]
         self._at_end -= left
-        self._unheard -= left
+        self._unanswered -= left
         return frozenset(left)
 
     def _something_is_gone(self, value: Mapping[str, Topic], now_s: float) -> bool:
         for name, known in self._topics.items():
             topic = value.get(name)
             if topic is not None and topic.id is not None and known.id is not None and topic.id != known.id:
-                raise made_anew(name, known.id, topic)
+                raise re_created(name, known.id, topic)
             if topic is None or topic.partitions < known.partitions:
                 self._gone_since_s = now_s if self._gone_since_s is None else self._gone_since_s
                 if now_s - self._gone_since_s > GONE_MAX_S:

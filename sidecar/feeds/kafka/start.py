@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sidecar.errors import FeedLost
 from sidecar.feeds.kafka.client import Cluster
-from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, made_anew
+from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, re_created
 from sidecar.ports import Clock
 
 FIRST_ANSWER_MAX_S = 10.0
@@ -50,12 +50,12 @@ class Start:
         there = [(topic, number) for topic, result in self.topics.items() for number in range(result.partitions)]
         if lost := sorted(partition for partition in wanted.positions.keys() - set(there) if partition[0] not in wanted.may_go):
             raise gone(lost[0], self.topics.get(lost[0][0]))
-        anew = self._made_anew(wanted)
+        again = self._re_created(wanted)
         self.positions: dict[PartitionKey, int] = {}
         self.after_gap: set[PartitionKey] = set()
         self.ends: dict[PartitionKey, int] = {}
         for partition, (first, end) in self._available(there).items():
-            is_ours = partition in wanted.positions and partition[0] not in anew
+            is_ours = partition in wanted.positions and partition[0] not in again
             position = wanted.positions[partition] if is_ours else first
             if wanted.positions and not is_ours and 0 < first < end:
                 self.after_gap.add(partition)
@@ -63,12 +63,12 @@ class Start:
                 raise gap(partition, position, first, end)
             self.positions[partition], self.ends[partition] = position, end
 
-    def _made_anew(self, wanted: WantedStart) -> set[str]:
+    def _re_created(self, wanted: WantedStart) -> set[str]:
         """Topics that may go, and that others of their names have followed. Raises FeedUnsuitable for any other one."""
-        anew = {name for name, topic in self.topics.items() if topic.id and wanted.ids.get(name, topic.id) != topic.id}
-        for name in sorted(anew - wanted.may_go):
-            raise made_anew(name, wanted.ids[name], self.topics[name])
-        return anew
+        again = {name for name, topic in self.topics.items() if topic.id and wanted.ids.get(name, topic.id) != topic.id}
+        for name in sorted(again - wanted.may_go):
+            raise re_created(name, wanted.ids[name], self.topics[name])
+        return again
 
     def _first_answer(self, topics: frozenset[str], named: set[str]) -> dict[str, Topic]:
         """Which of both exist; of `topics` those that the log names are waited for."""

@@ -14,7 +14,7 @@ from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
-from sidecar.process.checks import Check, CheckResult, Key, Told, ok
+from sidecar.process.checks import Check, Checking, CheckResult, Key, ok
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
@@ -28,7 +28,7 @@ INFOS: Key[None] = Key("table infos")
 BROUGHT: Key[None] = Key("key-values")
 
 
-def checks(brought: Callable[[CheckResult], Told[None]]) -> Sequence[Check[Any]]:
+def checks(brought: Callable[[CheckResult], Checking[None]]) -> Sequence[Check[Any]]:
     """`brought`: whether whoever brings the key-values can."""
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "filter (changefeed)", (CHANGEFEED,)),
@@ -43,7 +43,7 @@ def checks(brought: Callable[[CheckResult], Told[None]]) -> Sequence[Check[Any]]
     )
 
 
-def settings(changefeed: Changefeed) -> Told[None]:
+def settings(changefeed: Changefeed) -> Checking[None]:
     refuse_filter(changefeed)
     against = [problem for problem in problems_of_key_values(changefeed) if problem.setting != "state"]
     yield from map(of_problem, against)
@@ -51,7 +51,7 @@ def settings(changefeed: Changefeed) -> Told[None]:
         yield ok("its filter can be followed on raw key-values")
 
 
-def infos(source: SourceSection, changefeed: Changefeed) -> Told[None]:
+def infos(source: SourceSection, changefeed: Changefeed) -> Checking[None]:
     """What a new log would begin with, and whether the filter can be followed on those tables."""
     snapshot = TidbInfos(source).snapshot()
     yield ok(f"TiDB's status port tells the tables' infos at {snapshot.ts}; {tables_of(changefeed, snapshot)} of them are replicated")

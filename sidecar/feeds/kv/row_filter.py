@@ -39,11 +39,11 @@ class Judged(NamedTuple):
 
 
 class FilteredRows(Protocol):
-    """What a feed's changes are to a filter and to the log. `has_former`: rows may be as before their table's last DDL. `logical_ids`:
+    """What a feed's changes are to a filter and to the log. `has_previous`: rows may be as before their table's last DDL. `logical_ids`:
     changes name a partitioned table by the id that its partitions share; else by the physical one."""
 
     @property
-    def has_former(self) -> bool: ...
+    def has_previous(self) -> bool: ...
 
     @property
     def logical_ids(self) -> bool: ...
@@ -61,7 +61,7 @@ class FilteredRows(Protocol):
 class KeyValueRows:
     """TiKV's (codecs/kv.py): a key has one change in a commit, and its row says how it was written."""
 
-    has_former = False
+    has_previous = False
     logical_ids = False
 
     def settled(self, changes: Iterable[Change], table_of: TableOf) -> Iterable[Change]:  # noqa: ARG002  # they are

@@ -24,7 +24,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Former, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, PreviousLayout, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, UnsupportedDdl
 from sidecar.feeds.kv.jobs import DdlJobs
 from sidecar.feeds.kv.row_filter import KEY_VALUES, FilteredRows, RowFilter, TableFilter
@@ -38,7 +38,7 @@ from sidecar.schema.version import TableVersion
 from sidecar.ticdc.ddl_rules import DdlRules, DdlVerdict
 
 Tables = Mapping[TableName, TableSchema]
-NOTHING_FORMER: Mapping[TableName, Former] = MappingProxyType({})
+NOTHING_PREVIOUS: Mapping[TableName, PreviousLayout] = MappingProxyType({})
 
 _SCHEMA_APPEARS = (Effect.CREATE_SCHEMA, Effect.RECOVER_SCHEMA)
 _SCHEMA_DDLS = (Effect.CREATE_SCHEMA, Effect.DROP_SCHEMA, Effect.ALTER_SCHEMA, Effect.RECOVER_SCHEMA)
@@ -196,7 +196,7 @@ class KvSchemas:
 
     # ---- within -----------------------------------------------------------------------------------------------------
 
-    def _start(self, snapshot: KvSnapshot, previous: Mapping[TableName, Former] = NOTHING_FORMER) -> Tables:
+    def _start(self, snapshot: KvSnapshot, previous: Mapping[TableName, PreviousLayout] = NOTHING_PREVIOUS) -> Tables:
         self._since_ts = snapshot.ts
         self._new_collation = snapshot.new_collation
         schemas = [schema._replace(tables=list(schema.tables)) for schema in snapshot.schemas]
@@ -236,7 +236,7 @@ class KvSchemas:
         gone = [change.name_before for change in event.tables if change.name_before is not None]
         names = [change.name_after for change in event.tables if change.name_after is not None]
         came = [entry for name in names if (entry := self._entry(name, event.commit_ts)) is not None]
-        if self._rows.has_former and isinstance(job, DdlJob):
+        if self._rows.has_previous and isinstance(job, DdlJob):
             came = [self._remembering(entry, gone, job) for entry in came]
         if isinstance(job, DdlJob) and event.effect in _SCHEMA_APPEARS:
             came.append(schema_entry(event.schema, job.schema_id, new_collation=self._new_collation))
@@ -265,7 +265,7 @@ class KvSchemas:
         before = next((one for name in gone if (one := self._newest.get(name)) and one.table_id == entry.table_id), None)
         if before is None or before.layout == entry.layout:
             return entry if before is None else replace(entry, former=before.former)
-        return replace(entry, former=Former(job.schema_version, before.layout, job.finished_ts))
+        return replace(entry, former=PreviousLayout(job.schema_version, before.layout, job.finished_ts))
 
     def _read_ddl(self, event: DdlEvent) -> ReadDdl | FeedError | None:
         """What TiCDC would send of it, None for nothing. The query is the job's: TiCDC's own is the same in its parser's words."""
@@ -300,7 +300,7 @@ class KvSchemas:
     def _home(self, change: Change, name: TableName | str) -> Change | None:
         """A row that was written before its table's partitions became others, by the id of its partition then: it may be another table's
         by now, or nobody's."""
-        table = None if isinstance(name, str) or not self._rows.has_former else self._at_log.get(name)
+        table = None if isinstance(name, str) or not self._rows.has_previous else self._at_log.get(name)
         if table is None or table.former is None or str(table.table_id) != change.table:
             return None
         home = self._rows.home(table, change)

@@ -21,7 +21,7 @@ from sidecar.feeds.push.server import PUSH
 from sidecar.log.inbox import WAY_OUT, Inbox
 from sidecar.log.storage import log_folder
 from sidecar.process.addresses import AddressHolder, address
-from sidecar.process.checks import Check, CheckOptions, Key, Told, ok, warning
+from sidecar.process.checks import Check, Checking, CheckOptions, Key, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from ticdc_dump.v1 import feed_pb2 as pb
@@ -38,7 +38,7 @@ def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return of_key_values(lambda it: listens(it.config.push, it.config.changefeed))
 
 
-def listens(section: PushSection, name: ChangefeedSection) -> Told[None]:
+def listens(section: PushSection, name: ChangefeedSection) -> Checking[None]:
     token = read_token("push", section)
     check_listening("push", section.listen, section.tls, has_token=bool(token))
     if not section.token_file and not section.tls.ca_file:
@@ -79,7 +79,7 @@ def of_sinks(_: CheckOptions) -> Sequence[Check[Any]]:
     )
 
 
-def sends_here(changefeed: Changefeed, section: PushSection) -> Told[None]:
+def sends_here(changefeed: Changefeed, section: PushSection) -> Checking[None]:
     """By the ports alone: under which names this machine is reached from TiCDC's, only TiCDC's can know."""
     check_sends_here(changefeed)
     port = section.listen.rpartition(":")[2]
@@ -92,7 +92,7 @@ def sends_here(changefeed: Changefeed, section: PushSection) -> Told[None]:
         yield ok(f"the changefeed sends to {', '.join(there)}")
 
 
-def inbox(uri: str, log: LogEnd | None) -> Told[None]:
+def inbox(uri: str, log: LogEnd | None) -> Checking[None]:
     """Nothing is taken over: a sidecar that runs goes on."""
     result = Inbox(log_folder(uri))
     result.look()

@@ -59,7 +59,7 @@ class Conversation:
     def __str__(self) -> str:
         return f"sender {self.name or '(not named yet)'} at {self.stream.peer}"
 
-    def heard(self, data: bytes, *, now_s: float) -> pb.SenderMessage | None:
+    def received(self, data: bytes, *, now_s: float) -> pb.SenderMessage | None:
         """The next message; None for its Hello, which is answered. Raises StreamEnds, or MessageUnreadable for what no named sender may
         say; then nothing more is to be taken."""
         self.taken_s = now_s

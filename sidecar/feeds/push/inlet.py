@@ -52,7 +52,7 @@ class SinkView(NamedTuple):
 class _Sink(Conversation):
     """A stream of messages. `told`: the last number that it was told to be kept."""
 
-    told = 0
+    reported = 0
 
 
 class Inlet:
@@ -136,10 +136,10 @@ class Inlet:
     def _rest(self, ending: Event) -> None:
         """What comes meanwhile goes into one file. As long as the last one took to write, so that half of the time is for others; longer
         only while the pipeline has others to read."""
-        rested_s, gathered_s = self._kept_s + min(self._write_s, GATHER_S), self._kept_s + GATHER_S
+        rested_s, by_table_s = self._kept_s + min(self._write_s, GATHER_S), self._kept_s + GATHER_S
         ending.wait(max(rested_s - time.monotonic(), 0.0))
         with self._changed:
-            self._changed.wait_for(lambda: not self._ahead, max(gathered_s - time.monotonic(), 0.0))
+            self._changed.wait_for(lambda: not self._ahead, max(by_table_s - time.monotonic(), 0.0))
 
     def _step(self) -> bool:
         """Whether something was done."""
@@ -152,9 +152,9 @@ class Inlet:
             self._keep(entries)
         with self._lock:
             for one in self._turns:
-                if one.name and one.number > one.told:
-                    one.stream.tell_kept(one.number)
-                    one.told = one.number
+                if one.name and one.number > one.reported:
+                    one.stream.notify_kept(one.number)
+                    one.reported = one.number
             self._turns.grant()
             self._end_silent(now_s)
         return bool(entries) or ended
@@ -163,7 +163,7 @@ class Inlet:
         """Until nothing waits or it is enough for one file; and whether any said something, or ended."""
         entries: list[bytes] = []
         received = False
-        for one, data in self._turns.heard(BATCH_BYTES_MAX):
+        for one, data in self._turns.received(BATCH_BYTES_MAX):
             received = True
             if data is None:
                 self._turns.finish(one)
@@ -206,7 +206,7 @@ class Inlet:
 
 
 def _entries(one: _Sink, data: bytes, now_s: float) -> list[bytes]:
-    message = one.heard(data, now_s=now_s)
+    message = one.received(data, now_s=now_s)
     body = message and message.WhichOneof("body")
     if message is None or body == "heartbeat":
         return []

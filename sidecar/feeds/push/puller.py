@@ -47,7 +47,7 @@ AWAY_MIN_S = 1.0
 CHECKS_IN_SILENCE = 4
 """How often silence is looked for in `silent_max_s`: each time all parts are looked at."""
 
-ENDS_TOLD = 3
+ENDS_REPORTED = 3
 """Of the streams that ended last, in the text of a FeedLost: often they say why nobody is there."""
 
 
@@ -85,7 +85,7 @@ class PushPuller:
         self._sessions: dict[int, PushSession] = {}
         self._turns = Turns[PushSession](self._credits)
         self._by_name: dict[str, PushSession] = {}
-        self._ends: deque[str] = deque(maxlen=ENDS_TOLD)
+        self._ends: deque[str] = deque(maxlen=ENDS_REPORTED)
         self._failure: TicdcDumpError | None = None
         self._away_s = 0.0
         self._left_s = self._clock.now_s()
@@ -99,12 +99,12 @@ class PushPuller:
     def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
         with self._lock:
             changed = self._spans.want(wanted, now_s=self._now_s())
-            self._tell_losses(changed.losses)
+            self._notify_losses(changed.losses)
             if changed.begun or changed.ended:
                 begun = [(begun, wanted[begun]) for begun in changed.begun]
                 for session in self._sessions.values():
                     if session.name:
-                        session.tell_wanted(begun, changed.ended)
+                        session.notify_wanted(begun, changed.ended)
 
     def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
         """Raises MessageUnreadable for a broken sender; FeedLost, or FeedUnsuitable if what a sender can give begins too late,
@@ -119,7 +119,7 @@ class PushPuller:
     def acknowledge(self, durable: Mapping[KeyRange, CommitTs]) -> None:
         with self._lock:
             for opening, ts in self._spans.acknowledge(durable):
-                self._sessions[opening.stream].stream.tell_durable(opening.span, ts)
+                self._sessions[opening.stream].stream.notify_durable(opening.span, ts)
 
     def close(self) -> None:
         self._server.close()
@@ -154,7 +154,7 @@ class PushPuller:
             self._sessions[stream.number] = PushSession(stream, self._spans, self._credits, self._terms, now_s=now_s)
             self._turns.add(self._sessions[stream.number])
         events: list[KvEvent] = []
-        for session, data in self._turns.heard(self._take_bytes_max if self._failure is None else 0):
+        for session, data in self._turns.received(self._take_bytes_max if self._failure is None else 0):
             if data is None:
                 if self._by_name.get(session.name) is session:
                     self._ends.append(f"{session}: its connection ended")
@@ -177,7 +177,7 @@ class PushPuller:
             self._failure = error
             self._end(session, grpc.StatusCode.INVALID_ARGUMENT, str(error), now_s)
             return ()
-        self._tell_losses(taken.losses)
+        self._notify_losses(taken.losses)
         if not greeted:
             self._succeed(session)
         return taken.events
@@ -203,9 +203,9 @@ class PushPuller:
         if self._by_name.get(session.name) is session:
             del self._by_name[session.name]
 
-    def _tell_losses(self, losses: Iterable[Loss]) -> None:
+    def _notify_losses(self, losses: Iterable[Loss]) -> None:
         for loss in losses:
-            self._sessions[loss.opening.stream].tell_lost(loss)
+            self._sessions[loss.opening.stream].notify_lost(loss)
 
     # ---- silence --------------------------------------------------------------------------------------------------------
 

@@ -60,11 +60,11 @@ class PushStream:
         self.number = number
         self.peer = peer
         self._arrived = arrived
-        self._receiving, self._telling = Condition(), Condition()
+        self._receiving, self._notifying = Condition(), Condition()
         self._inbox: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._credit = 1
-        self._heard = self._gone = False
+        self._received = self._gone = False
         self._outbox: deque[pb.SidecarMessage] = deque()
         self._durable: dict[int, int] = {}
         self._kept = 0
@@ -99,19 +99,19 @@ class PushStream:
 
     def tell(self, **body: Any) -> None:
         """One of SidecarMessage's bodies, by its name."""
-        with self._telling:
+        with self._notifying:
             self._outbox.append(pb.SidecarMessage(**body))
-            self._telling.notify_all()
+            self._notifying.notify_all()
 
-    def tell_durable(self, span: int, ts: int) -> None:
-        with self._telling:
+    def notify_durable(self, span: int, ts: int) -> None:
+        with self._notifying:
             self._durable[span] = ts
-            self._telling.notify_all()
+            self._notifying.notify_all()
 
-    def tell_kept(self, number: int) -> None:
-        with self._telling:
+    def notify_kept(self, number: int) -> None:
+        with self._notifying:
             self._kept = number
-            self._telling.notify_all()
+            self._notifying.notify_all()
 
     def grant(self, bytes: int, *, tell: bool = True) -> None:
         """`tell` False: Welcome says it."""
@@ -119,15 +119,15 @@ class PushStream:
             self._credit += bytes
             self._receiving.notify_all()
         if tell:
-            with self._telling:
+            with self._notifying:
                 self._granted += bytes
-                self._telling.notify_all()
+                self._notifying.notify_all()
 
     def end(self, code: grpc.StatusCode, text: str) -> None:
         """Once everything told has been sent. What has arrived stays; nothing more is taken from the network."""
-        with self._telling:
+        with self._notifying:
             self._end = self._end or (code, text)
-            self._telling.notify_all()
+            self._notifying.notify_all()
         self._set_gone()
 
     # ---- for the network ------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class PushStream:
         with self._receiving:
             if self._gone:
                 return False
-            self._heard = True
+            self._received = True
             if self._credit > 0:
                 self._credit -= len(data)
                 self._inbox.append(data)
@@ -157,21 +157,21 @@ class PushStream:
             return not self._gone
 
     def disconnected(self) -> None:
-        with self._telling:
+        with self._notifying:
             self._end = self._end or (grpc.StatusCode.UNAVAILABLE, "the connection is gone")
-            self._telling.notify_all()
+            self._notifying.notify_all()
         self._set_gone()
 
-    def to_tell(self) -> Iterator[pb.SidecarMessage | tuple[grpc.StatusCode, str]]:
+    def to_notify(self) -> Iterator[pb.SidecarMessage | tuple[grpc.StatusCode, str]]:
         """Waits for what to tell; how the stream ends comes last. To be called when the stream begins: so long it may say nothing."""
         number, until_s = 0, monotonic() + HELLO_S
         while True:
-            with self._telling:
-                left_s = None if self._heard else max(until_s - monotonic(), 0.0)
-                due = self._telling.wait_for(lambda: self._outbox or self._granted or self._durable or self._kept or self._end, left_s)
+            with self._notifying:
+                left_s = None if self._received else max(until_s - monotonic(), 0.0)
+                due = self._notifying.wait_for(lambda: self._outbox or self._granted or self._durable or self._kept or self._end, left_s)
                 messages = self.drain()
                 end = self._end if not messages else None
-            if not due and not self._heard:
+            if not due and not self._received:
                 self.end(grpc.StatusCode.DEADLINE_EXCEEDED, f"no Hello came within {HELLO_S:g} s")
             for message in messages:
                 number += 1
@@ -182,8 +182,8 @@ class PushStream:
                 return
 
     def drain(self) -> list[pb.SidecarMessage]:
-        """What waits to be told, which is told with this; `to_tell` sets the numbers."""
-        with self._telling:
+        """What waits to be told, which is told with this; `to_notify` sets the numbers."""
+        with self._notifying:
             messages = [*self._outbox]
             self._outbox.clear()
             if self._durable:
@@ -245,7 +245,7 @@ class Streams:
         self.arrived.set()
         context.add_callback(stream.disconnected)
         try:
-            for message in stream.to_tell():
+            for message in stream.to_notify():
                 if isinstance(message, tuple):
                     context.set_code(message[0])
                     context.set_details(message[1])

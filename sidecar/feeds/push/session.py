@@ -52,9 +52,9 @@ class PushSession(Conversation):
 
     def take(self, data: bytes, *, now_s: float) -> Taken:
         """The next message. Raises StreamEnds, or MessageUnreadable for a broken sender; then nothing more is to be taken."""
-        message = self.heard(data, now_s=now_s)
+        message = self.received(data, now_s=now_s)
         if message is None:
-            self.tell_wanted([(wanted.range, wanted.upto_ts()) for wanted in self._spans], [])
+            self.notify_wanted([(wanted.range, wanted.upto_ts()) for wanted in self._spans], [])
             return Taken()
         match message.WhichOneof("body"):
             case "entries":
@@ -109,13 +109,13 @@ class PushSession(Conversation):
 
     # ---- answers --------------------------------------------------------------------------------------------------------
 
-    def tell_wanted(self, begun: Sequence[tuple[KeyRange, CommitTs]], ended: Sequence[KeyRange]) -> None:
+    def notify_wanted(self, begun: Sequence[tuple[KeyRange, CommitTs]], ended: Sequence[KeyRange]) -> None:
         for at in range(0, max(len(begun), len(ended), 1), WANTED_RANGES_MAX):
             ranges = [pb.WantedRange(start=r.start, end=r.end, from_ts=ts) for r, ts in begun[at : at + WANTED_RANGES_MAX]]
             gone = [pb.UnwantedRange(start=r.start, end=r.end) for r in ended[at : at + WANTED_RANGES_MAX]]
             self.stream.tell(wanted=pb.Wanted(ranges=ranges, ended=gone))
 
-    def tell_lost(self, loss: Loss) -> None:
+    def notify_lost(self, loss: Loss) -> None:
         start, end = loss.range
         text = f"{describe(loss.range)} " + (f"was opened by sender {loss.to}" if loss.to else "is not wanted any more")
         reason = pb.SpanLost.REASON_MOVED if loss.to else pb.SpanLost.REASON_NOT_WANTED

@@ -30,7 +30,7 @@ class Turns(Generic[C]):
     def add(self, one: C) -> None:
         self._waiting.append(one)
 
-    def heard(self, bytes_max: int) -> Iterator[tuple[C, bytes | None]]:
+    def received(self, bytes_max: int) -> Iterator[tuple[C, bytes | None]]:
         """The oldest message of each, until nothing waits or they have so many bytes. None: that stream is gone, and was heard to its end;
         it is to be finished."""
         bytes_left, idle = bytes_max, 0

@@ -9,14 +9,14 @@ from typing import Any
 from sidecar.config import TikvSection
 from sidecar.feeds.kv.checks import checks as of_key_values
 from sidecar.feeds.tikv.pd import PdClient
-from sidecar.process.checks import Check, CheckOptions, Told, ok
+from sidecar.process.checks import Check, Checking, CheckOptions, ok
 
 
 def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return of_key_values(lambda it: pd(it.config.tikv, it.opened))
 
 
-def pd(section: TikvSection, opened: ExitStack) -> Told[None]:
+def pd(section: TikvSection, opened: ExitStack) -> Checking[None]:
     client = PdClient(section)
     opened.callback(client.close)
     yield ok(f"PD of cluster {client.cluster_id()} answers: TSO {client.tso()}")

@@ -105,7 +105,7 @@ class RegionRouter:
 
     def _run(self, _: Event) -> None:
         try:
-            while self._hear():
+            while self._receive():
                 self._route()
                 self._check_outage()
         except BaseException as error:
@@ -116,7 +116,7 @@ class RegionRouter:
                 stream.close(wait_s=CLOSE_WAIT_S)
             self._pd.close()
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         """Wait for news or for what is due, and take in all the news. False: close."""
         due_s = min((it.due_s for it in self.waiting), default=self._keeper.due_s)
         try:

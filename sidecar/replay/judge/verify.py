@@ -127,7 +127,7 @@ class _Judge:
         false_deletes: FalseDeletes,
     ) -> None:
         self._false_deletes = false_deletes
-        self._schemas, self._asked, self._upto_ts, self._complete_at = truth.schemas, tables, upto_ts, complete_at
+        self._schemas, self._requested, self._upto_ts, self._complete_at = truth.schemas, tables, upto_ts, complete_at
         self._truths = {tso: truth.truth(tso).__getitem__ for tso in truth.truth_ts}
         self._steps = deque(step for step in steps if step.ts <= upto_ts)
         later = [schema for step in self._steps for schema in step.schemas.values()]
@@ -151,10 +151,10 @@ class _Judge:
     def verdict(self) -> VerifyVerdict:
         while self._steps:
             self._pass(self._steps.popleft())
-        unknown = [_unknown(name) for name in self._asked if name not in self._schemas]
+        unknown = [_unknown(name) for name in self._requested if name not in self._schemas]
         return VerifyVerdict(
             tables=tuple(sorted([*(check.verdict() for check in self._checks.values()), *unknown], key=lambda verdict: verdict.table)),
-            not_replicated=tuple(sorted(name for name in self._asked if name in self._schemas and name not in self._replicated)),
+            not_replicated=tuple(sorted(name for name in self._requested if name in self._schemas and name not in self._replicated)),
             unexpected=self._unexpected,
         )
 

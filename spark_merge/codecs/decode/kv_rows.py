@@ -54,19 +54,19 @@ def parted(values: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     _, offsets_buffer, data = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     starts, stops = offsets[:-1], offsets[1:]
-    news = starts + _SIZE_BYTES
-    if values.null_count or (short := np.flatnonzero(news >= stops)).size:
+    events = starts + _SIZE_BYTES
+    if values.null_count or (short := np.flatnonzero(events >= stops)).size:
         row = int(short[0]) if not values.null_count else values.is_null().index(True).as_py()
         raise unreadable(row, "the logged value is no pair of images: it is too short to hold one")
     bytes_of = np.frombuffer(data, np.uint8)
     sizes = np.zeros(len(values), np.int64)
     for byte in range(_SIZE_BYTES):
         sizes = sizes << 8 | bytes_of[starts + byte]
-    olds = news + sizes
+    olds = events + sizes
     if (long := np.flatnonzero(olds > stops)).size:
         raise unreadable(int(long[0]), "the logged value is no pair of images: its new value is longer than all of it")
     edges = np.empty(3 * len(values) + 1, np.int32)
-    edges[0:-1:3], edges[1::3], edges[2::3], edges[-1] = starts, news, olds, offsets[-1]
+    edges[0:-1:3], edges[1::3], edges[2::3], edges[-1] = starts, events, olds, offsets[-1]
     pieces = pa.Array.from_buffers(pa.binary(), 3 * len(values), [None, pa.py_buffer(edges), data])
     return pieces.take(pa.array(np.arange(1, 3 * len(values), 3))), pieces.take(pa.array(np.arange(2, 3 * len(values), 3)))
 

@@ -18,10 +18,10 @@ ROWS_MAX = 16_384
 BYTES_MAX = 32 << 20
 """Rows that wait for others, at most; but a transaction is not cut that has up to HELD_ROWS_MAX."""
 
-Together = list[tuple[TableSchema, Piece]]
+TablePieces = list[tuple[TableSchema, Piece]]
 
 
-def gathered(portions: Iterable[Portion]) -> Iterator[Together]:
+def by_table(portions: Iterable[Portion]) -> Iterator[TablePieces]:
     """The pieces of one unit in output order: a chunk alone, or changes, each table once, up to a commit_ts; the next ones are later."""
     waiting = _Waiting()
     for portion in portions:
@@ -51,5 +51,5 @@ class _Waiting:
         self.tables.setdefault(schema.name, (schema, []))[1].append(piece)
         self._rows, self._bytes, self._last_ts = self._rows + piece.num_rows, self._bytes + piece.nbytes, piece["commit_ts"][-1].as_py()
 
-    def whole(self) -> Together:
+    def whole(self) -> TablePieces:
         return [(schema, pa.concat_tables(pieces)) for schema, pieces in self.tables.values()]

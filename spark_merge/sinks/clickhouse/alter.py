@@ -19,7 +19,7 @@ from spark_merge.sinks.clickhouse.server import literal, quoted
 BY_HAND = (
     "change the table at the target by hand so that it has what the source's has, and name the DDL's commit_ts in the sink's `ddl-done`"
 )
-ANEW = (
+AGAIN = (
     "drop the table at the target and name the DDL's commit_ts in the sink's `ddl-done`: it is made anew, empty; then dump the table again"
 )
 
@@ -51,12 +51,12 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
             raise SinkError(
                 f"{now.name}.{column.name}: {_type_text(source)} becomes {_type_text(effects[column.name].column)}: the target may not"
                 " convert values as the source does",
-                hint=f"{BY_HAND}; or {ANEW}",
+                hint=f"{BY_HAND}; or {AGAIN}",
             )
         wanted = column_type(column, in_key=column.name in now.key)
         if not holds(there.get(moves.get(column.name, column.name), there.get(column.name, "")), wanted):
             if column.name in now.key:
-                raise SinkError(f"{now.name}.{column.name} is of the handle key, and its type changes to {_type_text(column)}", hint=ANEW)
+                raise SinkError(f"{now.name}.{column.name} is of the handle key, and its type changes to {_type_text(column)}", hint=AGAIN)
             others.append(f"MODIFY COLUMN {quoted(column.name)} {wanted}")
     gone = {*was.column_names()} - set(moves.values()) - set(now.column_names())
     others += [f"DROP COLUMN IF EXISTS {quoted(name)}" for name in sorted(gone)]
@@ -67,12 +67,12 @@ def _check_key(was: TableSchema, now: TableSchema, moves: Mapping[str, str]) -> 
     if was.key != now.key:
         raise SinkError(
             f"{now.name}: its handle key changes from ({', '.join(was.key)}) to ({', '.join(now.key)}), and rows are told apart by it",
-            hint=ANEW,
+            hint=AGAIN,
         )
     if moves.keys() & set(now.key):
-        raise SinkError(f"{now.name}: columns of its handle key are renamed, which the target cannot follow", hint=ANEW)
+        raise SinkError(f"{now.name}: columns of its handle key are renamed, which the target cannot follow", hint=AGAIN)
     if Ours.of(was) != Ours.of(now):
-        raise SinkError(f"{now.name}: a new column has the name of one of ours", hint=ANEW)
+        raise SinkError(f"{now.name}: a new column has the name of one of ours", hint=AGAIN)
 
 
 def _type_text(column: Column) -> str:

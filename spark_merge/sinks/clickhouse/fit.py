@@ -21,10 +21,10 @@ _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
     """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
     or that has another log's position."""
-    with _asked(uri) as settings:
+    with _requested(uri) as settings:
         accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
-        yield from _problems_of(partial(tables.check_apart, wanted))
+        yield from _problems_of(partial(tables.check_disjoint, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
             yield from _problems_of(partial(tables.check, schema, there, fresh=accepted is None))
@@ -40,7 +40,7 @@ def _problems_of(check: Callable[[], None]) -> Iterator[tuple[str, str]]:
 def holds_rows(uri: SinkUri) -> bool:
     """A table to which the routes lead has rows and no note of ours, and no log of ours has opened this output. Where there are no routes:
     any table that the account may see, so let it see those of the changefeed alone."""
-    with _asked(uri) as settings:
+    with _requested(uri) as settings:
         if Journal(settings.server, settings.database).is_opened():
             return False
         return any(settings.names.may_lead_to(name) for name in _with_rows_of_others(settings.server))
@@ -55,7 +55,7 @@ def _with_rows_of_others(server: ClickHouseServer) -> Iterator[TableName]:
 
 
 @contextmanager
-def _asked(uri: SinkUri) -> Iterator[ClickHouseSettings]:
+def _requested(uri: SinkUri) -> Iterator[ClickHouseSettings]:
     settings = settings_of(uri)
     try:
         yield settings

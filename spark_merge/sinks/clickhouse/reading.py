@@ -148,7 +148,7 @@ def _cuts(source: ClickHouseRows, parts: int) -> list[Key]:
         key += "_"
     names = ", ".join(quoted(column.name) for column in columns)
     sample = f"SELECT arrayJoin(arraySort(groupArraySample({SAMPLED_KEYS}, 1)(tuple({names})))) AS {key} FROM {place}"
-    apart = ", ".join(f"{key}.{number} AS {quoted(column.name)}" for number, column in enumerate(columns, 1))
-    sql = f"SELECT {', '.join(map(_text, columns))} FROM (SELECT {apart} FROM ({sample}))"
+    separate = ", ".join(f"{key}.{number} AS {quoted(column.name)}" for number, column in enumerate(columns, 1))
+    sql = f"SELECT {', '.join(map(_text, columns))} FROM (SELECT {separate} FROM ({sample}))"
     keys = [tuple(map(str, row)) for row in source.server.rows(sql, doing=doing) or ()]
     return list(dict.fromkeys(keys[len(keys) * number // count] for number in range(1, count)))

@@ -125,7 +125,7 @@ class ClickHouseTables:
         """Each is there, as it must be. `fresh`: nothing is accepted, so what is not there is made; later it would lack the rows that it
         had. Raises SinkError."""
         wanted = [schema for schema in schemas if has_rows(schema)]
-        self.check_apart(wanted)
+        self.check_disjoint(wanted)
         there = self.read(self.names(wanted))
         for schema in wanted:
             self.check(schema, there, fresh=fresh)
@@ -150,7 +150,7 @@ class ClickHouseTables:
         if reader is not None and reader in there:
             check_view(reader, there[reader])
 
-    def check_apart(self, schemas: Iterable[TableSchema]) -> None:
+    def check_disjoint(self, schemas: Iterable[TableSchema]) -> None:
         """Raises SinkError where two of them would have one table or view."""
         taken: dict[TableName, TableName] = {}
         for schema in schemas:

@@ -184,13 +184,13 @@ class DeltaReader:
             actions = pa.table(table.get_add_actions(flatten=True))
         folder, none = replace(self.folder, root=self.folder.path(place)), [None] * actions.num_rows
 
-        def told(name: str) -> Sequence[Any]:
+        def reported(name: str) -> Sequence[Any]:
             return actions.column(name).to_pylist() if name in actions.column_names else none
 
         sure = {column.name for column in columns_of(table) if exact(column.kind)}
-        bounds = {name: list(zip(told(f"min.{of}"), told(f"max.{of}"), strict=True)) for name, of in key.items() if of in sure}
-        times = zip(told(f"min.{commit_ts}"), told(f"max.{commit_ts}"), strict=True)
-        for number, (path, size, span) in enumerate(zip(told("path"), told("size_bytes"), times, strict=True)):
+        bounds = {name: list(zip(reported(f"min.{of}"), reported(f"max.{of}"), strict=True)) for name, of in key.items() if of in sure}
+        times = zip(reported(f"min.{commit_ts}"), reported(f"max.{commit_ts}"), strict=True)
+        for number, (path, size, span) in enumerate(zip(reported("path"), reported("size_bytes"), times, strict=True)):
             if wanted is None or all(wanted.meet(name, *results[number]) for name, results in bounds.items()):
                 yield DeltaFile(folder, unquote(path), size, None if None in span else span)
 

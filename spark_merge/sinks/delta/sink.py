@@ -23,7 +23,7 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
-from spark_merge.ddl.routes import APART, check_apart
+from spark_merge.ddl.routes import SEPARATE, check_disjoint
 from spark_merge.merge.cut import spread, tables_with_rows, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, has_rows
 from spark_merge.port.kinds import SinkKind, SinkUri
@@ -161,7 +161,7 @@ class DeltaSink:
         schemas = tables_with_rows(heads)
         if any(schema not in self._known for schema in schemas):
             names, routes = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._settings.routes
-            check_apart(names, lambda name: routes.target(name).folded(), hint=APART)
+            check_disjoint(names, lambda name: routes.target(name).folded(), hint=SEPARATE)
         return {schema.name: self._place(schema) for schema in schemas}
 
     def _place(self, schema: TableSchema) -> TablePlace:

@@ -126,8 +126,13 @@ def corrected(table: DeltaTable, files: Iterable[File], names: Sequence[str]) ->
 
 
 def _stats(file: File, names: Sequence[str]) -> str:
-    def told(what: str) -> dict[str, Any]:
+    def reported(what: str) -> dict[str, Any]:
         return {name: value for name in names if (value := file.get(f"{what}.{name}")) is not None}
 
-    result = {"numRecords": file["num_records"], "minValues": told("min"), "maxValues": told("max"), "nullCount": told("null_count")}
+    result = {
+        "numRecords": file["num_records"],
+        "minValues": reported("min"),
+        "maxValues": reported("max"),
+        "nullCount": reported("null_count"),
+    }
     return _json(result)

@@ -48,7 +48,7 @@ def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, ti
     """`changes`: all of `era`. `time_zone`: in which TIMESTAMPs were written. Raises SinkError."""
     if not changes:
         return
-    schema = era.former_schema()
+    schema = era.previous_schema()
     try:
         rows = decode(
             _as_logged([one.change for one in changes], era),

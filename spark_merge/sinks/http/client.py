@@ -101,7 +101,7 @@ class Body:
 
     data: bytes
     key: str
-    told: str = "a body"
+    reported: str = "a body"
 
 
 class Answer(NamedTuple):
@@ -135,7 +135,7 @@ class Client:
         if self.receiver.gzip and data:
             data = gzip.compress(data, GZIP_LEVEL, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        answer = self._asked("POST", headers, data, f"sending {body.told} of {len(body.data):,} bytes")
+        answer = self._requested("POST", headers, data, f"sending {body.reported} of {len(body.data):,} bytes")
         return Conflict(answer.text) if answer.status == 409 else None
 
     def close(self) -> None:
@@ -146,12 +146,12 @@ class Client:
     # ---- a request -------------------------------------------------------------------------------------------------------
 
     def _got(self, headers: Mapping[str, str], doing: str, *, bytes_max: int = ANSWER_BYTES_MAX) -> Answer:
-        answer = self._asked("GET", headers, None, doing, bytes_max=bytes_max)
+        answer = self._requested("GET", headers, None, doing, bytes_max=bytes_max)
         if answer.status == 409:
             raise SinkError(f"{self.receiver}: GET is answered with 409: {answer.text}", hint=_CONTRACT)
         return answer
 
-    def _asked(
+    def _requested(
         self, method: str, headers: Mapping[str, str], data: bytes | None, doing: str, *, bytes_max: int = ANSWER_BYTES_MAX
     ) -> Answer:
         """2xx or 409."""
@@ -186,9 +186,9 @@ class Client:
         except HTTPError as error:
             raise Passing(_one_line(f"no answer: {error}")) from error
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return self._meant(Answer(answer.status, result.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
+        return self._intended(Answer(answer.status, result.decode(errors="replace"), kind), answer.headers.get("Retry-After"), doing)
 
-    def _meant(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
+    def _intended(self, answer: Answer, retry_after: str | None, doing: str) -> Answer:
         status, text, _ = answer
         if 200 <= status < 300:
             return answer

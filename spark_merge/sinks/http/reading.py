@@ -28,15 +28,15 @@ from spark_merge.sinks.http.client import Receiver, client_of
 
 def read_back(receiver: Receiver, accepted: Accepted, schema: TableSchema, *, parts: int) -> Reading:
     """Raises SinkError."""
-    result: dict[str, Any] = _decoded(receiver, _asked(receiver, {"seq": accepted.seq}))
+    result: dict[str, Any] = _decoded(receiver, _requested(receiver, {"seq": accepted.seq}))
     first, last = result.get("first"), result.get("last")
     if not isinstance(first, int) or not isinstance(last, int):
         raise SinkError(f"{receiver} has accepted segment {accepted.seq}, and has no lines", hint=_RESTORE)
     reported = _pages(receiver, {"after": first - 1, "upto": last, "kind": "ddl"})
-    found_eras = eras(schema, [_ddl(receiver, line) for page in reported for line in page.splitlines()])
+    result_eras = eras(schema, [_ddl(receiver, line) for page in reported for line in page.splitlines()])
     edges = sorted({first - 1 + (last - first + 1) * number // parts for number in range(parts + 1)})
-    names = dict.fromkeys(era.name for era in found_eras)
-    read = (ReceiverPart(receiver, found_eras, name, *edge) for name in names for edge in pairwise(edges))
+    names = dict.fromkeys(era.name for era in result_eras)
+    read = (ReceiverPart(receiver, result_eras, name, *edge) for name in names for edge in pairwise(edges))
     return Reading(accepted, True, tuple(read))
 
 
@@ -61,7 +61,7 @@ class ReceiverPart:
 _RESTORE = "restore what the receiver had, or name another output and dump again"
 
 
-def _asked(receiver: Receiver, requested: Mapping[str, object]) -> str:
+def _requested(receiver: Receiver, requested: Mapping[str, object]) -> str:
     lines = client_of(receiver).lines(requested)
     if lines is None:
         raise SinkError(
@@ -75,7 +75,7 @@ def _asked(receiver: Receiver, requested: Mapping[str, object]) -> str:
 def _pages(receiver: Receiver, requested: Mapping[str, object]) -> Iterator[bytes]:
     """Lines without their numbers."""
     after = requested["after"]
-    while text := _asked(receiver, {**requested, "after": after}):
+    while text := _requested(receiver, {**requested, "after": after}):
         numbered = [line.partition(" ") for line in text.split("\n")[:-1]]
         after = int(numbered[-1][0])
         yield "".join(f"{line}\n" for _, _, line in numbered).encode()

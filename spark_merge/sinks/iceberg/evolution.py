@@ -25,7 +25,7 @@ Renamed = Mapping[str, str]
 """A column's former name by the one that it has, both folded."""
 
 
-def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *, anew: bool, mode: Mode = "append") -> Schema | None:
+def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *, again: bool, mode: Mode = "append") -> Schema | None:
     """`there` for the columns of `after`; None where it fits as it is. `last_id`: the greatest field id that the table has had. Raises
     SinkError for a type that Iceberg does not widen to, unless `anew`."""
     width = envelope_fields(mode)
@@ -40,7 +40,7 @@ def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *
         kind = None if field is None else widened(field.field_type, wanted)
         if field is not None and kind is not None:
             kept[field.field_id] = NestedField(field.field_id, column.name, kind, required=False)
-        elif field is None or anew:
+        elif field is None or again:
             added.append(NestedField(last_id + len(added) + 1, column.name, wanted, required=False))
         else:
             raise SinkError(

@@ -84,10 +84,10 @@ class Outpaced(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RowsOfFiles:
-    """How files become rows, where they are not only added. `below`, `emptied`: as of RowDelta. `told_by`: the property that is to name
+    """How files become rows, where they are not only added. `below`, `emptied`: as of RowDelta. `reported_by`: the property that is to name
     the snapshot."""
 
-    told_by: str
+    reported_by: str
     below: Mapping[str, int] = field(default_factory=dict)
     emptied: bool = False
 
@@ -164,7 +164,7 @@ class Lake:
             append = staged.update_snapshot(snapshot_properties=dict(change.summary)).merge_append()
         else:
             append = RowDelta(staged, change.summary, below=change.rows.below, emptied=change.rows.emptied)
-            properties[change.rows.told_by] = str(append.snapshot_id)
+            properties[change.rows.reported_by] = str(append.snapshot_id)
         for file in change.files:
             append.append_data_file(file)
         append.commit()

@@ -176,9 +176,9 @@ def _schema_after(batch: TableBatch, altered: LakeAltered, below: Below) -> Sche
     if altered.after is None:
         return None
     table, there = batch.table, batch.table.schema()
-    anew = altered.emptied or altered.by_hand or not _has_rows(table)
+    again = altered.emptied or altered.by_hand or not _has_rows(table)
     try:
-        schema = evolved(there, table.metadata.last_column_id, altered.after, altered.renamed, anew=anew, mode="merge")
+        schema = evolved(there, table.metadata.last_column_id, altered.after, altered.renamed, again=again, mode="merge")
     except SinkError as error:
         raise ICEBERG.refused(batch.last, error.message) from error
     lost = set() if schema is None or altered.emptied else below.keys - set(schema.field_ids)

@@ -100,8 +100,8 @@ class AppendMode:
         before, after = altered.before, altered.after
         assert after is not None, "a table that is gone keeps its columns"
         another = before is None or before.table_id != after.table_id
-        anew = another or self.settings.retyped == "anew"
-        schema = evolved(table.schema(), table.metadata.last_column_id, after, altered.renamed, anew=anew)
+        again = another or self.settings.retyped == "anew"
+        schema = evolved(table.schema(), table.metadata.last_column_id, after, altered.renamed, again=again)
         if schema is not None:
             check_stays(table, schema, self.name)
         return schema

@@ -97,12 +97,12 @@ class _Rules:
     """Reads from the first token to the last."""
 
     def __init__(self, text: str, found: Sequence[SqlToken]) -> None:
-        self._text, self._found, self._at = text, found, 0
+        self._text, self._tokens, self._at = text, found, 0
 
     def all(self) -> PartitionRules:
         tables: dict[TableName, Sequence[PartitionTerm]] = {}
         schemas: dict[str, Sequence[PartitionTerm]] = {}
-        while self._found[self._at].kind != "end":
+        while self._tokens[self._at].kind != "end":
             schema = self._name()
             self._sign(".")
             table = "*" if self._is("*") else self._name()
@@ -113,7 +113,7 @@ class _Rules:
                 schemas[lowered(schema)] = parts
             else:
                 tables[name] = parts
-            if self._found[self._at].kind != "end":
+            if self._tokens[self._at].kind != "end":
                 self._sign(",")
         return PartitionRules(tables, schemas)
 
@@ -129,7 +129,7 @@ class _Rules:
         return parts
 
     def _part(self) -> PartitionTerm:
-        token, name = self._found[self._at], self._name()
+        token, name = self._tokens[self._at], self._name()
         if not self._is("("):
             return PartitionTerm("identity", IdentityTransform(), name)
         word = token.value if token.value in _OF_A_NUMBER or token.value.endswith("S") else f"{token.value}S"
@@ -147,27 +147,27 @@ class _Rules:
     # ---- tokens ---------------------------------------------------------------------------------------------------------
 
     def _name(self) -> str:
-        token = self._found[self._at]
+        token = self._tokens[self._at]
         if token.kind not in ("word", "name"):
             raise self._wrong(f"has {_shown(token)} where a name is to be")
         self._at += 1
         return token.name
 
     def _number(self) -> int:
-        token = self._found[self._at]
+        token = self._tokens[self._at]
         if not token.text.isdecimal() or not 0 < int(token.text) <= NUMBER_MAX:
             raise self._wrong(f"has {_shown(token)} where a whole number above 0 is to be")
         self._at += 1
         return int(token.text)
 
     def _is(self, sign: str) -> bool:
-        result = self._found[self._at].text == sign
+        result = self._tokens[self._at].text == sign
         self._at += result
         return result
 
     def _sign(self, sign: str) -> None:
         if not self._is(sign):
-            raise self._wrong(f"has {_shown(self._found[self._at])} where {sign!r} is to be")
+            raise self._wrong(f"has {_shown(self._tokens[self._at])} where {sign!r} is to be")
 
     def _wrong(self, what: str) -> SinkError:
         return SinkError(f"partitions={self._text!r} {what}", hint=HOW)

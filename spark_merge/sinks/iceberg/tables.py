@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.ddl.routes import check_apart
+from spark_merge.ddl.routes import check_disjoint
 from spark_merge.merge.cut import tables_with_rows
 from spark_merge.port.contract import Accepted, Head, Owner, has_rows
 from spark_merge.sinks.errors import storage_errors
@@ -64,7 +64,7 @@ class LakeTables:
         wanted = tables_with_rows(heads)
         if any(schema.name not in self._targets for schema in wanted):
             names, place = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._lake.settings.identifier
-            check_apart(names, place, hint="give each a name of its own by routes= or tables=")
+            check_disjoint(names, place, hint="give each a name of its own by routes= or tables=")
         return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
 
     def _target(self, schema: TableSchema, last: Head) -> LakeTarget:
@@ -103,7 +103,7 @@ class LakeTables:
             if done is not None and done >= last.seq:
                 return table
             try:
-                result = evolved(table.schema(), table.metadata.last_column_id, schema, {}, anew=done is None, mode=self._mode.name)
+                result = evolved(table.schema(), table.metadata.last_column_id, schema, {}, again=done is None, mode=self._mode.name)
             except SinkError as error:
                 raise _altered(table, schema) from error
             if result is not None and done is not None:

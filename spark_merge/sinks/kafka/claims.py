@@ -4,8 +4,8 @@ One `Claims` serves the tasks of one id in one process and term, one after anoth
 caller does next (holder.py).
 
     state               event           command                                             next state
-    FREE, WAITING       TaskAsked       TAKE_ID                                             READING
-    READY               TaskAsked       as below; without a fence READ_POSITION             READING
+    FREE, WAITING       TaskRequested       TAKE_ID                                             READING
+    READY               TaskRequested       as below; without a fence READ_POSITION             READING
     READING             PositionRead    as below
     BEGINNING           TaskBegun       WRITE_ROWS                                          WRITING
     BEGINNING           FencedOff       TAKE_ID; SinkError for the CLAIMS_MAX-th time       READING
@@ -54,7 +54,7 @@ class ClaimState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAsked:
+class TaskRequested:
     """`batch`: the last segment of the task's batch. `slots_from`: the offset from which the batch's slots are."""
 
     batch: Seq
@@ -84,7 +84,7 @@ class Failed:
     is_kept: bool
 
 
-ClaimEvent: TypeAlias = TaskAsked | PositionRead | TaskBegun | FencedOff | Committed | Failed
+ClaimEvent: TypeAlias = TaskRequested | PositionRead | TaskBegun | FencedOff | Committed | Failed
 
 
 class ClaimStep(Enum):
@@ -114,7 +114,7 @@ class Claims:
     def __init__(self, term: SinkTerm, *, output: str, name: str, is_fenced: bool) -> None:
         self.state = ClaimState.FREE
         self._term, self._output, self._name, self._is_fenced = term, output, name, is_fenced
-        self._asked = TaskAsked(Seq(-1), "", 0)
+        self._requested = TaskRequested(Seq(-1), "", 0)
         self._accepted, self._latest = Seq(-1), Seq(-1)
         self._done: dict[tuple[Seq, str], Outcome] = {}
         self._upto = self._claims = 0
@@ -123,12 +123,12 @@ class Claims:
     @property
     def read_from(self) -> int:
         """The offset behind those slots of the task's batch that have been read."""
-        return max(self._asked.slots_from, self._upto)
+        return max(self._requested.slots_from, self._upto)
 
     def handle(self, event: ClaimEvent, *, now_s: float) -> ClaimCommand:
         """Raises OwnershipLost, SinkError, with the state as it was."""
         match self.state, event:
-            case ((ClaimState.FREE | ClaimState.WAITING | ClaimState.READY), TaskAsked()):
+            case ((ClaimState.FREE | ClaimState.WAITING | ClaimState.READY), TaskRequested()):
                 return self._ask(event)
             case ((ClaimState.READING | ClaimState.WRITING | ClaimState.WAITING), PositionRead()):
                 return self._learn(event, now_s)
@@ -145,7 +145,7 @@ class Claims:
                 self._wait_until_s = now_s + TWIN_MAX_S
                 return self._next(ClaimState.WAITING, ClaimStep.READ_POSITION)
             case ClaimState.WRITING, Committed(outcome):
-                self._done[self._asked.batch, outcome.task] = outcome
+                self._done[self._requested.batch, outcome.task] = outcome
                 return self._next(ClaimState.READY, TaskAnswer(outcome))
             case ((ClaimState.BEGINNING | ClaimState.WRITING), Failed(is_kept=True)):
                 return self._next(ClaimState.READY, ClaimStep.AWAIT_TASK)
@@ -158,8 +158,8 @@ class Claims:
         self.state = state
         return command
 
-    def _ask(self, requested: TaskAsked) -> ClaimCommand:
-        self._asked, self._claims = requested, 0
+    def _ask(self, requested: TaskRequested) -> ClaimCommand:
+        self._requested, self._claims = requested, 0
         if requested.batch > self._latest:
             self._latest = requested.batch
             self._done = {place: outcome for place, outcome in self._done.items() if place[0] >= requested.batch}
@@ -171,7 +171,7 @@ class Claims:
         accepted = check_term(read.control, self._term, self._output).accepted
         self._accepted = accepted.seq if accepted else Seq(-1)
         self._upto = max(self._upto, read.upto)
-        self._done |= {(slot.batch, slot.outcome.task): slot.outcome for slot in read.slots if slot.batch >= self._asked.batch}
+        self._done |= {(slot.batch, slot.outcome.task): slot.outcome for slot in read.slots if slot.batch >= self._requested.batch}
         if self.state is ClaimState.READING:
             return self._answer_or_begin()
         outcome = self._outcome()
@@ -181,7 +181,7 @@ class Claims:
             return self._next(ClaimState.FREE, TaskAnswer(outcome))
         if now_s > self._wait_until_s:
             raise SinkError(
-                f"{self._output}: task {self._asked.task} was fenced off by one that has not done it", hint="nothing: it is tried again"
+                f"{self._output}: task {self._requested.task} was fenced off by one that has not done it", hint="nothing: it is tried again"
             )
         return ClaimStep.READ_AGAIN
 
@@ -193,5 +193,5 @@ class Claims:
 
     def _outcome(self) -> Outcome | None:
         """Of the task, if it is done. There is nothing more to report of one whose batch is accepted."""
-        batch, task = self._asked.batch, self._asked.task
+        batch, task = self._requested.batch, self._requested.task
         return Outcome(task, {}) if batch <= self._accepted or batch < self._latest else self._done.get((batch, task))

@@ -25,8 +25,8 @@ from spark_merge.sinks.kafka.claims import (
     Failed,
     FencedOff,
     TaskAnswer,
-    TaskAsked,
     TaskBegun,
+    TaskRequested,
 )
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.output import Output
@@ -62,7 +62,7 @@ class IdHolder:
 
     # ---- the steps of a task, in this order ---------------------------------------------------------------------------
 
-    def claim(self, requested: TaskAsked) -> Outcome | None:
+    def claim(self, requested: TaskRequested) -> Outcome | None:
         """The answer of a task that is done; None: it is to be written. Raises Fenced, OwnershipLost, SinkError."""
         return self._proceed(requested)
 

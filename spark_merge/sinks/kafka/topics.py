@@ -34,7 +34,7 @@ class TopicReader:
 
     def partitions(self, topic: str) -> int:
         """How many the topic has, 0 if it is not there."""
-        answer = self._asked(lambda timeout_s: self._consumer.list_topics(topic, timeout_s), f"topic {topic}").topics[topic]
+        answer = self._requested(lambda timeout_s: self._consumer.list_topics(topic, timeout_s), f"topic {topic}").topics[topic]
         if answer.error is not None and answer.error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             raise self._cluster.raised(answer.error, f"topic {topic}")
         return len(answer.partitions)
@@ -42,7 +42,7 @@ class TopicReader:
     def edges(self, topic: str, partition: int) -> tuple[int, int]:
         """The offset of its first record and the one behind its last."""
         place, what = TopicPartition(topic, partition), f"the offsets of {topic}/{partition}"
-        edges: tuple[int, int] = self._asked(lambda timeout_s: self._consumer.get_watermark_offsets(place, timeout_s), what)
+        edges: tuple[int, int] = self._requested(lambda timeout_s: self._consumer.get_watermark_offsets(place, timeout_s), what)
         return edges
 
     def ends(self, topic: str, partitions: Sequence[int]) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ class TopicReader:
     def close(self) -> None:
         self._consumer.close()
 
-    def _asked(self, call: Callable[[float], Any], what: str) -> Any:
+    def _requested(self, call: Callable[[float], Any], what: str) -> Any:
         return patiently(self._cluster, self._consumer, call, what)
 
 

@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
-from spark_merge.codecs.encode.by_table import gathered
+from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.port.contract import ChunkPiece, Counts, Outcome, Piece, Portion, Rows, Task
-from spark_merge.sinks.kafka.claims import TaskAsked
+from spark_merge.sinks.kafka.claims import TaskRequested
 from spark_merge.sinks.kafka.client import Fenced
 from spark_merge.sinks.kafka.ending import DUMP_HEADER, HEADER, TopicEnding
 from spark_merge.sinks.kafka.holder import IdHolder, held
@@ -60,7 +60,7 @@ class KafkaWriter:
         place = self.places[task.id]
         with held(self.output, place.number, self.term) as holder:
             try:
-                if (answer := holder.claim(TaskAsked(self.batch, task.id, self.slots_from[place.number]))) is not None:
+                if (answer := holder.claim(TaskRequested(self.batch, task.id, self.slots_from[place.number]))) is not None:
                     return answer
                 outcome = Outcome(task.id, self._written(task, portions, holder))
                 holder.commit(self.batch, outcome, key=b"%d" % place.stage)
@@ -77,7 +77,7 @@ class KafkaWriter:
         following = next(units, None)
         for unit in task.units:
             if following is not None and following[0] == unit:
-                for together in gathered(following[1]):
+                for together in by_table(following[1]):
                     for schema, piece in together:
                         place = (unit.seq, schema.name)
                         counts[place] = counts.get(place, Rows()).plus(Rows.of(piece))

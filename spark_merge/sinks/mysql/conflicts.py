@@ -61,14 +61,14 @@ def _values(part: UniqueKeyPart, column: Column, images: Sequence[Image], weigh:
             return texts
 
 
-class Together(NamedTuple):
+class TablePieces(NamedTuple):
     """Changes of one commit_ts that meet, by their place in it, and all their keys."""
 
     places: list[int]
     keys: list[Key]
 
 
-def together(changes: Sequence[Iterable[Key]]) -> list[Together]:
+def together(changes: Sequence[Iterable[Key]]) -> list[TablePieces]:
     """The changes of one commit_ts in groups that have no key in common, in the order of their first ones."""
     leader = list(range(len(changes)))
 
@@ -83,9 +83,9 @@ def together(changes: Sequence[Iterable[Key]]) -> list[Together]:
         for key in keys:
             a, b = find(first_of.setdefault(key, place)), find(place)
             leader[max(a, b)] = min(a, b)
-    groups: dict[int, Together] = {}
+    groups: dict[int, TablePieces] = {}
     for place, keys in enumerate(changes):
-        group = groups.setdefault(find(place), Together([], []))
+        group = groups.setdefault(find(place), TablePieces([], []))
         group.places.append(place)
         group.keys.extend(keys)
     return list(groups.values())

@@ -30,7 +30,7 @@ from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
-from spark_merge.ddl.routes import APART, Routes, check_apart
+from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 
@@ -51,7 +51,7 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
     """Those that are not there, with their schemas, and a look at the others. Raises SinkError for a table of other columns, and for one
     whose definition the log does not tell, and for two that routes take to one; pymysql's errors."""
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
-    check_apart((one.name for one in wanted), lambda name: routes.target(name).folded(), hint=APART)
+    check_disjoint((one.name for one in wanted), lambda name: routes.target(name).folded(), hint=SEPARATE)
     dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")

@@ -35,7 +35,7 @@ from spark_merge.sinks.keyed import keyed_reading
 from spark_merge.sinks.mysql.position import position_of
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, STATEMENT_BYTES, SqlTexts
-from spark_merge.sinks.mysql.tables import FoundTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import ServerTable, read_table, target_table
 from spark_merge.sinks.mysql.uri import SqlSettings
 
 _SCALED = frozenset({"decimal", "time", "datetime", "timestamp"})
@@ -107,7 +107,7 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
         return keyed_reading(accepted, rows, zip(rows.of_ranges(key, cut(session, key, parts=parts))))
 
 
-def read_key(schema: TableSchema, name: TableName, table: FoundTable) -> ReadKey:
+def read_key(schema: TableSchema, name: TableName, table: ServerTable) -> ReadKey:
     """Of table `name`, which the server has as `found`: by its character sets and collations."""
     there = {lowered(column.name): column for column in table.columns}
     columns = []

@@ -49,7 +49,7 @@ class TargetTable:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundColumn:
+class ServerColumn:
     """`type` as in information_schema's DATA_TYPE."""
 
     name: str
@@ -60,14 +60,14 @@ class FoundColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTable:
+class ServerTable:
     """`indexes`: unique ones, each as (column or None for an expression, length of its prefix or None)."""
 
-    columns: tuple[FoundColumn, ...]
+    columns: tuple[ServerColumn, ...]
     indexes: tuple[tuple[tuple[str | None, int | None], ...], ...]
 
 
-def read_table(session: MysqlSession, name: TableName) -> FoundTable | None:
+def read_table(session: MysqlSession, name: TableName) -> ServerTable | None:
     """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     columns = session.rows(
@@ -85,8 +85,10 @@ def read_table(session: MysqlSession, name: TableName) -> FoundTable | None:
     indexes: defaultdict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
     for index, column, length in rows:
         indexes[index].append((column, None if length is None else int(length)))
-    results = [FoundColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns]
-    return FoundTable(tuple(results), tuple(map(tuple, indexes.values())))
+    results = [
+        ServerColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns
+    ]
+    return ServerTable(tuple(results), tuple(map(tuple, indexes.values())))
 
 
 def _is_generated(extra: str) -> bool:
@@ -94,7 +96,7 @@ def _is_generated(extra: str) -> bool:
     return "GENERATED" in extra.upper().replace(",", " ").split()
 
 
-def target_table(schema: TableSchema, name: TableName, table: FoundTable | None, flavour: Flavour) -> TargetTable:
+def target_table(schema: TableSchema, name: TableName, table: ServerTable | None, flavour: Flavour) -> TargetTable:
     """How the rows of `schema` go into `name`, which is as `found`."""
     if table is None:
         return TargetTable(
@@ -116,7 +118,7 @@ _Misfit = tuple[str, str]
 
 
 def _misfits(
-    schema: TableSchema, name: TableName, table: FoundTable, there: Mapping[str, FoundColumn], flavour: Flavour
+    schema: TableSchema, name: TableName, table: ServerTable, there: Mapping[str, ServerColumn], flavour: Flavour
 ) -> Iterator[_Misfit]:
     for column in schema.columns:
         target = there.get(lowered(column.name))
@@ -142,7 +144,7 @@ def _misfits(
     yield from _coarser(schema, name, there, key)
 
 
-def _coarser(schema: TableSchema, name: TableName, there: Mapping[str, FoundColumn], key: set[str]) -> Iterator[_Misfit]:
+def _coarser(schema: TableSchema, name: TableName, there: Mapping[str, ServerColumn], key: set[str]) -> Iterator[_Misfit]:
     """Two keys of the source that are one at the target would be one row there."""
     defined = {lowered(column.name): column for column in schema.definition.columns} if schema.definition else {}
     for column in sorted(key & there.keys() & defined.keys()):
@@ -163,7 +165,7 @@ def _named(collation: str) -> str:
     return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
 
 
-def _unique(schema: TableSchema, table: FoundTable, there: Mapping[str, FoundColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:
+def _unique(schema: TableSchema, table: ServerTable, there: Mapping[str, ServerColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:
     places = {lowered(column.name): place for place, column in enumerate(schema.columns)}
     keys = []
     for index in table.indexes:
@@ -177,7 +179,7 @@ def _unique(schema: TableSchema, table: FoundTable, there: Mapping[str, FoundCol
     return tuple(keys)
 
 
-def _part(column: Column, place: int, length: int | None, target: FoundColumn) -> UniqueKeyPart:
+def _part(column: Column, place: int, length: int | None, target: ServerColumn) -> UniqueKeyPart:
     collation = target.collation or ""
     by_letters = column.kind != "text" or collation.endswith("_bin") or collation in ("", "binary")
     return UniqueKeyPart(place, -1 if length is None else length, "" if by_letters else collation)

@@ -28,7 +28,7 @@ from spark_merge.sinks.opensearch import client
 from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND, OpenSearchSession, hint_of
 from spark_merge.sinks.opensearch.position import OwnedPosition
 
-TOLD_MAX = 3
+REPORTED_MAX = 3
 """Of the rows that a server refuses, as many are told."""
 
 _ANSWER = {"filter_path": "errors,items.*.status,items.*.error", "require_alias": "true"}
@@ -105,8 +105,8 @@ class Bulk:
         return self._session.call("POST", "/_bulk", body, _ANSWER)
 
     def _rejection_error(self, refused: Sequence[tuple[TableName, str, Any]]) -> SinkError:
-        shown = "; ".join(f"row {key} of {table}: {_reason(item)}" for table, key, item in refused[:TOLD_MAX])
-        others = f", and {len(refused) - TOLD_MAX} more" if len(refused) > TOLD_MAX else ""
+        shown = "; ".join(f"row {key} of {table}: {_reason(item)}" for table, key, item in refused[:REPORTED_MAX])
+        others = f", and {len(refused) - REPORTED_MAX} more" if len(refused) > REPORTED_MAX else ""
         status = refused[0][2]["status"]
         return SinkError(
             f"{self._session.server}: {len(refused)} rows are not taken: {shown}{others}",

@@ -73,16 +73,16 @@ def arrived(head: Head) -> list[TableSchema]:
     return [effect.after for effect in effects(head) if effect.fate is TableFate.ARRIVED and effect.after is not None]
 
 
-def changes(head: Head, *, anew: bool = False) -> Changes:
+def changes(head: Head, *, again: bool = False) -> Changes:
     """`anew`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
     result = Changes()
-    for effect in effects(head) if anew else checked_effects(head):
+    for effect in effects(head) if again else checked_effects(head):
         try:
             _one(result, effect)
         except SinkError as error:
-            if not anew:
+            if not again:
                 raise _refused(head, error) from error
-            _begin_anew(result, effect.before, effect.after)
+            _begin_again(result, effect.before, effect.after)
     return result
 
 
@@ -95,7 +95,7 @@ def _one(value: Changes, effect: TableEffect) -> None:
         case TableFate.GONE, _, _:
             pass  # no statement says that its rows are gone
         case TableFate.CREATED | TableFate.ARRIVED | TableFate.EMPTIED, old, new:
-            _begin_anew(value, old, new)
+            _begin_again(value, old, new)
         case _, TableSchema() as old, None:
             value.dropped.append(old)
         case _, TableSchema() as old, TableSchema() as new:
@@ -105,7 +105,7 @@ def _one(value: Changes, effect: TableEffect) -> None:
                 value.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
 
 
-def _begin_anew(value: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
+def _begin_again(value: Changes, old: TableSchema | None, new: TableSchema | None) -> None:
     if old is not None and new is not None:
         value.emptied.append((old, new))
     elif new is not None:

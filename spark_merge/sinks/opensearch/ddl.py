@@ -64,7 +64,7 @@ class IndexDdlRunner:
                 self.indices.remove(name)
         self._rename(changes.kept)
         for old, schema in changes.emptied:
-            self._begin_anew(old, schema)
+            self._begin_again(old, schema)
         for schema in changes.made:
             self._make(schema)
         for kept in changes.kept:
@@ -111,7 +111,7 @@ class IndexDdlRunner:
     def _moves(self, kept: KeptIndex) -> bool:
         return self._alias(kept.before) != self._alias(kept.after)
 
-    def _begin_anew(self, before: TableSchema, schema: TableSchema) -> None:
+    def _begin_again(self, before: TableSchema, schema: TableSchema) -> None:
         name = self.indices.make(self._alias(schema), schema, self.since, aliased=False)
         self._go_over(self.there.get(self._alias(before)), name, self._alias(schema))
 

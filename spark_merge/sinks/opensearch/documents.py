@@ -79,8 +79,8 @@ def _values(block: Block, name: str, texts: pa.Array, forms: Forms) -> pa.Array:
         case Form.TEXT:
             return strings(texts, html=False)
         case Form.LABELS:
-            apart = pc.replace_substring(strings(texts, html=False), ",", '","')
-            return pc.if_else(pc.equal(texts, ""), "[]", pc.binary_join_element_wise("[", apart, "]", ""))
+            separate = pc.replace_substring(strings(texts, html=False), ",", '","')
+            return pc.if_else(pc.equal(texts, ""), "[]", pc.binary_join_element_wise("[", separate, "]", ""))
         case Form.RAW:
             return _raw(block, name, texts)
 

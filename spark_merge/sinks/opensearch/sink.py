@@ -71,7 +71,7 @@ class OpenSearchSink:
             self._make_arrived(last)
         else:
             self._settings.names.check(ours(last.next_schemas))
-            result = changes(last, anew=last.upto_ts in self._settings.anew)
+            result = changes(last, again=last.upto_ts in self._settings.again)
             end_with_ddls(
                 self._position, batch.heads, note=lambda: self._note_written(last), carry_out=lambda: self._carry_out(last, result)
             )

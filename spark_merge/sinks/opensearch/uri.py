@@ -53,7 +53,7 @@ class OpenSearchSettings:
         "indices before it accepts the batch.")  # fmt: skip
     forms: Forms = block(Forms)
     done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
-    anew: frozenset[CommitTs] = commit_tss("ddl-anew", "DDLs whose tables begin again with an empty index, see below.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "DDLs whose tables begin again with an empty index, see below.")
 
 
 def settings_of(uri: SinkUri) -> OpenSearchSettings:

@@ -71,7 +71,7 @@ class SpoolReader:
             raise self._ahead(seq)
         self._note(subscriber, seq)
 
-    def heard(self, subscriber: str) -> None:
+    def received(self, subscriber: str) -> None:
         if (known := read_subscriber(self._folder, subscriber)) is not None:
             self._note(subscriber, Seq(known.acknowledged))
 

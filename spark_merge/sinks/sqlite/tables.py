@@ -18,7 +18,7 @@ from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
-from spark_merge.ddl.routes import check_apart
+from spark_merge.ddl.routes import check_disjoint
 from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.sqlite.database import quoted
 from spark_merge.sinks.table_ddl import checked_effects
@@ -31,7 +31,7 @@ _RESERVED = "sqlite_"
 def check_names(schemas: Iterable[TableSchema]) -> None:
     """Raises SinkError where two tables would be one: SQLite has one text for a table's schema and name, and compares it without case."""
     hint = "leave one of them out by the changefeed's filter, or rename it in TiDB: a `sqlite:` sink has no routes"
-    check_apart((one.name for one in schemas if has_rows(one)), lambda name: lowered(str(name)), hint=hint)
+    check_disjoint((one.name for one in schemas if has_rows(one)), lambda name: lowered(str(name)), hint=hint)
 
 
 def misfits(schemas: Iterable[TableSchema]) -> Iterator[tuple[str, str]]:

@@ -75,7 +75,7 @@ class StorageOutput:
             with storage_errors(self._folder):
                 _check_empty(self._folder)
             return None
-        if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.told.items()}):
+        if differing := sorted({name for name, _ in storage_log.options.items() ^ self._options.reported.items()}):
             raise SinkError(
                 f"{self._folder} was begun with other values of {', '.join(differing)}",
                 hint="give the same ones, or deliver to a new folder: its readers go by them",
@@ -83,7 +83,7 @@ class StorageOutput:
         return storage_log.log_id
 
     def claim(self, log_id: str) -> bool:
-        mine = StorageLog(log_id, dict(self._options.told))
+        mine = StorageLog(log_id, dict(self._options.reported))
         if self._written is None:
             return LOG.create(self._folder, IDENTITY, mine)
         if self._written != mine:

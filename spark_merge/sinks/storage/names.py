@@ -109,7 +109,7 @@ class _Naming:
         self.lasts: dict[StoragePlace, Last] = {}
         self.before: list[SchemaFile] = []
         self.after: list[SchemaFile] = []
-        self._told: dict[TableName, StoredVersion] = {}
+        self._reported: dict[TableName, StoredVersion] = {}
 
     def file(self, place: StoragePlace) -> str:
         """The name of the next file of this place."""
@@ -122,7 +122,7 @@ class _Naming:
 
     def _version(self, name: TableName) -> int:
         """Of the batch's rows of this table; its schema file is written, or will be before them."""
-        if name not in self._told:
+        if name not in self._reported:
             version = self._names.versions.get(name, StoredVersion(self.begin_ts, None))
             reported = self._file(name, schema_of(self._heads[0].schemas, name), version.version)
             if version.checksum is not None and version.checksum != reported.checksum:
@@ -130,8 +130,8 @@ class _Naming:
             if reported.version != version.version or version.checksum is None:
                 self.before.append(reported)
                 self.versions[name] = StoredVersion(reported.version, reported.checksum)
-            self._told[name] = StoredVersion(reported.version, reported.checksum)
-        return self._told[name].version
+            self._reported[name] = StoredVersion(reported.version, reported.checksum)
+        return self._reported[name].version
 
     def _file(self, name: TableName, table: TableSchema | None, version: int, ddl: DdlRecord | None = None) -> SchemaFile:
         return schema_file(name, table, version, self._options.architecture, ddl)

@@ -38,7 +38,7 @@ class StorageOptions:
 
     csv: CsvForm
     json: Encoder | None
-    told: Mapping[str, str]
+    reported: Mapping[str, str]
     protocol: Protocol = option("protocol", _word(*get_args(Protocol)), "csv", "The format of the data files.", shown="must be given")
     date_separator: DateSeparator = option("date-separator", _word(*DATES), "day", "Puts files into a folder for each year, month or day.")
     digits: int = option("file-index-digit", number(6, 20), 20, "Digits of a data file's number.")
@@ -115,7 +115,7 @@ PARAMETERS = names_of(*OPTIONS)
 
 def options_of(given: Mapping[str, str]) -> StorageOptions:
     """Raises SinkError, ConfigError naming the parameter."""
-    options = read(StorageOptions, given, csv=CsvForm(), json=None, told={})
+    options = read(StorageOptions, given, csv=CsvForm(), json=None, reported={})
     if options.handle_key:
         raise SinkError(f"storage is not written with csv.output-handle-key=true: {_NO_HANDLE_KEY}", hint="leave csv.output-handle-key out")
     own = FORMS[options.protocol].own
@@ -126,7 +126,7 @@ def options_of(given: Mapping[str, str]) -> StorageOptions:
         options,
         csv=_csv(options, read(Csv, given)),
         json=_encoder(options, read(own, given)) if FORMS[options.protocol].is_encoded else None,
-        told=dict(sorted((one.name, given.get(one.name, one.default_text())) for one in deciding)),
+        reported=dict(sorted((one.name, given.get(one.name, one.default_text())) for one in deciding)),
     )
 
 

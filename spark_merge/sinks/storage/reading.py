@@ -77,7 +77,7 @@ def read_back(output: StoredOutput, accepted: Accepted, schema: TableSchema, *, 
 # ---- what is there ------------------------------------------------------------------------------------------------------
 
 
-class _ToldVersion(NamedTuple):
+class _ReportedVersion(NamedTuple):
     version: int
     query: str
     columns: tuple[Column, ...]
@@ -86,7 +86,7 @@ class _ToldVersion(NamedTuple):
         return DdlRecord(CommitTs(self.version), name.schema, name.table, self.query)
 
 
-def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ToldVersion]:
+def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ReportedVersion]:
     """By table (empty: the schema's own) and version."""
     with storage_errors(folder):
         schemas = [name for name in storage.list_folders(folder) if name != OURS]
@@ -109,10 +109,10 @@ def _schema_files(folder: Folder) -> Mapping[tuple[TableName, int], _ToldVersion
     return schema_files
 
 
-def _version_of(text: bytes, version: int, place: str) -> _ToldVersion:
+def _version_of(text: bytes, version: int, place: str) -> _ReportedVersion:
     try:
         reported = json.loads(text)
-        return _ToldVersion(version, str(reported["Query"]), tuple(map(column_of, reported["TableColumns"] or ())))
+        return _ReportedVersion(version, str(reported["Query"]), tuple(map(column_of, reported["TableColumns"] or ())))
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{place} is no schema file: {error!r}", hint=_RESTORE) from error
 

@@ -24,7 +24,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder
 from sidecar.partition.ids import is_partitioned
 from spark_merge.codecs.encode.block import Block, blocks, of_changes
-from spark_merge.codecs.encode.by_table import gathered
+from spark_merge.codecs.encode.by_table import by_table
 from spark_merge.codecs.encode.messages import changes_of
 from spark_merge.codecs.encode.split import RAW_KEY_VALUES, split
 from spark_merge.port.contract import CHANGES, ChunkPiece, Counts, Outcome, Owner, Piece, Portion, Rows, Task
@@ -56,7 +56,7 @@ class StorageWriter:
                 for portion in portions:
                     place = (portion.unit.seq, portion.schema.name)
                     counts.setdefault(place, Rows())
-                    for together in gathered([portion]):
+                    for together in by_table([portion]):
                         for schema, piece in together:
                             counts[place] = counts[place].plus(Rows.of(piece))
                             self._write(files, portion.unit.seq, schema, piece)

@@ -78,8 +78,8 @@ class SparkCluster:
         self.write_conf(self.conf, {"spark.authenticate.secret": secrets.token_hex(16)})
         try:
             self._master = self._launch("master", self.conf, "org.apache.spark.deploy.master.Master")
-            self.url = self._told("master", r"Starting Spark master at (spark://\S+)")
-            self._told("master", r"(elected leader)")
+            self.url = self._reported("master", r"Starting Spark master at (spark://\S+)")
+            self._reported("master", r"(elected leader)")
             for number in range(self._count):
                 self.start_worker(number)
             self._await(lambda: len(self.alive()) == self._count, "a worker is not registered", "master")
@@ -109,9 +109,9 @@ class SparkCluster:
         worker.kill()
         worker.wait()
 
-    def worker_tells(self, number: int, pattern: str) -> None:
+    def worker_reports(self, number: int, pattern: str) -> None:
         """Until its log has it. Raises RuntimeError with the end of the log."""
-        self._told(f"worker-{number}", f"({pattern})")
+        self._reported(f"worker-{number}", f"({pattern})")
 
     def executors(self) -> dict[int, int]:
         """PIDs of executors, each with its worker's number."""
@@ -184,12 +184,12 @@ class SparkCluster:
     # ---- what they say ----------------------------------------------------------------------------------------------
 
     def _status(self) -> Any:
-        address = self._told("master", r"MasterWebUI.* started at (http://\S+)")
+        address = self._reported("master", r"MasterWebUI.* started at (http://\S+)")
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with direct.open(f"{address}/json/", timeout=START_S_MAX) as answer:
             return json.load(answer)
 
-    def _told(self, name: str, pattern: str) -> str:
+    def _reported(self, name: str, pattern: str) -> str:
         self._await(lambda: re.search(pattern, self._log(name)) is not None, f"no {pattern!r}", name)
         match = re.search(pattern, self._log(name))
         assert match is not None

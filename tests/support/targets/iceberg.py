@@ -95,13 +95,13 @@ def logged(place: Place) -> Iterator[Target]:
     yield Target(uri, partial(read_back, uri), lambda made, log: check_log(uri, made, log, place.folder / "files"))
 
 
-Told = tuple[int, int, str, Texts]
+Checking = tuple[int, int, str, Texts]
 
 
 def check_log(uri: str, made: Stage, log: RecordedLog, files: Path) -> None:
-    reported = _told(log.folder, files)
+    reported = _reported(log.folder, files)
     schemas = cache(log.log.read_schemas)
-    catalog, result = catalog_of(uri), dict[tuple[TableName, int], list[Told]]()
+    catalog, result = catalog_of(uri), dict[tuple[TableName, int], list[Checking]]()
     for name, table in tables_of(catalog):
         for seqs, there in committed(table):
             for row in there:
@@ -119,10 +119,10 @@ def _ddls(manifests: Sequence[Manifest]) -> list[str]:
     return [ddl.query for manifest in manifests for ddl in manifest.ddls if TableName(ddl.schema, ddl.table) != MARK_TABLE]
 
 
-def _told(log: Path, files: Path) -> Mapping[tuple[TableName, int], list[Told]]:
+def _reported(log: Path, files: Path) -> Mapping[tuple[TableName, int], list[Checking]]:
     """What the files sink makes of it."""
     deliver(log, f"file://{files}?format=jsonl", seed=0, deaths=0)
-    result: dict[tuple[TableName, int], list[Told]] = {}
+    result: dict[tuple[TableName, int], list[Checking]] = {}
     for row in read_output(open_folder(str(files))):
         table = TableName(row["schema"], row["table"])
         if table != MARK_TABLE:
@@ -131,7 +131,7 @@ def _told(log: Path, files: Path) -> Mapping[tuple[TableName, int], list[Told]]:
     return result
 
 
-def _texts(row: Mapping[str, Any], schema: TableSchema) -> Told:
+def _texts(row: Mapping[str, Any], schema: TableSchema) -> Checking:
     return row["_commit_ts"], row["_ordinal"], row["_op"], image(row, schema, row["_untyped"])
 
 

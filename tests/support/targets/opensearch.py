@@ -19,7 +19,7 @@ def target(place: Place) -> Iterator[Target]:
     output, seed = f"recorded{next(numbers)}", place.case.seed
     try:
         if place.amid_schema_changes:
-            uri = uri_of(node, output, ddl_anew=",".join(map(str, stamps(place.log))))
+            uri = uri_of(node, output, ddl_again=",".join(map(str, stamps(place.log))))
             lost = [(ddl.commit_ts, tables) for one in place.log.manifests for ddl in one.ddls if (tables := moves_rows(ddl))]
             yield Target(
                 uri,

@@ -26,7 +26,7 @@ class TikvRig:
 
     def __init__(self, held: ExitStack, *, parts: Sequence[KeyRange], region: int) -> None:
         held.enter_context(patch.object(tikv_gc, "RENEW_EVERY_S", RENEW_EVERY_S))
-        self._cluster = _Told(parts)
+        self._cluster = _Reported(parts)
         self._servers = held.enter_context(TikvServers(self._cluster))
         self.puller = _OneRegion(self._servers.section(outage_max_s=OUTAGE_MAX_S), region)
         held.callback(self.puller.close)
@@ -59,7 +59,7 @@ class _OneRegion(TikvPuller):
         return [event._replace(region=self._region) if isinstance(event, KvEntry) else event for event in events]
 
 
-class _Told(Cluster):
+class _Reported(Cluster):
     """A log that grows, and marks by range. Nothing comes twice but after a repeat."""
 
     observed_earlier_max = 1

@@ -59,7 +59,7 @@ def test_a_message_has_the_fields_that_the_client_uses(name: str) -> None:
     assert set(result.DESCRIPTOR.fields_by_name.keys()) >= FIELDS[name]
 
 
-def test_no_message_is_used_that_is_not_told_here() -> None:
+def test_no_message_is_used_that_is_not_reported_here() -> None:
     used = {
         node.attr
         for node in ast.walk(ast.parse(inspect.getsource(client)))

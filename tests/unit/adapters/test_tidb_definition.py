@@ -44,7 +44,7 @@ def recorded(name: str) -> dict[TableName, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "demo" else pytest.mark.recordings) for name in RECORDINGS])
-def test_a_recorded_table_is_told_alike_by_sql_and_by_its_table_info(name: str, tmp_path: Path) -> None:
+def test_a_recorded_table_is_reported_alike_by_sql_and_by_its_table_info(name: str, tmp_path: Path) -> None:
     infos = recorded(name)
     expected = {table: table_schema(info, schema=table.schema) for table, info in infos.items()}
     assert by_sql(infos, tmp_path) == expected
@@ -100,7 +100,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("name", list(MADE))
-def test_a_table_made_by_hand_is_told_alike(name: str, tmp_path: Path) -> None:
+def test_a_table_made_by_hand_is_reported_alike(name: str, tmp_path: Path) -> None:
     info = MADE[name] | {"name": {"O": name, "L": name}}
     table_name = TableName("app", name)
     assert by_sql({table_name: info}, tmp_path)[table_name].definition == table_schema(info, schema="app").definition
@@ -117,7 +117,7 @@ def test_a_width_that_the_server_hides_is_the_default(text: str, reported: str) 
     assert column == ColumnDefinition("c", reported)
 
 
-def test_what_mariadb_says_otherwise_is_told_as_tidb_does() -> None:
+def test_what_mariadb_says_otherwise_is_reported_as_tidb_does() -> None:
     rows = [
         ("n", "NO", "int", "int(11)", "", "7", None, None, None),
         ("s", "YES", "varchar", "varchar(9)", "", "'it''s'", "utf8mb4", "utf8mb4_bin", None),

@@ -106,7 +106,7 @@ def infos(tidb: FakeTidb, status: StatusPort, **options: Any) -> TidbInfos:
     return TidbInfos(tidb.settings(status_port=status.port, **options), settle_s=0.01)
 
 
-def test_all_schemas_are_told_with_their_ids_and_tables_at_one_tso(tidb: FakeTidb, status: StatusPort) -> None:
+def test_all_schemas_are_reported_with_their_ids_and_tables_at_one_tso(tidb: FakeTidb, status: StatusPort) -> None:
     snapshot = infos(tidb, status).snapshot()
     assert snapshot.ts == 1001 == tidb.now_ts
     schemas = {schema.name: schema for schema in snapshot.schemas}
@@ -122,7 +122,7 @@ def test_all_schemas_are_told_with_their_ids_and_tables_at_one_tso(tidb: FakeTid
     assert table_schema(dict(orders), schema="shop").table_id == orders["id"]
 
 
-def test_the_clusters_settings_are_told(tidb: FakeTidb, status: StatusPort) -> None:
+def test_the_clusters_settings_are_reported(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.variables = {"new_collation_enabled": "False", "fast_create": "1"}
     snapshot = infos(tidb, status).snapshot()
     assert (snapshot.new_collation, snapshot.fast_create_table) == (False, True)
@@ -219,7 +219,7 @@ def test_a_status_port_that_is_away_is_an_outage(tidb: FakeTidb, status: StatusP
         requested.snapshot()
 
 
-def test_an_overloaded_server_is_asked_again(tidb: FakeTidb, status: StatusPort) -> None:
+def test_an_overloaded_server_is_requested_again(tidb: FakeTidb, status: StatusPort) -> None:
     status.paths["/schema"] = (503, b"")
 
     def recover(path: str) -> None:
@@ -250,7 +250,7 @@ def test_a_job_that_is_not_understood_is_named(tidb: FakeTidb, status: StatusPor
         infos(tidb, status).snapshot()
 
 
-def test_a_cluster_that_does_not_tell_its_collations_is_refused(tidb: FakeTidb, status: StatusPort) -> None:
+def test_a_cluster_that_does_not_notify_its_collations_is_refused(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.variables = {}
     with pytest.raises(SourceError, match="new_collation_enabled"):
         infos(tidb, status).snapshot()

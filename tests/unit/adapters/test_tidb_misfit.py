@@ -43,7 +43,7 @@ class Reading:
         self.asked += 1
         self.source.request(ReadChunk("0123456789abcdef", 1, self.asked, T, None, None, 100, Brackets.WATERMARK, where))
 
-    def hear(self) -> SourceEvent:
+    def receive(self) -> SourceEvent:
         give_up_s = time.monotonic() + PATIENCE_S
         while not (events := self.source.results()):
             assert time.monotonic() < give_up_s, "nothing came"
@@ -53,13 +53,13 @@ class Reading:
 
     def read(self) -> pa.Table:
         self.ask()
-        event = self.hear()
+        event = self.receive()
         assert isinstance(event, ChunkRead), event
         return self.files[event.file.path]
 
     def fails(self, where: str | None = None) -> SourceFailed | ChunkMisfit:
         self.ask(where)
-        event = self.hear()
+        event = self.receive()
         assert isinstance(event, SourceFailed | ChunkMisfit), event
         return event
 
@@ -83,7 +83,7 @@ def reading(tidb: FakeTidb) -> Iterator[Reading]:
     result.source.close()
 
 
-def test_a_table_as_it_was_told_is_read(reading: Reading) -> None:
+def test_a_table_as_it_was_reported_is_read(reading: Reading) -> None:
     assert reading.read().to_pydict() == {"id": ["1", "2"], "size": ["7", None]}
 
 
@@ -112,12 +112,12 @@ def test_a_change_between_the_select_and_its_end_is_seen(reading: Reading, tidb:
     assert reading.misfits()
 
 
-def test_a_table_that_is_gone_is_told_with_a_tso(reading: Reading, tidb: FakeTidb) -> None:
+def test_a_table_that_is_gone_is_reported_with_a_tso(reading: Reading, tidb: FakeTidb) -> None:
     tidb.history = {0: {}}
     assert reading.misfits().schema_ts == 1001
 
 
-def test_a_schema_that_went_on_changing_for_all_retries_is_told_with_a_tso(reading: Reading, tidb: FakeTidb) -> None:
+def test_a_schema_that_went_on_changing_for_all_retries_is_reported_with_a_tso(reading: Reading, tidb: FakeTidb) -> None:
     def refuse(sql: str) -> None:
         if "FROM `shop`.`t`" in sql:
             raise Refused(8028, "Information schema is changed during the execution of the statement")
@@ -166,7 +166,7 @@ def test_a_right_that_is_missing_is_named_although_it_hides_columns_too(reading:
 
 
 @pytest.mark.parametrize("code", [8128, 1105, 3024])
-def test_bounds_that_the_server_cannot_tell_are_none_and_the_chunk_is_one(reading: Reading, tidb: FakeTidb, code: int) -> None:
+def test_bounds_that_the_server_cannot_notify_are_none_and_the_chunk_is_one(reading: Reading, tidb: FakeTidb, code: int) -> None:
     """They are a help for the readers; a chunk is right without them."""
     requested = []
 
@@ -177,7 +177,7 @@ def test_bounds_that_the_server_cannot_tell_are_none_and_the_chunk_is_one(readin
 
     tidb.before = before
     reading.source.request(ReadChunk("0123456789abcdef", 1, 1, T, None, None, 1, Brackets.WATERMARK, bounds_max=4))
-    event = reading.hear()
+    event = reading.receive()
     assert isinstance(event, ChunkRead), event
     assert len(requested) == 1
     assert "FROM `shop`.`t` AS `t` TABLESAMPLE REGIONS() WHERE" in requested[0], "the alias comes first"
@@ -206,7 +206,7 @@ def test_what_a_read_learns_amid_a_ddl_is_not_left_to_what_comes_after(reading: 
     reading.source.follow(TidbSchemas(tidb.settings()).tables())
     tidb.statements.clear()
     followed.set()
-    assert isinstance(reading.hear(), ChunkRead)
+    assert isinstance(reading.receive(), ChunkRead)
     reading.read()
     assert sum("TIDB_PK_TYPE" in sql for sql in tidb.statements) == 1, "the read after the DDL learned for itself"
     reading.read()

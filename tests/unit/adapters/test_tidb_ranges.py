@@ -64,7 +64,7 @@ def test_a_range_of_the_whole_key_is_well(columns: int, info: str) -> None:
         (2, "something that is not known"),
     ],
 )
-def test_a_range_of_a_part_of_the_key_is_told_with_its_columns(columns: int, info: str) -> None:
+def test_a_range_of_a_part_of_the_key_is_reported_with_its_columns(columns: int, info: str) -> None:
     reported = problem(plan("TableRangeScan_23", info), key(columns))
     assert reported is not None
     assert info in reported
@@ -72,7 +72,7 @@ def test_a_range_of_a_part_of_the_key_is_told_with_its_columns(columns: int, inf
 
 
 @pytest.mark.parametrize("scan", ["TableFullScan_24", "TableFullScan", "IndexFullScan(Build)"])
-def test_a_scan_of_the_whole_table_is_told(scan: str) -> None:
+def test_a_scan_of_the_whole_table_is_reported(scan: str) -> None:
     reported = problem([*plan("Selection", "gt(cast(t.a, bigint UNSIGNED BINARY), 1)"), *plan(scan, "keep order:true")], key(1))
     assert reported is not None
     assert "from its first row" in reported
@@ -106,13 +106,13 @@ def test_the_second_chunks_select_is_explained_with_its_predicate(tidb: FakeTidb
     assert "AND (`t`.`id` <> 5\n)" in requested
 
 
-def test_small_tables_and_those_with_one_row_are_not_asked_for(tidb: FakeTidb) -> None:
+def test_small_tables_and_those_with_one_row_are_not_requested_for(tidb: FakeTidb) -> None:
     tidb.history = {0: {T: FakeTable(10, rows=(("1",),)), TableName("shop", "u"): FakeTable(11, rows=(("1",), ("2",)), counted=7)}}
     assert not slow_reads(tidb.settings(), dict.fromkeys(tidb.tables_at(1), ""), max_s=30).why
     assert not any(sql.startswith("EXPLAIN") for sql in tidb.statements)
 
 
-def test_what_the_server_refuses_is_told_of_its_table(tidb: FakeTidb) -> None:
+def test_what_the_server_refuses_is_reported_of_its_table(tidb: FakeTidb) -> None:
     def before(sql: str) -> None:
         if sql.startswith("EXPLAIN"):
             raise Refused(1054, "Unknown column 't.nope' in 'where clause'")
@@ -131,7 +131,7 @@ def test_a_server_that_goes_away_is_an_error_and_no_answer(tidb: FakeTidb) -> No
         slow_reads(tidb.settings(), {T: ""}, max_s=30)
 
 
-def test_the_largest_tables_are_asked_for_first_and_those_without_time_are_counted(tidb: FakeTidb) -> None:
+def test_the_largest_tables_are_requested_for_first_and_those_without_time_are_counted(tidb: FakeTidb) -> None:
     small, large, unknown = (TableName("shop", name) for name in "abc")
     counted = {small: SCANNED_ROWS_MAX + 1, large: SCANNED_ROWS_MAX * 9, unknown: 0}
     tidb.history = {0: {name: FakeTable(1, {"id": "bigint NOT NULL"}, rows=(("1",), ("9",)), counted=n) for name, n in counted.items()}}

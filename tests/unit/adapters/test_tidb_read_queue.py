@@ -14,7 +14,7 @@ def command(number: int, *, follows: int | None = None) -> ReadChunk:
     return ReadChunk("0123456789abcdef", 1, number, TableName("app", "t"), None, None, 1, Brackets.WATERMARK, follows=follows)
 
 
-def test_commands_come_in_the_order_in_which_they_were_asked() -> None:
+def test_commands_come_in_the_order_in_which_they_were_requested() -> None:
     reads = Reads()
     for number in (1, 2, 3):
         reads.put(command(number))

@@ -99,8 +99,8 @@ def test_no_rows_by_the_statistics_of_a_table_that_has_one_is_not_known() -> Non
     assert server.asked == ["loaded", "empty"], "the others say it themselves"
 
 
-def test_no_more_tables_are_asked_than_an_operator_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "EMPTY_ASKED_MAX", 2)
+def test_no_more_tables_are_requested_than_an_operator_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "EMPTY_REQUESTED_MAX", 2)
     server = Statistics(filled={"a", "c"})
     assert known(server, a=0, b=0, c=0) == {"a": (None, None), "b": (0, 0), "c": (0, 0)}
     assert server.asked == ["a", "b"]
@@ -156,7 +156,7 @@ def caller(left_s: float, *, gone: bool = False) -> Caller:
     return Caller(lambda: left_s, lambda: gone, lambda reported: not gone)
 
 
-def test_a_source_that_says_nothing_is_asked_for_as_long_as_the_caller_waits() -> None:
+def test_a_source_that_says_nothing_is_requested_for_as_long_as_the_caller_waits() -> None:
     """It takes the connection and does not greet, as a frozen server does."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         settings = SourceSection(host="127.0.0.1", port=silent.getsockname()[1], user="u", retry_s=OWN_S)
@@ -169,13 +169,13 @@ def test_a_source_that_says_nothing_is_asked_for_as_long_as_the_caller_waits() -
 def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None:
     requested, gone = Event(), Event()
 
-    def stands(sql: str) -> None:
+    def stuck(sql: str) -> None:
         if "information_schema" in sql:
             requested.set()
             gone.wait(PATIENCE_S)
 
     with FakeTidb(tmp_path) as tidb:
-        tidb.before = stands
+        tidb.before = stuck
         went: list[object] = []
 
         def when_gone(reported: object) -> bool:
@@ -198,7 +198,7 @@ def test_a_statement_under_way_ends_when_its_caller_goes(tmp_path: Path) -> None
         assert time.monotonic() - began_s < OWN_S
 
 
-def test_for_a_caller_who_has_gone_already_nothing_is_asked(tmp_path: Path) -> None:
+def test_for_a_caller_who_has_gone_already_nothing_is_requested(tmp_path: Path) -> None:
     with FakeTidb(tmp_path) as tidb, pytest.raises(SourceLost):
         TidbSchemas(tidb.settings(retry_s=60.0)).asked_by(caller(60.0, gone=True)).tables()
     assert not tidb.statements

@@ -55,7 +55,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_server_that_is_behind_is_not_believed_and_asked_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
+def test_a_server_that_is_behind_is_not_believed_and_requested_again_with_a_set_of_its_own(tidb: FakeTidb, question: str) -> None:
     tidb.loaded_ts = 499
     requested: list[str] = []
 
@@ -71,7 +71,7 @@ def test_a_server_that_is_behind_is_not_believed_and_asked_again_with_a_set_of_i
 
 
 @pytest.mark.usefixtures("hurried")
-def test_an_answer_that_shows_what_was_asked_for_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
+def test_an_answer_that_shows_what_was_requested_for_is_enough_though_other_servers_are_behind(tidb: FakeTidb) -> None:
     tidb.loaded_ts, tidb.now_ts = 500, 2000
     tidb.history[900] = tidb.history[500]
     schemas = TidbSchemas(tidb.settings()).tables(CommitTs(500), shown=lambda tables: LEDGER in tables)
@@ -147,7 +147,7 @@ def test_a_partitioned_table_has_its_own_id_and_those_of_its_partitions_in_their
     assert (result.table_id, result.physical_ids) == (20, (22, 21))
 
 
-def test_what_is_asked_after_a_snapshot_is_of_the_present_again(tidb: FakeTidb) -> None:
+def test_what_is_requested_after_a_snapshot_is_of_the_present_again(tidb: FakeTidb) -> None:
     schemas = TidbSchemas(tidb.settings())
     schemas.tables(CommitTs(1))
     assert LEDGER in schemas.tables()
@@ -160,7 +160,7 @@ def test_a_tso_of_the_present_is_above_all_earlier_ones_and_leaves_no_transactio
 
 
 @pytest.mark.parametrize("code", [8055, 9006])
-def test_a_time_that_is_garbage_collected_is_told_at_once_with_the_way_out(tidb: FakeTidb, code: int) -> None:
+def test_a_time_that_is_garbage_collected_is_reported_at_once_with_the_way_out(tidb: FakeTidb, code: int) -> None:
     requested = []
 
     def refuse(sql: str) -> None:
@@ -185,7 +185,7 @@ def test_an_outage_while_a_snapshot_is_read_is_one_that_passes(tidb: FakeTidb) -
         TidbSchemas(tidb.settings()).tables(CommitTs(499))
 
 
-def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_tell_in_seconds(tidb: FakeTidb) -> None:
+def test_a_table_is_amid_a_ddl_from_its_begin_to_its_end_which_older_versions_notify_in_seconds(tidb: FakeTidb) -> None:
     tidb.ddl_jobs = [(1, 90, 99), (2, 90, 100), (3, 90, None), (4, 101, None), (5, 90, "100.4"), (6, 90, "100.6")]
     schemas = TidbSchemas(tidb.settings())
     assert schemas.changing(range(1, 7), ts_at(100_500)) == {2, 3, 6}

@@ -42,7 +42,7 @@ def test_unknown_brackets_are_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsy
     assert "recorded" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_recording_is_told_with_the_way_out(
+def test_a_folder_that_is_no_recording_is_reported_with_the_way_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run(monkeypatch, "replay", str(tmp_path)) == 3
@@ -80,7 +80,7 @@ def test_verify_without_a_jsonl_sink_is_refused_before_anything_runs(
     assert "--no-verify" in capsys.readouterr().err
 
 
-def test_an_error_is_json_when_json_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_json_when_json_is_requested_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "replay", str(recording("demo")), "--feed", "nope", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["ok"] is False

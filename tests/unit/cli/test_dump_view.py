@@ -209,7 +209,7 @@ def test_a_plain_line_has_state_progress_and_cause() -> None:
     assert line.endswith("waiting for source: x  reason: denied")
 
 
-def test_plain_lines_come_at_every_change_of_state_and_not_more_often_than_asked() -> None:
+def test_plain_lines_come_at_every_change_of_state_and_not_more_often_than_requested() -> None:
     console, now_s = Console(file=io.StringIO(), width=300), 100.0
     with View(console, lambda: now_s) as view:
         for state in (pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_RUNNING, pb.DUMP_STATE_PAUSED, pb.DUMP_STATE_PAUSED):
@@ -259,7 +259,7 @@ def test_a_preview_lists_what_is_read_what_is_left_out_and_what_is_against_it() 
     assert "would be rejected: no table matches" in text
 
 
-def test_a_table_without_statistics_is_not_told_as_an_empty_one() -> None:
+def test_a_table_without_statistics_is_not_reported_as_an_empty_one() -> None:
     """As after a load, before TiDB has analyzed it."""
     loaded, empty = (pb.TablePreview(schema="s", table=name, read_by="_tidb_rowid") for name in ("loaded", "empty"))
     empty.rows = 0

@@ -22,13 +22,13 @@ TSO = 470000000000000001
 
 
 @dataclass(slots=True)
-class Asked:
+class Requested:
     """Stands for the client of a sidecar that gives `statuses`: one to each query, the last one again and again; all to a watch."""
 
     statuses: Sequence[pb.DumpStatus]
     requests: list[pb.DumpRequest] = field(default_factory=list)
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> Requested:
         return self
 
     def __exit__(self, *ended: object) -> None:
@@ -50,8 +50,8 @@ def status(timeline: pb.Timeline | None, state: pb.DumpState = pb.DUMP_STATE_RUN
 
 def run(
     monkeypatch: pytest.MonkeyPatch, statuses: Sequence[pb.DumpStatus], *given: str, terminal: bool = False, code: int = 0
-) -> tuple[Asked, str]:
-    client = Asked(statuses)
+) -> tuple[Requested, str]:
+    client = Requested(statuses)
     monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
     monkeypatch.setattr(query_command, "sleep", lambda _: None)
     result = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", *given], env={"FORCE_COLOR": "1" if terminal else None, "TERM": "xterm"})
@@ -74,7 +74,7 @@ CHUNK = pb.DumpedChunk(dump_id="d" * 16, schema="shop", table="orders", low_tso=
         (False, ("--json", "--timeline"), True),
     ],
 )
-def test_the_timeline_is_asked_for_with_the_status_where_it_is_shown(
+def test_the_timeline_is_requested_for_with_the_status_where_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, watch: tuple[str, ...], terminal: bool, given: tuple[str, ...], asks: bool
 ) -> None:
     client, _ = run(monkeypatch, [status(None, pb.DUMP_STATE_FINISHED)], *watch, *given, terminal=terminal)
@@ -119,7 +119,7 @@ def test_a_watch_in_a_terminal_shows_the_minutes_before_beside_what_is_new(monke
 
 
 def test_the_option_without_json_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DumpOptions, "client", lambda *_: Asked([]))
+    monkeypatch.setattr(DumpOptions, "client", lambda *_: Requested([]))
     result = CliRunner().invoke(APP, ["dumpquery", "-c", "cf", "--timeline"])
     assert result.exit_code == 2
     assert "--timeline is for --json" in result.output
@@ -223,8 +223,8 @@ def test_a_command_that_shows_a_failed_dump_fails(
     monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], json_or_not: tuple[str, ...]
 ) -> None:
     failed = status(None, pb.DUMP_STATE_FAILED)
-    client = Asked([failed])
-    monkeypatch.setattr(Asked, "call", lambda *_: failed)
+    client = Requested([failed])
+    monkeypatch.setattr(Requested, "call", lambda *_: failed)
     monkeypatch.setattr(DumpOptions, "client", lambda *_: client)
     result = CliRunner().invoke(APP, [*command, "-c", "cf", *json_or_not])
     assert result.exit_code == 1, result.output

@@ -175,7 +175,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(stage: Stage, monkeypatch: 
     assert stage.file.read_text() == "precious"
 
 
-def test_without_a_terminal_nothing_is_asked(stage: Stage) -> None:
+def test_without_a_terminal_nothing_is_requested(stage: Stage) -> None:
     assert "--pd" in stage.run("-c", "orders", code=2)
     stage.values = {info_key("orders"): definition()}
     assert "--tidb" in stage.run(*WHOLE, code=2)
@@ -184,7 +184,7 @@ def test_without_a_terminal_nothing_is_asked(stage: Stage) -> None:
     assert not stage.file.exists()
 
 
-def test_on_a_terminal_what_is_missing_is_asked_and_no_more(stage: Stage) -> None:
+def test_on_a_terminal_what_is_missing_is_requested_and_no_more(stage: Stage) -> None:
     output = stage.run("--pd", "pd:2379", "--user", "me", "--log", "/log", typed="tidb.local\n\n\n")
     requested = ["TiDB's address", "its password", "The sink's URI"]
     given = ["PD's client", "Changefeed (", "account in TiDB", "The log ("]
@@ -193,7 +193,7 @@ def test_on_a_terminal_what_is_missing_is_asked_and_no_more(stage: Stage) -> Non
     assert "# your answer" in stage.file.read_text()
 
 
-def test_a_wrong_answer_is_asked_again(stage: Stage) -> None:
+def test_a_wrong_answer_is_requested_again(stage: Stage) -> None:
     output = stage.run(*WHOLE, typed="a b\ntidb:4001\n\n\nhttp://x\n/log\nfile:///x?formt=1\nconsole:\n")
     assert "'a b' is no address of TiDB" in output
     assert "keeps no log" in output
@@ -218,7 +218,7 @@ def test_of_several_changefeeds_one_is_chosen_by_number_or_id(stage: Stage) -> N
     assert not stage.file.exists()
 
 
-def test_a_changefeed_that_is_not_there_is_told_with_those_that_are(stage: Stage) -> None:
+def test_a_changefeed_that_is_not_there_is_reported_with_those_that_are(stage: Stage) -> None:
     assert "has: default/default/orders" in stage.run("--pd", "pd:2379", "-c", "order", "-y", code=3)
     assert "has: default/default/orders" in stage.run("--pd", "pd:2379", "-c", "orders", "-n", "app", "-y", code=3)
     stage.values.clear()
@@ -226,7 +226,7 @@ def test_a_changefeed_that_is_not_there_is_told_with_those_that_are(stage: Stage
     assert not stage.file.exists()
 
 
-def test_a_pd_that_does_not_answer_is_told_with_the_options_to_check(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pd_that_does_not_answer_is_reported_with_the_options_to_check(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object, **__: object) -> None:
         raise CoordinationLost("etcd does not answer (Range): gone", hint="-")
 

@@ -48,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str | None = No
 
 
 @pytest.mark.parametrize(("typed", "code", "times"), [("y\n", 0, 1), ("n\n", 2, 0), ("\n", 2, 0)])
-def test_on_a_terminal_it_is_asked(
+def test_on_a_terminal_it_is_requested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], removed: list[KeptBehind], typed: str, code: int, times: int
 ) -> None:
     assert run(monkeypatch, typed=typed) == code

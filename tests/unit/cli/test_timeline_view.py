@@ -126,7 +126,7 @@ def test_a_sink_that_no_sample_has_gets_no_line() -> None:
     assert live_times(status, pb.SinkStatus(sink="new")) is None
 
 
-def test_a_watch_keeps_the_last_minutes_of_what_it_was_told() -> None:
+def test_a_watch_keeps_the_last_minutes_of_what_it_was_reported() -> None:
     watched = WatchedTimeline()
     times = [END_MS + index * 2_000 for index in range(2_000)]
     assert len(watched.recent(pb.Timeline(samples=[sample(at) for at in times[:1_800]])).samples) == SPAN_MS // 2_000
@@ -145,7 +145,7 @@ def test_a_watch_that_begins_again_returns_nothing_twice() -> None:
     assert watched.new(pb.Timeline(samples=[before, other])).samples == [other], "of the next owner, whose clock is behind"
 
 
-def test_a_chunk_is_told_once_and_again_when_its_dropped_rows_are_known() -> None:
+def test_a_chunk_is_reported_once_and_again_when_its_dropped_rows_are_known() -> None:
     watched = WatchedTimeline()
     chunks = [pb.DumpedChunk(dump_id="d" * 16, table=name, rows=10, seq=index) for index, name in enumerate("ab")]
     assert watched.new(pb.Timeline(chunks=chunks)).chunks == chunks

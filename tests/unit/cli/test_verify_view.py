@@ -153,14 +153,14 @@ def test_extra_rows_that_were_not_looked_for_are_no_zero(partial: bool, extra: s
     assert line_of(text, "orders")[3:7] == ["3", "0", extra, "0"]
 
 
-def test_what_is_less_sure_is_told() -> None:
+def test_what_is_less_sure_is_reported() -> None:
     result = table("orders", pb.CHECK_STATE_DIFFERENT, missing=200_000, unlooked=100_000, moving=3)
     text = " ".join(picture(verification(result, state=pb.CHECK_STATE_DIFFERENT)).split())
     assert "100,000 of these were seen once only: there are too many to look at each again" in text
     assert "shop.orders in copy: 3 keys changed each time that they were looked at" in text
 
 
-def test_a_watch_tells_again_what_has_another_state() -> None:
+def test_a_watch_reports_again_what_has_another_state() -> None:
     seen = look(RUNNING)
     other = pb.Verification()
     other.CopyFrom(RUNNING)

@@ -21,11 +21,11 @@ def test_canal_json_with_the_extension() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compression", "meant"), [("", "none"), ("none", "none"), ("NONE", "none"), ("snappy", "snappy"), ("LZ4", "lz4"), ("lz4", "lz4")]
+    ("compression", "intended"), [("", "none"), ("none", "none"), ("NONE", "none"), ("snappy", "snappy"), ("LZ4", "lz4"), ("lz4", "lz4")]
 )
-def test_compression_is_handed_on(compression: str, meant: Compression) -> None:
-    assert codec_for("open-protocol", tidb_extension=False, compression=compression) == OpenProtocol(meant)
-    assert codec_for("canal-json", tidb_extension=True, compression=compression) == CanalJson(meant)
+def test_compression_is_handed_on(compression: str, intended: Compression) -> None:
+    assert codec_for("open-protocol", tidb_extension=False, compression=compression) == OpenProtocol(intended)
+    assert codec_for("canal-json", tidb_extension=True, compression=compression) == CanalJson(intended)
 
 
 def refusal(protocol: str, *, compression: str = "none") -> tuple[str, str]:

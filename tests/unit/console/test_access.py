@@ -49,7 +49,7 @@ def test_without_a_token_nobody_logs_in() -> None:
     assert "console.token_file" in of.remedy
 
 
-def test_a_session_ends_when_nothing_was_asked_for_long() -> None:
+def test_a_session_ends_when_nothing_was_requested_for_long() -> None:
     clock = Clock()
     of = ConsoleAccess(ConsoleSection(), TOKEN, now_s=clock)
     session = of.login(TOKEN)

@@ -132,7 +132,7 @@ def test_what_trickles_is_as_slow(console: ServedConsole, short: None) -> None:
         eventually(refused, "it was still read")
 
 
-def test_a_connection_that_has_asked_may_ask_again(console: ServedConsole) -> None:
+def test_a_connection_that_has_requested_may_ask_again(console: ServedConsole) -> None:
     with raw(console.port, HEAD + b"\r\n") as kept:
         first = kept.recv(1 << 16)
         assert first.startswith(b"HTTP/1.1 200 OK")

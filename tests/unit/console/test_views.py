@@ -78,7 +78,7 @@ def test_figures_of_a_dump_are_sums_of_its_tables(tmp_path: Path) -> None:
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_history_names_who_asked_and_links_to_what_there_is(tmp_path: Path) -> None:
+def test_the_history_names_who_requested_and_links_to_what_there_is(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         page = browser.get("/history")
         assert "token 1f0c22ab at 10.2.0.14:51822 (after the migration)" in page.words
@@ -186,7 +186,7 @@ def test_what_the_dump_waits_for_is_not_what_the_stream_waits_for(tmp_path: Path
         eventually(lambda: "Waiting for sink: it is slow" in browser.get("/").words)
 
 
-def test_a_dump_says_what_it_reads_since_when_and_who_asked(tmp_path: Path) -> None:
+def test_a_dump_says_what_it_reads_since_when_and_who_requested(tmp_path: Path) -> None:
     with opened(Shop(), tmp_path) as browser:
         words = browser.get("/dump").words
         assert "shop.customers and 6 more : running" in words

@@ -189,7 +189,7 @@ def test_the_cookie_is_for_this_console_alone(console: ServedConsole) -> None:
     assert {part.strip().lower() for part in cookie.split(";")[1:]} == {"httponly", "path=/", "samesite=strict"}
 
 
-def test_a_login_that_fails_is_told_without_the_token(console: ServedConsole) -> None:
+def test_a_login_that_fails_is_reported_without_the_token(console: ServedConsole) -> None:
     browser = browser_of(console)
     answer = browser.post("/login", [("token", "wrong-secret-token"), ("after", "/history")])
     assert (answer.status, "This is not the token" in answer.words) == (403, True)

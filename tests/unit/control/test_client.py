@@ -38,7 +38,7 @@ def query(address: str, *, patience_s: float = PATIENCE_S) -> pb.DumpStatus:
         return status
 
 
-def test_a_server_that_is_busy_is_asked_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_busy_is_requested_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """By gRPC's own bound of calls under way, which says RESOURCE_EXHAUSTED."""
     monkeypatch.setattr(security, "CALLS_MAX", 1)
     with Serving(owner.served()) as serving, ThreadPoolExecutor(1) as threads:
@@ -52,7 +52,7 @@ def test_a_server_that_is_busy_is_asked_again(owner: Owner, monkeypatch: pytest.
         assert requested.result(PATIENCE_S).owner == "here:1"
 
 
-def test_a_bound_that_asking_again_does_not_help_is_told_at_once(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_asking_again_does_not_help_is_reported_at_once(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "WATCHERS_MAX", 1)
     with Serving(owner.served()) as serving, ExitStack() as opened:
         first, second = (opened.enter_context(ControlClient(serving.address, Access(patience_s=PATIENCE_S))) for _ in range(2))
@@ -74,7 +74,7 @@ def test_a_request_that_no_server_takes_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("token", ["two\nlines", "zwölf", "x" * 5000])
-def test_a_token_of_the_environment_that_no_call_can_carry_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+def test_a_token_of_the_environment_that_no_call_can_carry_is_reported_by_its_name(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     monkeypatch.setenv("TICDC_DUMP_TOKEN", token)
     with pytest.raises(ConfigError, match=r"the token in TICDC_DUMP_TOKEN ") as reported:
         DumpOptions("cf", sidecar="127.0.0.1:1").client(None)
@@ -98,7 +98,7 @@ class Standing(Schemas):
         return super().tables()
 
 
-def test_a_call_that_ends_is_told_to_who_asks_the_database_for_it(owner: Owner) -> None:
+def test_a_call_that_ends_is_reported_to_who_asks_the_database_for_it(owner: Owner) -> None:
     standing = Standing()
     with Serving(owner.served(schemas=standing)) as serving, grpc.insecure_channel(serving.address) as channel:
         stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated without types

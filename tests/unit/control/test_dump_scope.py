@@ -143,7 +143,7 @@ def test_a_refusal_with_a_way_out_of_its_own_gets_no_second_one() -> None:
     assert str(reported.value).count("what to do") == 1
 
 
-def test_a_sink_that_is_nearly_one_is_asked_for() -> None:
+def test_a_sink_that_is_nearly_one_is_requested_for() -> None:
     assert list(unknown_sinks(["lkae"], ["lake", "kafka"])) == ["no sink is called lkae, did you mean lake? the sinks are lake, kafka"]
     assert list(unknown_sinks(["x"], ["lake"])) == ["no sink is called x: the sinks are lake"]
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) ->
         start_dump(request_given, resolved(request_given), chunk_rows=1)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     request = pb.StartRequest(dump_id="short", table_rules=["nope.*"], where=[where(ITEM, "a")])
     with pytest.raises(RefusedRequest) as reported:
         start_dump(request, resolved(request), chunk_rows=1)

@@ -89,7 +89,7 @@ SHARED: Mapping[str, tuple[str, TableName, TableName]] = {
     "Delta": (f"delta:///lake?mode=merge&{MERGED}", ORDERS, OTHER),
     "Iceberg": (f"iceberg:c?uri=http://h&mode=merge&{MERGED}", ORDERS, OTHER),
 }
-APART = {
+SEPARATE = {
     "mysql://u@h/": True, "mysql://u@h/?routes=shop.*=>c.*": True, "sqlite:///x.db": True, "clickhouse://u@h/": True,
     "opensearch://h/": True, "delta:///lake?mode=merge": True,
     "kafka://h/t?protocol=canal-json": False, "file:///out": False, "file:///out?protocol=csv": False, "https://h/x": False,
@@ -136,10 +136,10 @@ def test_what_tables_share_is_known_of_a_sink_that_only_another_machine_can_open
         seen_from_here(uri, log_id="", elsewhere=False)
 
 
-@pytest.mark.parametrize("uri", APART)
+@pytest.mark.parametrize("uri", SEPARATE)
 def test_tables_of_which_each_has_a_target_are_repaired(uri: str) -> None:
     targets = targets_of(uri)
-    assert bool(targets) is APART[uri]
+    assert bool(targets) is SEPARATE[uri]
     assert verify(Scope([ORDERS, ITEM], delivered=(ORDERS, ITEM, OTHER)), targets, repair=True).unjudged == ()
 
 

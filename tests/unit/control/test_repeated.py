@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.control.repeated import as_asked, is_set
+from sidecar.control.repeated import already_done, is_set
 from sidecar.core.messages import Brackets, Pace, PauseDump, Request, RestartDump, ResumeDump, Settings, StartDump, StopDump
 from sidecar.core.model import Seq
 from sidecar.core.progress import DumpState, Progress
@@ -34,13 +34,13 @@ def test_a_request_without_an_id_is_done_once_no_dump_is_left_that_it_can_be_for
     request_: Request, states: list[DumpState], target: DumpState, expected: str | None
 ) -> None:
     dumps = [dump(number, state) for number, state in enumerate(states)]
-    result = as_asked(dumps, request_, lambda progress: progress.state is target)
+    result = already_done(dumps, request_, lambda progress: progress.state is target)
     assert (result and result.dump_id) == expected
 
 
 def test_a_dump_that_is_there_was_started() -> None:
     for request in (StartDump("d0", (), Brackets.WATERMARK, 10), RestartDump("d0", "d9")):
-        result = as_asked([dump(0, FINISHED)], request, lambda progress: progress.dump_id == "d0")
+        result = already_done([dump(0, FINISHED)], request, lambda progress: progress.dump_id == "d0")
         assert result is not None
 
 

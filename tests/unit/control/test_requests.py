@@ -42,7 +42,7 @@ def test_a_request_is_given_again_until_it_is_answered() -> None:
         requested.result(PATIENCE_S)
 
 
-def test_a_request_made_again_from_another_port_is_the_same_and_its_first_caller_asked() -> None:
+def test_a_request_made_again_from_another_port_is_the_same_and_its_first_caller_requested() -> None:
     requests = QueuedRequests()
     first, again = (PauseDump(asker=Asker("certificate alice", f"10.0.0.7:{port}")) for port in (41000, 41001))
     with ThreadPoolExecutor() as threads:
@@ -58,7 +58,7 @@ def test_a_request_made_again_from_another_port_is_the_same_and_its_first_caller
     assert requests.take() is None
 
 
-def test_a_refusal_is_told_to_the_caller() -> None:
+def test_a_refusal_is_reported_to_the_caller() -> None:
     requests = QueuedRequests()
     with ThreadPoolExecutor() as threads:
         requested = threads.submit(requests.submit, ResumeDump(), timeout_s=PATIENCE_S)

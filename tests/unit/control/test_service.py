@@ -181,7 +181,7 @@ def test_a_set_is_refused_without_a_dump_after_its_end_and_for_what_cannot_be(ow
     assert "the dump is finished" in calls.refused("Set", settings(readers=2))
 
 
-def test_a_restart_is_one_new_dump_however_often_it_is_asked_for(owner: Owner, calls: Calls) -> None:
+def test_a_restart_is_one_new_dump_however_often_it_is_requested_for(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     restart = pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND)
     assert [calls.ok("Restart", restart).dump_id for _ in range(2)] == [SECOND, SECOND]
@@ -211,7 +211,7 @@ def test_a_restart_without_a_dump_is_refused(calls: Calls) -> None:
     assert "no dump to restart" in calls.refused("Restart", pb.RestartRequest(changefeed=FEED, new_dump_id=SECOND))
 
 
-def test_a_refusal_counts_only_if_a_newer_status_does_not_show_what_was_asked_for(owner: Owner, calls: Calls) -> None:
+def test_a_refusal_counts_only_if_a_newer_status_does_not_show_what_was_requested_for(owner: Owner, calls: Calls) -> None:
     """The answer to a pause was lost, and the client asks again before the status has caught up with it."""
     calls.ok("Start", start())
     owner.hold()
@@ -256,7 +256,7 @@ def of_every_method(calls: Calls) -> Iterator[tuple[grpc.StatusCode, str]]:
         yield termination[-2], termination[-1]
 
 
-def test_a_process_whose_terms_fail_says_why_and_is_told_from_a_standby() -> None:
+def test_a_process_whose_terms_fail_says_why_and_is_reported_from_a_standby() -> None:
     calls = Calls(replace(standby(lambda: "here:8310"), hindered=lambda: "no room left on /log"))
     for code, details in of_every_method(calls):
         assert code is grpc.StatusCode.UNAVAILABLE
@@ -272,13 +272,13 @@ def test_a_standby_that_cannot_ask_etcd_says_so_to_every_call() -> None:
         assert details.startswith("etcd does not answer")
 
 
-def test_query_of_a_changefeed_without_a_dump_tells_the_stream(calls: Calls) -> None:
+def test_query_of_a_changefeed_without_a_dump_reports_the_stream(calls: Calls) -> None:
     status = calls.ok("Query", ASK)
     assert (status.dump_id, status.state, len(status.tables)) == ("", pb.DUMP_STATE_UNSPECIFIED, 0)
     assert status.resolved_tso == 470000000000000000
 
 
-def test_query_tells_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
+def test_query_reports_why_a_dump_failed(owner: Owner, calls: Calls) -> None:
     calls.ok("Start", start())
     owner.finish(DumpState.FAILED, reason="SELECT of shop.orders: denied")
     owner.changes = lambda status: replace(status, last_error="denied", waiting_for="source: x", stream_waiting_for="source: x", eta_s=5.0)
@@ -314,7 +314,7 @@ def test_list_is_of_the_changefeed_and_the_namespace(owner: Owner, calls: Calls)
         assert calls("List", request)[1] is grpc.StatusCode.NOT_FOUND
 
 
-def test_list_has_the_newest_of_the_kind_that_is_asked_for(owner: Owner, calls: Calls) -> None:
+def test_list_has_the_newest_of_the_kind_that_is_requested_for(owner: Owner, calls: Calls) -> None:
     for number in range(4):
         recorded(owner, str(number) * 16, list(OperationKind)[number % 2])
 
@@ -371,7 +371,7 @@ def test_the_filters_predicate_and_the_keys_reach_the_dump(owner: Owner) -> None
     assert carried_out.chunk_rows == 10_000
 
 
-def test_a_source_that_fails_changes_nothing_and_is_told(owner: Owner) -> None:
+def test_a_source_that_fails_changes_nothing_and_is_reported(owner: Owner) -> None:
     calls = Calls(owner.served(schemas=Schemas(failing=SourceError("TiDB is gone", hint="see TiDB"))))
     assert "TiDB is gone" in calls.refused("Start", start())
     assert not owner.carried_out
@@ -410,7 +410,7 @@ def test_losing_the_changefeed_while_a_request_waits_is_unavailable(owner: Owner
 # ---- preview ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_preview_tells_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
+def test_a_preview_reports_tables_estimates_and_time_and_starts_nothing(owner: Owner) -> None:
     calls = Calls(owner.served())
     owner.history.record(former(rows=10_000, running_s=100.0))
     result = calls.ok("Preview", start())
@@ -448,7 +448,7 @@ def former(**given: Any) -> HistoryEntry:
         ([former(rows=1, running_s=10.0), former(rows=10_000, running_s=10.0), former(rows=10_000, running_s=1.0)], 2),
     ],
 )
-def test_the_time_is_by_a_dump_that_tells_how_fast_one_reads_tables_or_not_known(
+def test_the_time_is_by_a_dump_that_reports_how_fast_one_reads_tables_or_not_known(
     owner: Owner, before: list[HistoryEntry], seconds: float
 ) -> None:
     result = Calls(owner.served(history=lambda: before)).ok("Preview", start())
@@ -470,7 +470,7 @@ def test_a_preview_leaves_out_how_many_rows_there_are_where_the_statistics_do_no
     assert {table["rows"] for table in preview_json(result)["tables"]} == {None}
 
 
-def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
+def test_a_preview_reports_which_tables_are_read_slowly_with_the_predicate_that_they_would_have(owner: Owner) -> None:
     requested: list[Mapping[TableName, str]] = []
 
     def slow_reads(tables: Mapping[TableName, str]) -> SlowReads:
@@ -485,7 +485,7 @@ def test_a_preview_tells_which_tables_are_read_slowly_with_the_predicate_that_th
     assert not result.refusals
 
 
-def test_a_preview_tells_everything_that_would_refuse_a_start(owner: Owner) -> None:
+def test_a_preview_reports_everything_that_would_refuse_a_start(owner: Owner) -> None:
     calls = Calls(owner.served(schemas=Schemas(found=TABLES)))
     refusals = calls.ok("Preview", start(SECOND, table_rules=["shop.*", "nope.*"])).refusals
     assert len(refusals) == 2
@@ -553,7 +553,7 @@ class Standing(Schemas):
         return super().tables()
 
 
-def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(owner: Owner) -> None:
+def test_while_the_database_stuck_a_few_wait_for_it_and_all_else_is_answered(owner: Owner) -> None:
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
     preview = SERVICE.methods_by_name["Preview"]
@@ -569,7 +569,7 @@ def test_while_the_database_stands_a_few_wait_for_it_and_all_else_is_answered(ow
     assert calls.ok("Preview", start()).tables
 
 
-def test_the_source_is_asked_for_as_long_as_the_caller_waits(owner: Owner) -> None:
+def test_the_source_is_requested_for_as_long_as_the_caller_waits(owner: Owner) -> None:
     standing = Standing()
     calls = Calls(owner.served(schemas=standing))
     rpc = calls.server.invoke_unary_unary(SERVICE.methods_by_name["Preview"], (), start(), PATIENCE_S)

@@ -35,7 +35,7 @@ class MemorySpool:
     failing: Exception | None = None
     look_s: float = 0.005
     acknowledged: dict[str, int] = field(default_factory=dict)
-    heard_of: list[str] = field(default_factory=list)
+    received_of: list[str] = field(default_factory=list)
     asked: Event = field(default_factory=Event)
 
     def begin(self, subscriber: str, after: Seq | None, log: str) -> Seq | None:
@@ -58,8 +58,8 @@ class MemorySpool:
     def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:
         self.acknowledged[subscriber] = seq
 
-    def heard(self, subscriber: str) -> None:
-        self.heard_of.append(subscriber)
+    def received(self, subscriber: str) -> None:
+        self.received_of.append(subscriber)
 
     def subscribers(self) -> list[SubscriberState]:
         return [SubscriberState(name, Seq(seq + 1), self.segments - seq - 1, 2.5) for name, seq in self.acknowledged.items()]
@@ -135,14 +135,14 @@ def test_it_goes_on_after_what_the_subscriber_names_which_is_acknowledged(calls:
     assert ended(rpc)[0] is grpc.StatusCode.OK
 
 
-def test_columns_are_told_once_a_stream(calls: Calls) -> None:
+def test_columns_are_reported_once_a_stream(calls: Calls) -> None:
     rpc = calls.subscribe()
     assert [[table.id for table in rpc.take_response().tables] for _ in range(3)] == [[1], [], []]
     calls.service.close()
     ended(rpc)
 
 
-def test_columns_are_told_again_when_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_reported_again_when_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = SubscriberReport()
 
     def new(*tables: delivery_pb2.TableColumns) -> list[int]:
@@ -151,7 +151,7 @@ def test_columns_are_told_again_when_they_are_others(monkeypatch: pytest.MonkeyP
     assert new(_columns(1), _columns(2, "u")) == [1, 2]
     assert new(_columns(1), _columns(3, "u")) == [3]
     assert new(_columns(2, "u")) == [2]
-    monkeypatch.setattr(module, "TABLES_TOLD_MAX", 2)
+    monkeypatch.setattr(module, "TABLES_REPORTED_MAX", 2)
     assert new(_columns(1), _columns(4, "v")) == [1, 4], "it forgets what it told, and tells it again"
 
 
@@ -184,7 +184,7 @@ def test_an_acknowledgement_names_its_subscriber(calls: Calls) -> None:
     assert (code, "names no subscriber" in details) == (grpc.StatusCode.FAILED_PRECONDITION, True)
 
 
-def test_another_changefeed_and_a_standby_are_told_as_by_any_call(calls: Calls) -> None:
+def test_another_changefeed_and_a_standby_are_reported_as_by_any_call(calls: Calls) -> None:
     request = pb.SubscribeRequest(changefeed=pb.Changefeed(id="other"))
     rpc = calls.server.invoke_unary_stream(SERVICE.methods_by_name["Subscribe"], (), request, None)
     assert ended(rpc)[0] is grpc.StatusCode.NOT_FOUND
@@ -211,7 +211,7 @@ def test_so_many_subscribers_at_once_and_no_more(calls: Calls) -> None:
         assert ended(stream)[0] is grpc.StatusCode.OK
 
 
-def test_a_query_tells_of_subscribers(calls: Calls) -> None:
+def test_a_query_reports_of_subscribers(calls: Calls) -> None:
     rpc = calls.subscribe(subscriber="a", after_seq=0)
     rpc.take_response()
     answer, _, _ = calls.unary("Query", pb.DumpRequest(changefeed=FEED))
@@ -221,9 +221,9 @@ def test_a_query_tells_of_subscribers(calls: Calls) -> None:
     ended(rpc)
 
 
-def test_a_subscriber_that_only_listens_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEARD_EVERY_S", -1.0)
+def test_a_subscriber_that_only_listens_is_received_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECEIVED_EVERY_S", -1.0)
     spool, turns = MemorySpool(), iter(range(8))
     streams = Subscriptions(spool)
     list(streams.stream(pb.SubscribeRequest(subscriber="a"), object(), lambda _: next(turns, None) is not None))
-    assert set(spool.heard_of) == {"a"}
+    assert set(spool.received_of) == {"a"}

@@ -8,15 +8,15 @@ import pytest
 from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
-from sidecar.control.verification_messages import EXAMPLES_TOLD_MAX, after_dump, asked, derived_id, expected, verification
+from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, after_dump, asked, derived_id, expected, verification
 from sidecar.core.model import TableName
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
-    AskedTable,
     CellDifference,
     CheckState,
     RepairReport,
     RepairState,
+    RequestedTable,
     RowDifference,
     RowsToDelete,
     TableReport,
@@ -41,7 +41,7 @@ def request_of(request: pb.VerifyRequest, value: Scope | None = None, *, sinks: 
 
 def test_without_names_all_sinks_that_can_be_read_are_compared_and_the_others_named() -> None:
     assert request_of(pb.VerifyRequest(id=ID)) == VerifyRequest(
-        ID, ("copy", "lake"), (AskedTable(*ORDERS, "(`id` > 3)"), AskedTable(*ITEM)), 1.0, {"shown": "it keeps nothing"}, 7
+        ID, ("copy", "lake"), (RequestedTable(*ORDERS, "(`id` > 3)"), RequestedTable(*ITEM)), 1.0, {"shown": "it keeps nothing"}, 7
     )
 
 
@@ -66,7 +66,7 @@ def test_sinks_that_are_named_are_compared_once_and_no_other_is_left_out() -> No
         ),
     ],
 )  # fmt: skip
-def test_everything_that_is_against_it_is_told_at_once(
+def test_everything_that_is_against_it_is_reported_at_once(
     request_: pb.VerifyRequest, value: Scope | None, sinks: Mapping[str, str], says: list[str]
 ) -> None:
     with pytest.raises(RefusedRequest) as refused:
@@ -75,12 +75,12 @@ def test_everything_that_is_against_it_is_told_at_once(
     assert refused.value.message.count(";") >= len(says) - 1
 
 
-def test_a_repair_is_asked_for_with_it() -> None:
+def test_a_repair_is_requested_for_with_it() -> None:
     assert [request_of(pb.VerifyRequest(id=ID, repair=repair)).repair for repair in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize("given", [None, 0, 7])
-def test_what_a_repair_may_delete_is_asked_for_with_it_and_0_is_not_nothing(given: int | None) -> None:
+def test_what_a_repair_may_delete_is_requested_for_with_it_and_0_is_not_nothing(given: int | None) -> None:
     assert request_of(pb.VerifyRequest(id=ID, repair=True, delete_at_most=given)).delete_at_most == given
     start = pb.StartRequest(dump_id="d" * 16, delete_at_most=given)
     assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7).delete_at_most == given
@@ -90,7 +90,7 @@ def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> N
     start = pb.StartRequest(dump_id="d" * 16, sinks=["lake"])
     request = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
     assert request == VerifyRequest(
-        derived_id("d" * 16, "exact"), ("lake",), (AskedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16, partly=True
+        derived_id("d" * 16, "exact"), ("lake",), (RequestedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16, partly=True
     )
     assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == request.id, "asked for again it is the same"
 
@@ -104,7 +104,7 @@ def test_a_dry_run_needs_no_id() -> None:
     assert request_of(pb.VerifyRequest(dry_run=True)).sinks == ("copy", "lake")
 
 
-def test_what_would_be_compared_is_told_with_the_sources_estimates() -> None:
+def test_what_would_be_compared_is_reported_with_the_sources_estimates() -> None:
     request = request_of(pb.VerifyRequest(dry_run=True, sample=0.1))
     result = expected(request, [TableEstimate(ORDERS, 1000, None, "key"), TableEstimate(ITEM, None, None, "key")])
     reported = [(one.sink, one.table, one.rows_estimated, one.partial, one.where, one.state) for one in result.tables]
@@ -117,7 +117,7 @@ def test_what_would_be_compared_is_told_with_the_sources_estimates() -> None:
     assert [(one.sink, one.why) for one in result.left_out] == [("shown", "it keeps nothing")]
 
 
-REQUEST = VerifyRequest(ID, ("copy",), (AskedTable(*ORDERS, "id > 3"), AskedTable(*ITEM)), 0.5, {"shown": "no rows"}, 7)
+REQUEST = VerifyRequest(ID, ("copy",), (RequestedTable(*ORDERS, "id > 3"), RequestedTable(*ITEM)), 0.5, {"shown": "no rows"}, 7)
 
 
 def test_one_that_has_not_begun_waits_for_the_merge_worker() -> None:
@@ -127,7 +127,7 @@ def test_one_that_has_not_begun_waits_for_the_merge_worker() -> None:
     assert not result.tables
 
 
-def test_a_report_is_told_as_it_is() -> None:
+def test_a_report_is_reported_as_it_is() -> None:
     cell = CellDifference("v", None, "")
     orders = TableReport(
         "copy", *ORDERS, CheckState.DIFFERENT, 9, 10, 5, 1, 2, 3, 4, 6, "470000000000000000", "470000000000000001", 1.5,
@@ -164,7 +164,7 @@ def test_a_report_is_told_as_it_is() -> None:
     assert (result.tables[1].state, result.tables[1].why) == (pb.CHECK_STATE_SKIPPED, "DDLs")
 
 
-def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> None:
+def test_one_that_runs_reports_its_rate_what_is_left_and_what_it_waits_for() -> None:
     done = TableReport("copy", *ORDERS, CheckState.EQUAL, 3_000)
     half = TableReport("copy", *ITEM, CheckState.RUNNING, 1_000, parts=4, parts_done=2, waiting_for="the log")
     report = VerifyReport(ID, CheckState.RUNNING, 5_000, written_ms=45_000, tables=[done, half])
@@ -178,14 +178,16 @@ def test_one_that_runs_tells_its_rate_what_is_left_and_what_it_waits_for() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "state", "reported"),
+    ("requested_for", "state", "reported"),
     [
         (True, CheckState.DIFFERENT, True), (True, CheckState.FAILED, True), (True, CheckState.EQUAL, False),
         (True, CheckState.STOPPED, False), (False, CheckState.DIFFERENT, False),
     ],
 )  # fmt: skip
-def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_for: bool, state: CheckState, reported: bool) -> None:
-    request = structs.replace(REQUEST, repair=asked_for, partly=True)
+def test_a_repair_is_reported_where_one_was_requested_for_and_something_differs(
+    requested_for: bool, state: CheckState, reported: bool
+) -> None:
+    request = structs.replace(REQUEST, repair=requested_for, partly=True)
     table = TableReport("copy", *ITEM, CheckState.EQUAL if state is CheckState.EQUAL else CheckState.DIFFERENT)
     result = verification(request, VerifyReport(ID, state, 8, tables=[table]))
     assert result.HasField("repair") == reported
@@ -201,7 +203,7 @@ def test_a_repair_is_told_where_one_was_asked_for_and_something_differs(asked_fo
 
 
 def test_an_answer_has_a_bounded_number_of_examples() -> None:
-    examples = [RowDifference("missing", (str(number),)) for number in range(EXAMPLES_TOLD_MAX - 1)]
+    examples = [RowDifference("missing", (str(number),)) for number in range(EXAMPLES_REPORTED_MAX - 1)]
     tables = [TableReport("copy", "s", f"t{number}", CheckState.DIFFERENT, examples=examples) for number in range(3)]
     result = verification(REQUEST, VerifyReport(ID, CheckState.DIFFERENT, 8, tables=tables))
-    assert [len(table.examples) for table in result.tables] == [EXAMPLES_TOLD_MAX - 1, 1, 0]
+    assert [len(table.examples) for table in result.tables] == [EXAMPLES_REPORTED_MAX - 1, 1, 0]

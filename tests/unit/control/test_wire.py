@@ -10,8 +10,8 @@ from sidecar.control.status import LaneStatus, ServiceStatus, SidecarStatus
 from sidecar.control.wire import (
     ALMOST,
     BRACKETS,
-    BRACKETS_ASKED,
     BRACKETS_NAMES,
+    BRACKETS_REQUESTED,
     KIND_NAMES,
     KINDS,
     STATE_NAMES,
@@ -123,7 +123,7 @@ def test_every_field_of_the_wire_is_filled() -> None:
         assert empty <= {"subscribers", "timeline"}, f"{type(message).__name__}: of these alone the service tells by itself"
 
 
-def test_the_dump_is_told_of_the_process_that_owns_the_changefeed_now() -> None:
+def test_the_dump_is_reported_of_the_process_that_owns_the_changefeed_now() -> None:
     wire = dump_status(STATUS)
     assert (wire.epoch, wire.owner) == (2, "here:1")
     assert (wire.resolved_tso, wire.delivered_tso, wire.last_ddl_tso) == (TS, TS - 1, TS - 2)
@@ -138,7 +138,7 @@ def test_each_sink_says_of_each_table_from_where_on_it_is_complete() -> None:
     assert (new.tables_known, list(new.tables)) == (False, [])
 
 
-def test_the_settings_told_are_those_in_force() -> None:
+def test_the_settings_reported_are_those_in_force() -> None:
     assert dump_status(STATUS).settings == pb.DumpSettings(
         chunk_rows=10, readers=2, rows_per_second=21, bytes_per_second=22, delivery_bound_seconds=2.5, strict_bound=True
     )
@@ -199,8 +199,8 @@ def test_each_word_of_ours_is_one_of_the_wires_and_back(table: dict[object, int]
 
 def test_the_words_for_people_and_what_a_request_means_are_of_the_same_tables() -> None:
     assert {STATE_NAMES[wire] for wire in STATES.values()} == {state.value for state in DumpState}
-    assert {BRACKETS_NAMES[wire]: BRACKETS_ASKED[wire] for wire in BRACKETS.values()} == {str(one): one for one in Brackets}
-    assert BRACKETS_ASKED[pb.BRACKETS_UNSPECIFIED] is Brackets.WATERMARK
+    assert {BRACKETS_NAMES[wire]: BRACKETS_REQUESTED[wire] for wire in BRACKETS.values()} == {str(one): one for one in Brackets}
+    assert BRACKETS_REQUESTED[pb.BRACKETS_UNSPECIFIED] is Brackets.WATERMARK
 
 
 def of_table(rows: int, estimated: int, *, complete: bool = False) -> pb.TableStatus:

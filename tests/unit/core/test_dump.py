@@ -385,7 +385,7 @@ def test_chunk_numbers_are_never_used_twice_by_one_owner() -> None:
     assert numbers == [1, 2]
 
 
-def test_a_command_tells_dump_and_epoch_so_that_files_of_former_owners_are_known() -> None:
+def test_a_command_reports_dump_and_epoch_so_that_files_of_previous_owners_are_known() -> None:
     d = dump(epoch=9, limits=DumpLimits(readers=1))
     d.request(start(brackets=Brackets.SNAPSHOT))
     assert d.next() == [
@@ -446,7 +446,7 @@ class Life:
             assert self.dump.progress is not None
             if self.dump.progress.state is DumpState.FINISHED:
                 return self.dump.progress
-            self.rng.choice([self._ask, self._ask, self._update, self._select, self._hear, self._hear, self._build, self._disturb])()
+            self.rng.choice([self._ask, self._ask, self._update, self._select, self._receive, self._receive, self._build, self._disturb])()
         raise AssertionError("does not end")
 
     def _ask(self) -> None:
@@ -488,7 +488,7 @@ class Life:
         file = ChunkFile(read.table, path, last - first, (last - first) * 10, read.after, (str(last),) if last > first else None, tso)
         self.answers.append(ChunkRead(read.number, file, last - first < rows_max))
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         if self.answers:
             self._begin(self.dump.handle(self.answers.pop(self.rng.randrange(len(self.answers)))))
 

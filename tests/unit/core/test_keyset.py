@@ -176,7 +176,7 @@ def test_columns_in_which_both_bounds_are_equal_are_plain_equalities() -> None:
         ("binary", "00", "0000"),
     ],
 )
-def test_where_texts_that_differ_may_be_one_key_the_server_tells(kind: Kind, low: str, high: str) -> None:
+def test_where_texts_that_differ_may_be_one_key_the_server_reports(kind: Kind, low: str, high: str) -> None:
     """Else `a = 'a' AND b > 5` and `a = 'A' AND b <= 7` would each let in what the other keeps out."""
     text = within(key(Column("s", kind), B), (low, "5"), (high, "7"))
     assert text.count("`t`.`s`") == 8, "each end is compared with both"
@@ -187,7 +187,7 @@ def test_where_texts_that_differ_may_be_one_key_the_server_tells(kind: Kind, low
     ("kind", "low", "high"),
     [("date", "2020-01-01", "2020-01-02"), ("timestamp", "2020-01-01 00:00:00", "2020-01-02 00:00:00"), ("binary", "00FF", "0100")],
 )
-def test_what_is_told_apart_by_its_text_is_compared_once(kind: Kind, low: str, high: str) -> None:
+def test_what_is_reported_separate_by_its_text_is_compared_once(kind: Kind, low: str, high: str) -> None:
     column = KeyColumn(Column("s", kind))
     one, other = literal(column, low), literal(column, high)
     assert within(key(column, B), (low, "5"), (high, "7")) == (

@@ -73,13 +73,13 @@ def test_a_ts_is_text_so_that_no_reader_rounds_it() -> None:
     assert progress.to_json()["tables"][0]["complete_at"] == str(1 << 62)
 
 
-def test_a_segment_tells_the_state_and_the_tables_that_it_completed() -> None:
+def test_a_segment_reports_the_state_and_the_tables_that_it_completed() -> None:
     """By itself: whoever delivers it again tells the same."""
     ends = {"before": 10, "first": 11, "last": 20, "after": 21, "open": None}
     tables = tuple(TableProgress(TableName("s", name), complete_at=None if ts is None else CommitTs(ts)) for name, ts in ends.items())
     result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
-    tables_told = (TableName("s", "first"), TableName("s", "last"))
-    first = DumpTold("d1", DumpState.PAUSED, tables_told)
+    tables_reported = (TableName("s", "first"), TableName("s", "last"))
+    first = DumpTold("d1", DumpState.PAUSED, tables_reported)
     assert state_after([json.loads(json.dumps(result))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
     both = state_after([result, result | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
     assert both == replace(first, others=(DumpTold("d2", DumpState.PAUSED),))

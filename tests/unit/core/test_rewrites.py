@@ -49,9 +49,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rows_are_written_anew_where_the_form_or_the_statement_says_so(case: str) -> None:
-    before, after, query, anew = CASES[case]
-    assert rewritten(of(before), of(after), [ddl(query)]) == ((T,) if anew else ())
+def test_rows_are_written_again_where_the_form_or_the_statement_says_so(case: str) -> None:
+    before, after, query, again = CASES[case]
+    assert rewritten(of(before), of(after), [ddl(query)]) == ((T,) if again else ())
 
 
 def progress(state: DumpState, *names: TableName, grows: bool = False) -> Progress:
@@ -60,17 +60,17 @@ def progress(state: DumpState, *names: TableName, grows: bool = False) -> Progre
 
 
 BEFORE, AFTER = of(table(T, D), table(U, E, number=2)), of(table(T, replace(D, scale=4)), table(U, E, number=2))
-FOUND = steps(BEFORE, AFTER, named={T})
+RESULT = steps(BEFORE, AFTER, named={T})
 
 
 def passed(beside: Beside, last: Progress | None) -> tuple[tuple[TableStep, ...], StartDump | None]:
-    return Rewrites(beside).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], () if last is None else (last,))
+    return Rewrites(beside).passed(RESULT, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], () if last is None else (last,))
 
 
 def test_it_is_counted_with_its_tables_where_the_feed_can_be_wrong() -> None:
-    for beside, count in ((Beside.RIGHT, 0), (Beside.TOLD, 1)):
+    for beside, count in ((Beside.RIGHT, 0), (Beside.REPORTED, 1)):
         rewrites = Rewrites(beside)
-        assert rewrites.passed(FOUND, BEFORE, AFTER, [ddl("…")], (progress(DumpState.RUNNING, T),)) == (FOUND, None)
+        assert rewrites.passed(RESULT, BEFORE, AFTER, [ddl("…")], (progress(DumpState.RUNNING, T),)) == (RESULT, None)
         assert (rewrites.count, rewrites.tables) == (count, (T,) if count else ())
         assert rewrites.passed((), BEFORE, BEFORE, [ddl("ADD INDEX", ts=600)], ()) == ((), None)
         assert rewrites.commit_ts == (500 if count else None)
@@ -92,11 +92,11 @@ def test_a_table_that_another_dump_has_or_takes_in_is_not_read_by_one_more() -> 
     finished = progress(DumpState.FINISHED, T, U)
     for other in (progress(DumpState.PAUSED, T), progress(DumpState.QUEUED, U, grows=True)):
         rewrites = Rewrites(Beside.READ_AGAIN)
-        results, once_more = rewrites.passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], (finished, other))
+        results, once_more = rewrites.passed(RESULT, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], (finished, other))
         assert once_more is None
         assert any(step.after == T and step.fate in (SchemaFate.AGAIN, SchemaFate.BORN) for step in results)
     beside = (finished, progress(DumpState.RUNNING, U))
-    assert Rewrites(Beside.READ_AGAIN).passed(FOUND, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], beside)[1] is not None
+    assert Rewrites(Beside.READ_AGAIN).passed(RESULT, BEFORE, AFTER, [ddl("ALTER TABLE t MODIFY d …")], beside)[1] is not None
 
 
 @pytest.mark.parametrize("last", [None, progress(DumpState.FAILED, T), progress(DumpState.STOPPED, T)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Column, Former, TableName, TableSchema
+from sidecar.core.model import Column, PreviousLayout, TableName, TableSchema
 from sidecar.core.schema_step import SchemaFate, TableStep, steps
 
 ID, X = Column("id", "int", nullable=False), Column("x", "text")
@@ -16,7 +16,7 @@ def table(name: str, table_id: int = 1, physical_ids: tuple[int, ...] = (), **gi
     return replace(TableSchema(TableName("s", name), (ID, X), ("id",), table_id, physical_ids or (table_id,)), **given)  # type: ignore[arg-type]
 
 
-def told(before: list[TableSchema], after: list[TableSchema], *named: str) -> list[tuple[str | None, str | None, str]]:
+def reported(before: list[TableSchema], after: list[TableSchema], *named: str) -> list[tuple[str | None, str | None, str]]:
     results = steps({t.name: t for t in before}, {t.name: t for t in after}, named={TableName("s", name) for name in named})
     return [(s.before.table if s.before else None, s.after.table if s.after else None, s.fate.value) for s in results]
 
@@ -28,7 +28,7 @@ PARTS = (11, 12, 13)
     ("before", "after", "expected"),
     [
         ([table("t")], [table("t")], []),
-        ([table("t", former=Former(7, "layout"))], [table("t")], []),
+        ([table("t", former=PreviousLayout(7, "layout"))], [table("t")], []),
         ([table("t")], [table("t", columns=(ID,))], [("t", "t", "kept")]),
         ([table("t")], [table("t", columns=(Column("id", "uint", nullable=False), X))], [("t", "t", "again")]),
         ([table("t")], [table("t", columns=(ID, replace(X, nullable=False)), key=("x",))], [("t", "t", "again")]),
@@ -51,20 +51,20 @@ PARTS = (11, 12, 13)
         "dropped", "created", "without a key", "partition added", "partition dropped", "partition truncated", "partitioned", "exchanged",
     ],
 )  # fmt: skip
-def test_by_id_where_the_source_tells_ids(
+def test_by_id_where_the_source_reports_ids(
     before: list[TableSchema], after: list[TableSchema], expected: list[tuple[str | None, str | None, str]]
 ) -> None:
-    assert told(before, after) == expected
+    assert reported(before, after) == expected
 
 
 def test_by_name_where_it_does_not() -> None:
     old, new = replace(table("t"), table_id=0, physical_ids=()), replace(table("t"), table_id=0, physical_ids=(), columns=(ID,))
-    assert told([old], [new]) == [("t", "t", "kept")]
-    assert told([old], [replace(new, name=TableName("s", "u"))]) == [("t", None, "gone"), (None, "u", "born")]
+    assert reported([old], [new]) == [("t", "t", "kept")]
+    assert reported([old], [replace(new, name=TableName("s", "u"))]) == [("t", None, "gone"), (None, "u", "born")]
 
 
 def test_a_table_that_the_ddl_names_is_read_again_from_where_the_log_is_though_it_looks_the_same() -> None:
-    assert told([table("t"), table("u", 2)], [table("t"), table("u", 2)], "t") == [("t", "t", "kept")]
+    assert reported([table("t"), table("u", 2)], [table("t"), table("u", 2)], "t") == [("t", "t", "kept")]
     assert steps({}, {}, named={TableName("s", "view")}) == ()
 
 

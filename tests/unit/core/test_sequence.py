@@ -143,7 +143,7 @@ def test_a_held_ddl_counts_in_the_positions() -> None:
     assert segment.positions == {"a": 1}
 
 
-def test_empty_stretches_move_only_when_asked() -> None:
+def test_empty_stretches_move_only_when_requested() -> None:
     s = sequence()
     accept(s, resolved(10))
     assert release(s, {"a"}) == []

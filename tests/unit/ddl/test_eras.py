@@ -39,7 +39,7 @@ def test_a_table_without_ddls_is_one_era() -> None:
     assert era_of([era], TableName("SHOP", "T"), 1) is era
     assert era_of([era], TableName("shop", "u"), 1) is None
     assert present(era, id="1", a=None, n="2") == ["1", None, "2"]
-    assert era.former_schema().column_names() == SCHEMA.column_names()
+    assert era.previous_schema().column_names() == SCHEMA.column_names()
 
 
 def test_a_row_at_a_ddls_commit_ts_is_from_before_it() -> None:
@@ -102,7 +102,7 @@ def test_a_renamed_tables_rows_are_under_each_of_its_names() -> None:
     assert spans(results) == [("shop.t", 20), ("shop.y", 10), ("shop.x", 5)]
 
 
-def test_tables_that_change_names_are_told_apart() -> None:
+def test_tables_that_change_names_are_reported_separate() -> None:
     """In one statement, and as TiCDC tells it: each by itself, at one commit_ts."""
     other = replace(SCHEMA, name=TableName("shop", "u"))
     swap = "RENAME TABLE shop.t TO shop.aside, shop.u TO shop.t, shop.aside TO shop.u"
@@ -121,8 +121,8 @@ def test_columns_are_followed_by_their_names() -> None:
     ]
     last, middle, first = eras(DEFAULTED, records)
     assert present(last, id="1", a="x", n="2") == ["1", "x", "2"]
-    assert middle.former_schema().column_names() == ("id", "c", "n")
-    assert first.former_schema().column_names() == ("id", "b")
+    assert middle.previous_schema().column_names() == ("id", "c", "n")
+    assert first.previous_schema().column_names() == ("id", "b")
     assert present(first.decoded(), id="1", b="x", gone="y") == ["1", "x", "7"]
     swapped = eras(SCHEMA, [ddl(10, "ALTER TABLE t RENAME COLUMN a TO n, RENAME COLUMN n TO a")])[1]
     assert present(swapped, id="1", a="2", n="x") == ["1", "x", "2"]
@@ -152,7 +152,7 @@ def test_rows_from_before_what_cannot_be_followed_are_refused_by_its_text(query:
     name = "" if "DATABASE" in query else "t"
     last, first = eras(SCHEMA, [ddl(10, query, name=name)])
     last.check()
-    for act in (first.check, first.former_schema, lambda: present(first, id="1", a="x", n="2")):
+    for act in (first.check, first.previous_schema, lambda: present(first, id="1", a="x", n="2")):
         with pytest.raises(SinkError, match=why) as refused:
             act()
         assert query in refused.value.message
@@ -190,10 +190,10 @@ def test_labels_are_not_read_by_numbers_of_another_type() -> None:
     schema = TableSchema(T, (Column("id", "int"), Column("e", "enum", elements=("b", "a"))), ("id",))
     first = eras(schema, [ddl(10, "ALTER TABLE t MODIFY e ENUM('b','a')")])[1]
     with pytest.raises(SinkError, match="rows of column e are from before"):
-        first.former_schema()
+        first.previous_schema()
 
 
-def test_a_column_that_no_ddl_tells_of_is_refused() -> None:
+def test_a_column_that_no_ddl_reports_of_is_refused() -> None:
     with pytest.raises(SinkError, match="have no column n, and no DDL of the output tells"):
         present(eras(SCHEMA, [])[0], id="1", a="x")
 
@@ -207,7 +207,7 @@ def test_a_name_without_its_schema_is_not_guessed(schema: str) -> None:
         first.check()
 
 
-def test_a_handle_key_without_a_primary_key_is_followed_by_its_former_names() -> None:
+def test_a_handle_key_without_a_primary_key_is_followed_by_its_previous_names() -> None:
     """A column that may have been NULL makes a unique key none."""
     unique = table([("u", "int(11)"), ("a", "varchar(20)")], IndexDefinition("u", (IndexPart("u"),), unique=True), key=("u",))
     rename = ddl(20, "ALTER TABLE t RENAME COLUMN v TO u")

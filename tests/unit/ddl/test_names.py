@@ -13,7 +13,7 @@ from sidecar.mysql.flavour import Flavour
 from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.reader import TokenReader, words
-from spark_merge.ddl.routes import APART, Routes, check_apart, routes_of
+from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint, routes_of
 from spark_merge.port.contract import Head
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 
@@ -61,9 +61,9 @@ def test_what_is_no_route_is_refused_with_how_one_is_written(text: str) -> None:
 
 def test_two_tables_that_would_be_one_are_refused() -> None:
     routes = routes_of("a.*=>x.*, b.*=>x.*")
-    check_apart([TableName("a", "t"), TableName("b", "u")], lambda name: str(routes.target(name).folded()), hint=APART)
+    check_disjoint([TableName("a", "t"), TableName("b", "u")], lambda name: str(routes.target(name).folded()), hint=SEPARATE)
     with pytest.raises(SinkError, match=r"a\.t and b\.T would both be x\.t"):
-        check_apart([TableName("a", "t"), TableName("b", "T")], lambda name: str(routes.target(name).folded()), hint=APART)
+        check_disjoint([TableName("a", "t"), TableName("b", "T")], lambda name: str(routes.target(name).folded()), hint=SEPARATE)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_name_without_a_schema_that_goes_to_another_one_is_found_by_its_id() -
         assert statement.tables() == (before, after)
 
 
-def test_a_reader_passes_over_nothing_that_was_not_asked_for() -> None:
+def test_a_reader_passes_over_nothing_that_was_not_requested_for() -> None:
     reader = TokenReader("alter table a.b", "s")
     assert not reader.skip("ALTER VIEW")
     assert reader.take("ALTER TABLE|VIEW")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Change, CommitTs, Former, Lane, Rank, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Lane, PreviousLayout, Rank, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
 from sidecar.rowcodec.kv_layout import layout_of
@@ -82,11 +82,11 @@ def test_a_broken_row_is_named_with_its_lane_position_and_table(count: int) -> N
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
-def test_rows_of_a_former_layout_are_among_the_others(count: int) -> None:
+def test_rows_of_a_previous_layout_are_among_the_others(count: int) -> None:
     """Under the former one the column was an int, with another id."""
     old = {1: COLUMNS[1], 9: column(9, "v", "int")}
     previous = layout_of(1, info(list(old.values())), new_collation=True)
-    schemas = {NAME: replace(SCHEMAS[NAME], former=Former(5, previous))}
+    schemas = {NAME: replace(SCHEMAS[NAME], former=PreviousLayout(5, previous))}
     events = [
         change(number, inserted(int_handle(1), old, {1: number, 9: 70 + number}), schema_version=4)
         if number % 3 == 0
@@ -106,7 +106,7 @@ def test_a_schema_of_another_feed_is_refused(count: int) -> None:
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
 def test_rows_that_a_fold_made_keep_their_old_row_under_an_older_schema_version(count: int) -> None:
-    schema = replace(SCHEMAS[NAME], former=Former(9, LAYOUT))
+    schema = replace(SCHEMAS[NAME], former=PreviousLayout(9, LAYOUT))
     old, new = (pairs(COLUMNS, {1: 5, 2: text}, 1) for text in (b"old", b"new"))
     replaced, settled = int_handle(1) + row_1(COLUMNS, {1: 5, 2: b"new"}), new
     made = [settled_value(0, 5, old, one, has_handle=has_handle) for one, has_handle in ((replaced, True), (settled, False))]

@@ -32,7 +32,7 @@ def decoded(what: str, *schemas: TableSchema, zone: str | ServerZone = "UTC") ->
     return results
 
 
-def test_text_of_a_column_that_has_its_namesakes_binary_flag_stands_as_it_is() -> None:
+def test_text_of_a_column_that_has_its_namesakes_binary_flag_stuck_as_it_is() -> None:
     schema = TableSchema(TableName("ex_p", "pt0"), (ID, V, Column("b", "text", length=20)), ("id",))
     rows = decoded("new architecture, VARCHAR b made after a VARBINARY b was dropped", schema)
     assert [row["after"] for row in rows] == [["7", "g", "C:\\new\\table"], ["8", "h", 'say \\"hi\\"'], ["9", "i", "plain"]]
@@ -47,7 +47,7 @@ def test_a_binary_column_is_unquoted_with_its_flag_and_without(what: str, table:
     assert result == {"4": "01FF", "5": "22", "6": "5C6E"}
 
 
-def test_an_hour_that_the_servers_zone_has_twice_is_refused_by_name_or_taken_as_told() -> None:
+def test_an_hour_that_the_servers_zone_has_twice_is_refused_by_name_or_taken_as_reported() -> None:
     schemas = (
         TableSchema(TableName("ex_tz", "ts"), (ID, Column("t", "timestamp")), ("id",)),
         TableSchema(TableName("ex_tz", "other"), (ID, Column("v", "int")), ("id",)),

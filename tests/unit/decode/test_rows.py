@@ -270,7 +270,7 @@ def test_tables_without_schema_or_key_are_refused_with_the_way_out() -> None:
         decoded(change({}), schema=TableSchema(NAME, SCHEMA.columns, ()))
 
 
-def test_of_a_row_that_is_in_no_log_no_place_in_one_is_told() -> None:
+def test_of_a_row_that_is_in_no_log_no_place_in_one_is_reported() -> None:
     rows = logged([change({"u": {}})], codec=OPEN)
     of_no_log = rows.set_column(0, "seq", pa.nulls(1, pa.int64()))
     with pytest.raises(FeedUnsuitable) as refused:

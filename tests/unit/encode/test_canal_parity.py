@@ -90,7 +90,7 @@ def test_every_message_is_ticdcs_own(feed: Feed) -> None:
     reported = found(feed)
     assert reported.differing == DIFFERING.get(feed, {})
     equal = [reported.equal[what] for what in ("INSERT", "UPDATE", "DELETE", "resolved", "DDL")]
-    assert Sent._make([*equal, reported.apart["of a mark"], reported.apart["of a large row"]]) == FEEDS[feed]
+    assert Sent._make([*equal, reported.separate["of a mark"], reported.separate["of a large row"]]) == FEEDS[feed]
 
 
 @pytest.mark.parametrize("architecture", VALUES)

@@ -29,7 +29,7 @@ def test_floats_have_no_exponent() -> None:
     assert texts(["3.4e+38", "0.16138063", "16777216.0"], "float") == ["340000000000000000000000000000000000000", "0.16138063", "16777216"]
 
 
-def test_a_float_may_have_been_told_by_its_double() -> None:
+def test_a_float_may_have_been_reported_by_its_double() -> None:
     assert texts(["0.16138062953948975", "11.989999771118164"], "float") == ["0.16138063", "11.99"]
 
 
@@ -57,7 +57,7 @@ def test_labels_are_numbers_and_masks() -> None:
     assert texts(["l63", ",".join(labels)], "set", elements=labels) == [str(1 << 63), str((1 << 64) - 1)]
 
 
-def test_two_values_that_canonical_text_does_not_tell_apart() -> None:
+def test_two_values_that_canonical_text_does_not_notify_separate() -> None:
     """0 of an enum that has an empty label is told as the label; the set of the empty label alone as the empty set."""
     assert texts([""], "enum", elements=("a",)) == ["0"]
     assert texts([""], "enum", elements=("a", "")) == ["2"]

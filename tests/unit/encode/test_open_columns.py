@@ -91,7 +91,7 @@ def test_the_new_architecture_leaves_a_generated_column_out_of_an_index_that_it_
     assert flags(schema, architecture)["g"] == BINARY | GENERATED | NULLABLE | second
 
 
-def test_what_stands_before_a_value_names_column_type_handle_and_flags() -> None:
+def test_what_stuck_before_a_value_names_column_type_handle_and_flags() -> None:
     first, second = open_columns(table([("id", "int(11)"), ("a<b", "text")]), "classic")
     assert first.opening(html=True) == '"id":{"t":3,"h":true,"f":11,"v":'
     assert (second.opening(html=True), second.opening(html=False)) == (

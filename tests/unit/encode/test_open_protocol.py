@@ -79,7 +79,7 @@ def test_the_row_id_is_the_signed_handle_and_zero_is_left_out() -> None:
     ]
 
 
-def test_a_key_that_is_not_the_handle_tells_no_row_id() -> None:
+def test_a_key_that_is_not_the_handle_reports_no_row_id() -> None:
     schema = table([("id", "int(11)")], IndexDefinition("PRIMARY", (IndexPart("id"),), unique=True, primary=True, id=1))
     [message] = CLASSIC.rows(schema, changes(schema, (None, ["5"])), None)
     assert change_of(message).key == b'{"ts":100,"scm":"shop","tbl":"t","t":1}'

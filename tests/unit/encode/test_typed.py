@@ -172,7 +172,7 @@ def test_the_image_is_the_new_one_and_of_a_deleted_row_the_old_one() -> None:
     ]
 
 
-def test_the_envelope_comes_first_and_the_metadata_tells_its_prefix() -> None:
+def test_the_envelope_comes_first_and_the_metadata_reports_its_prefix() -> None:
     schema = file_schema(SCHEMA)
     assert schema.names == ["_seq", "_ordinal", "_commit_ts", "_op", "_origin", "_dump_id", "_untyped", "id", "name"]
     assert json.loads(schema.metadata[b"ticdc-dump"]) == {"schema": "shop", "table": "orders", "key": ["id"], "prefix": "_"}

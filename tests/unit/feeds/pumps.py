@@ -21,7 +21,7 @@ BEGIN = ts_at(1_795_000_000_000)
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams_module, "LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr(streams_module, "LOOKS_APART_S", 0.01)
+    monkeypatch.setattr(streams_module, "LOOKS_INTERVAL_S", 0.01)
     monkeypatch.setattr(streams_module, "HEARTBEAT_S", 0.01)
     monkeypatch.setattr(streams_module, "GAPS_EVERY_S", 0.05)
     monkeypatch.setattr(pump_module, "WAITS_S", (0.02,))

@@ -53,7 +53,7 @@ class RawSender(AbstractContextManager["RawSender"]):
             response_deserializer=pb.SidecarMessage.FromString,
         )
         self._call = push(iter(self._to_send.get, None), metadata=[("authorization", f"Bearer {token}")] if token else None)
-        self._thread = Thread(target=self._hear, name="raw-sender", daemon=True)
+        self._thread = Thread(target=self._receive, name="raw-sender", daemon=True)
         self._thread.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -97,7 +97,7 @@ class RawSender(AbstractContextManager["RawSender"]):
 
     def kept(self) -> int:
         """Up to which of its messages all is kept."""
-        return max((reported.number for reported in self.told("kept")), default=0)
+        return max((reported.number for reported in self.reported("kept")), default=0)
 
     def entries(self, span: int, *entries: pb.Entry) -> int:
         return self.send(entries=pb.Entries(span=span, entries=entries))
@@ -105,18 +105,18 @@ class RawSender(AbstractContextManager["RawSender"]):
     def resolved(self, span: int, ts: int, *, entries: int = 0) -> None:
         self.send(resolved=pb.Resolved(spans=[pb.SpanResolved(span=span, ts=ts, entries=entries)]))
 
-    def told(self, kind: str) -> list[Any]:
+    def reported(self, kind: str) -> list[Any]:
         """Those answers, without what is around them."""
         with self._changed:
             return [getattr(answer, kind) for answer in self.answers if answer.WhichOneof("body") == kind]
 
     def wanted(self) -> list[KeyRange]:
-        return [KeyRange(range.start, range.end) for reported in self.told("wanted") for range in reported.ranges]
+        return [KeyRange(range.start, range.end) for reported in self.reported("wanted") for range in reported.ranges]
 
     def credit(self) -> int:
         """All that was granted, less what was sent."""
-        granted: int = sum(reported.credit_bytes for reported in self.told("welcome")) + sum(
-            reported.bytes for reported in self.told("credit")
+        granted: int = sum(reported.credit_bytes for reported in self.reported("welcome")) + sum(
+            reported.bytes for reported in self.reported("credit")
         )
         return granted - self.sent_bytes
 
@@ -132,7 +132,7 @@ class RawSender(AbstractContextManager["RawSender"]):
             assert self.ended is not None
             return self.ended
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             for answer in self._call:
                 with self._changed:

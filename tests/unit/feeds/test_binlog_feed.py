@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.codecs.binlog import BinlogCodec
 from sidecar.codecs.kv import encode_resolved
-from sidecar.core.model import Change, CommitTs, Ddl, Former, Lane, Message, Resolved, TableName
+from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, PreviousLayout, Resolved, TableName
 from sidecar.errors import FeedError, MessageUnreadable, SourceLost
 from sidecar.feeds.binlog.feed import DDL_LANE, BinlogFeed
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
@@ -222,8 +222,8 @@ def test_rows_of_an_older_schema_version_have_their_layout_in_the_schemas_file()
     line.pumps.look(3000)
     reported = [one for one in line.poll() if isinstance(one, Ddl)]
     first, second = (line.schemas.after([one])[T] for one in reported)
-    assert first.former == Former(7, before)
-    assert second.former == Former(9, first.layout, upto_ts=2150)
+    assert first.former == PreviousLayout(7, before)
+    assert second.former == PreviousLayout(9, first.layout, upto_ts=2150)
     again = Line({})
     assert again.schemas.resume({**line.tables, T: second}, upto_ts=CommitTs(2100))[T].former == second.former
 

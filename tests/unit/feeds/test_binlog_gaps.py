@@ -13,36 +13,36 @@ from tests.support.made_pumps import MadePump, MemoryNodes
 
 MS = 1_795_292_044_815
 PUMP = Node("pump-a:8250", "127.0.0.1:1", ONLINE, CommitTs(0), CommitTs(0))
-TOLD = "# HELP binlog_pump_storage_gc_ts gc ts\n# TYPE binlog_pump_storage_gc_ts gauge\nbinlog_pump_storage_gc_ts {}\nother 3\n"
+REPORTED = "# HELP binlog_pump_storage_gc_ts gc ts\n# TYPE binlog_pump_storage_gc_ts gauge\nbinlog_pump_storage_gc_ts {}\nother 3\n"
 
 
 @pytest.mark.parametrize(("text", "ms"), [("0", 0), ("1.795292044815e+12", MS), (str(MS), MS)])
 def test_the_milliseconds_come_as_prometheus_writes_floats(text: str, ms: int) -> None:
-    assert gc_ms(TOLD.format(text), PUMP) == ms
+    assert gc_ms(REPORTED.format(text), PUMP) == ms
 
 
-@pytest.mark.parametrize("metrics", ["", "other 1\n", TOLD.format("NaN?")])
-def test_a_pump_that_does_not_tell_is_asked_again(metrics: str) -> None:
+@pytest.mark.parametrize("metrics", ["", "other 1\n", REPORTED.format("NaN?")])
+def test_a_pump_that_does_not_notify_is_requested_again(metrics: str) -> None:
     with pytest.raises(FeedLost, match="tells no binlog_pump_storage_gc_ts"):
         gc_ms(metrics, PUMP)
 
 
 def test_a_pump_that_has_removed_beyond_the_position_is_refused() -> None:
     with pytest.raises(FeedUnsuitable, match=r"pump pump-a:8250 .* has removed its binlogs up to 2026-11-21T20:14:04\.815Z"):
-        check_kept(lambda host: TOLD.format(MS), PUMP, ts_at(MS - 1))
+        check_kept(lambda host: REPORTED.format(MS), PUMP, ts_at(MS - 1))
 
 
 def test_of_the_same_millisecond_nobody_knows_which_was_first() -> None:
     with pytest.raises(FeedUnsuitable):
-        check_kept(lambda host: TOLD.format(MS), PUMP, ts_at(MS, 5))
+        check_kept(lambda host: REPORTED.format(MS), PUMP, ts_at(MS, 5))
 
 
 def test_what_is_removed_below_the_position_is_no_gap() -> None:
-    check_kept(lambda host: TOLD.format(MS), PUMP, ts_at(MS + 1))
-    check_kept(lambda host: TOLD.format(0), PUMP, ts_at(1))
+    check_kept(lambda host: REPORTED.format(MS), PUMP, ts_at(MS + 1))
+    check_kept(lambda host: REPORTED.format(0), PUMP, ts_at(1))
 
 
-def test_it_is_asked_at_the_pumps_own_port() -> None:
+def test_it_is_requested_at_the_pumps_own_port() -> None:
     pump = MadePump("a", MemoryNodes())
     try:
         pump.gc_ms = MS

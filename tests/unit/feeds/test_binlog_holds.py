@@ -21,14 +21,14 @@ from tests.unit.feeds.pumps import Place
 def test_a_dead_pump_holds_the_stream_and_is_named_with_its_last_moment(place: Place) -> None:
     first, second = place.pump("a"), place.pump("b")
     reader = place.reader()
-    stands_at = place.idle(first, second)
-    reader.until(lambda: reader.log.after_ts >= stands_at - 1)
+    stuck_at = place.idle(first, second)
+    reader.until(lambda: reader.log.after_ts >= stuck_at - 1)
     second.kill()
-    place.pd.reach((stands_at >> 18) + 60_000)
+    place.pd.reach((stuck_at >> 18) + 60_000)
     place.register(first)
     place.commit(first)
     reader.until(lambda: reader.streams.view().held_by().startswith("pump b ("))
-    assert reader.log.after_ts < stands_at + 1
+    assert reader.log.after_ts < stuck_at + 1
     assert not reader.log.rows
     assert "it has not been heard of since" in reader.streams.view().held_by()
 
@@ -54,7 +54,7 @@ def test_a_paused_pump_holds_and_goes_on_where_it_was_at_another_address(place: 
     assert reader.streams.view().held_by() == ""
 
 
-def test_a_stuck_pump_is_told_from_a_dead_one(place: Place) -> None:
+def test_a_stuck_pump_is_reported_from_a_dead_one(place: Place) -> None:
     first, second = place.pump("a"), place.pump("b")
     reader = place.reader()
     ts = place.idle(first, second)
@@ -228,7 +228,7 @@ def test_pd_that_is_away_holds_and_is_lost_in_the_end(place: Place) -> None:
     fails(reader, "PD has no leader", FeedLost)
 
 
-def test_an_address_that_is_taken_is_told(place: Place) -> None:
+def test_an_address_that_is_taken_is_reported(place: Place) -> None:
     place.pump("a")
     first = place.streams()
     first.seek({})

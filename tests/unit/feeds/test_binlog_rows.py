@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sidecar.codecs.binlog import BinlogCodec
-from sidecar.core.model import Change, CommitTs, Former, Message, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Message, PreviousLayout, TableName, TableSchema
 from sidecar.errors import MessageUnreadable
 from sidecar.feeds.binlog.joining import lane_of
 from sidecar.feeds.binlog.rows import BinlogRows
@@ -42,7 +42,7 @@ def schema(*added: dict[str, Any]) -> TableSchema:
     """With a column added, its rows below SECOND are those of before."""
     layouts = [layout_of(1, DESCRIBED | {"cols": [*COLUMNS.values(), *more]}, new_collation=True) for more in ((), added)]
     result = kv_table(DESCRIBED | {"cols": [*COLUMNS.values(), *added]}, schema="shop").schema
-    return replace(result, layout=layouts[1], former=Former(SECOND, layouts[0]) if added else None)
+    return replace(result, layout=layouts[1], former=PreviousLayout(SECOND, layouts[0]) if added else None)
 
 
 def row_filter(**settings: Any) -> RowFilter:

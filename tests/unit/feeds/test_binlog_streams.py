@@ -143,7 +143,7 @@ def test_a_stream_goes_on_above_what_came_last(place: Place) -> None:
     assert pump.pulls == [place.from_ts, first]
 
 
-def test_a_connection_that_died_unseen_is_made_anew(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_died_unseen_is_made_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pump_module, "SILENT_S", 0.05)
     pump = place.pump("a")
     reader = place.reader()
@@ -193,7 +193,7 @@ def test_pumps_are_held_while_nobody_polls(place: Place) -> None:
     assert eventually(lambda: second.pulls) == [place.from_ts]
 
 
-def test_while_one_pump_stands_the_others_are_held_and_memory_is_bounded(place: Place) -> None:
+def test_while_one_pump_stuck_the_others_are_held_and_memory_is_bounded(place: Place) -> None:
     first, standing = place.pump("a"), place.pump("b")
     place.idle(standing)
     for _ in range(160):

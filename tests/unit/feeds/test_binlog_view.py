@@ -16,7 +16,7 @@ FRESH = Node("pump-b:8251", "10.0.0.2:8251", ONLINE, MINUTE_AGO, NOW)
 
 
 @pytest.mark.parametrize(
-    ("node", "why", "stands"),
+    ("node", "why", "stuck"),
     [
         (FRESH, "", "it lives and has nothing ready: a transaction whose end it does not know holds it, for ten minutes at most"),
         (replace(FRESH, state=CLOSING), "", "it lives and has nothing ready"),
@@ -27,16 +27,16 @@ FRESH = Node("pump-b:8251", "10.0.0.2:8251", ONLINE, MINUTE_AGO, NOW)
         (replace(FRESH, state=OFFLINE, max_commit_ts=NOW), "gone", "it is offline, and its binlogs up to 2026-11-21T20:15:04.815Z were"),
     ],
 )
-def test_why_a_pump_stands(node: Node, why: str, stands: str) -> None:
-    reported = view_of(node, MINUTE_AGO, NOW, why, held=False).stands
-    assert reported.startswith(stands)
-    assert bool(reported) == bool(stands)
+def test_why_a_pump_stuck(node: Node, why: str, stuck: str) -> None:
+    reported = view_of(node, MINUTE_AGO, NOW, why, held=False).stuck
+    assert reported.startswith(stuck)
+    assert bool(reported) == bool(stuck)
 
 
 def test_one_that_is_held_for_others_or_sent_something_lately_does_not_stand() -> None:
     dead = replace(FRESH, update_ts=MINUTE_AGO)
-    assert view_of(dead, MINUTE_AGO, NOW, "", held=True).stands == ""
-    assert view_of(dead, CommitTs(NOW - ts_at(9_000)), NOW, "", held=False).stands == ""
+    assert view_of(dead, MINUTE_AGO, NOW, "", held=True).stuck == ""
+    assert view_of(dead, CommitTs(NOW - ts_at(9_000)), NOW, "", held=False).stuck == ""
 
 
 def test_the_pump_that_is_furthest_behind_is_named_and_since_when() -> None:

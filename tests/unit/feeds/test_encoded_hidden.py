@@ -31,7 +31,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hidden, "AGAIN_S", 0.005)
 
 
-class Told:
+class Checking:
     """A history that tells what a test says, each once, up to `upto_ts`."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Line(Stage):
 
     def __init__(self, history: History) -> None:
         super().__init__()
-        self.history, self.kafka, self.told = history, KafkaStandIn(self.notes), Told()
+        self.history, self.kafka, self.reported = history, KafkaStandIn(self.notes), Checking()
         self.open()
 
     def open(self) -> None:
@@ -77,7 +77,7 @@ class Line(Stage):
         self.followed = Followed(self.history).schemas
         self.hiding = WithHiddenDdls(
             self.kafka,
-            self.told,
+            self.reported,
             begins=lambda: self.followed.known_ts,
             carried=lambda name: name.schema == "shop",
             hides=lambda name, kind, query: kind == "modify column",
@@ -136,17 +136,20 @@ def envelopes(line: Line, value: Sequence[Message]) -> list[tuple[str, int, str]
 
 def test_a_hidden_ddl_is_a_cut_at_its_commit_ts_before_the_lane_is_resolved_past_it(line: Line) -> None:
     line.followed.begin()
-    line.told.ddls, line.told.upto_ts = [finished(1100, T), finished(1150, OTHER), finished(1160, schema="shop", kind="drop schema")], 1200
+    line.reported.ddls, line.reported.upto_ts = (
+        [finished(1100, T), finished(1150, OTHER), finished(1160, schema="shop", kind="drop schema")],
+        1200,
+    )
     line.hiding.seek({})
     results = messages(line.hiding, lambda results: len(results) >= 3)[:3]
     line.hiding.close()
     assert envelopes(line, results) == [("Ddl", 1100, "shop.t"), ("Ddl", 1160, "shop."), ("Resolved", 1200, ".")]
-    assert line.told.asked[0] == 1000, "where the log's tables are"
+    assert line.reported.asked[0] == 1000, "where the log's tables are"
     assert line.hiding.lanes() == {Lane("a"), HIDDEN_LANE}
 
 
-def test_a_table_that_a_rename_takes_out_of_the_rules_is_told_of_though_its_new_name_is_not_in_them(line: Line) -> None:
-    line.told.ddls, line.told.upto_ts = [finished(1100, OTHER, kind="rename table")], 1200
+def test_a_table_that_a_rename_takes_out_of_the_rules_is_reported_of_though_its_new_name_is_not_in_them(line: Line) -> None:
+    line.reported.ddls, line.reported.upto_ts = [finished(1100, OTHER, kind="rename table")], 1200
     line.followed.begin()
     line.hiding.seek({})
     results = messages(line.hiding, lambda results: bool(results))
@@ -154,26 +157,26 @@ def test_a_table_that_a_rename_takes_out_of_the_rules_is_told_of_though_its_new_
     assert envelopes(line, results[:1]) == [("Ddl", 1100, "shop.")]
 
 
-def test_an_outage_is_waited_out_and_told_and_what_no_retry_helps_is_raised(line: Line) -> None:
-    line.told.fails, line.told.upto_ts = SourceLost("no answer", hint="wait"), 1200
+def test_an_outage_is_waited_out_and_reported_and_what_no_retry_helps_is_raised(line: Line) -> None:
+    line.reported.fails, line.reported.upto_ts = SourceLost("no answer", hint="wait"), 1200
     line.followed.begin()
     line.hiding.seek({})
     messages(line.hiding, lambda _: bool(line.hiding.still_because()))
     assert "no answer" in line.hiding.still_because()
-    line.told.fails = None
+    line.reported.fails = None
     messages(line.hiding, lambda results: bool(results))
-    line.told.fails = SourceError("garbage-collected", hint="start anew")
+    line.reported.fails = SourceError("garbage-collected", hint="start anew")
     with pytest.raises(SourceError, match="garbage-collected"):
         messages(line.hiding, lambda _: False)
     line.hiding.close()
 
 
 def test_where_the_commit_ts_may_not_be_read_a_hidden_ddl_of_a_carried_table_stops_by_name_and_no_other(line: Line) -> None:
-    line.told.ddls, line.told.upto_ts = [finished(None, OTHER), finished(None, T, kind="add index")], 1200
+    line.reported.ddls, line.reported.upto_ts = [finished(None, OTHER), finished(None, T, kind="add index")], 1200
     line.followed.begin()
     line.hiding.seek({})
     assert envelopes(line, messages(line.hiding, lambda results: bool(results))[:1]) == [("Resolved", 1200, ".")]
-    line.told.ddls = [finished(None, T)]
+    line.reported.ddls = [finished(None, T)]
     with pytest.raises(FeedUnsuitable, match=r"(?s)modify column of shop\.t.*GRANT SELECT ON mysql\.tidb_ddl_job"):
         messages(line.hiding, lambda _: False)
     line.hiding.close()
@@ -186,9 +189,9 @@ def test_rows_after_a_hidden_ddl_are_logged_with_the_tables_after_it_and_a_new_o
     pipeline = line.attach()
     rows = [put(ts, key)._replace(schema="shop") for ts, key in ((1050, "old"), (1150, "new"))]
     line.kafka.say(*rows, resolved(1300))
-    run(pipeline, lambda: len(line.told.asked) > 1)
+    run(pipeline, lambda: len(line.reported.asked) > 1)
     assert line.manifests() == [], "R waits for the lane of the hidden ones"
-    line.told.ddls, line.told.upto_ts = [finished(1100, T)], 1250
+    line.reported.ddls, line.reported.upto_ts = [finished(1100, T)], 1250
     run(pipeline, lambda: len(line.rows()) == 2)
     log = MemoryLog(line.disk)
     labels = {seq: log.read_schemas(one.schemas)[T].columns[1].elements for seq, one in enumerate(line.manifests())}

@@ -40,12 +40,12 @@ class Source:
             raise answer
         return answer
 
-    def is_asked(self) -> None:
+    def is_requested(self) -> None:
         self.asked.get(timeout=PATIENCE_S)
 
 
 @dataclass(frozen=True)
-class Told(TopicsAnswer):
+class Checking(TopicsAnswer):
     """Brokers that answer once `may` is set."""
 
     futures: Mapping[str, Future[Any]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Brokers:
         self.may.set()
 
     def ask(self, topics: Iterable[str]) -> TopicsAnswer:
-        return Told(names=frozenset(topics), may=self.may)
+        return Checking(names=frozenset(topics), may=self.may)
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def test_nobody_is_waited_for(asking: Asking, source: Source, brokers: Brokers) 
     assert asking.waits_for() == ""
 
 
-def test_what_the_source_was_asked_before_a_question_does_not_answer_it(asking: Asking, source: Source) -> None:
+def test_what_the_source_was_requested_before_a_question_does_not_answer_it(asking: Asking, source: Source) -> None:
     asking.begin(FIRST)
-    source.is_asked()
+    source.is_requested()
     asking.begin(SECOND)
     source.answers.put(of("before"))
-    source.is_asked()
+    source.is_requested()
     assert asking.answer(wait_s=0.0) is None
     source.answers.put(of("after"))
     result = answer(asking)
@@ -126,13 +126,13 @@ def test_what_the_source_was_asked_before_a_question_does_not_answer_it(asking: 
 
 def test_questions_that_pile_up_behind_a_source_that_hangs_are_one(asking: Asking, source: Source) -> None:
     asking.begin(FIRST)
-    source.is_asked()
+    source.is_requested()
     for _ in range(100):
         asking.begin(SECOND)
     source.answers.put(of("before"))
     source.answers.put(of("after"))
     assert answer(asking).present == of("after")
-    source.is_asked()
+    source.is_requested()
     assert source.asked.empty()
 
 
@@ -140,7 +140,7 @@ def test_questions_that_pile_up_behind_a_source_that_hangs_are_one(asking: Askin
 def test_what_ends_the_asking_is_raised_by_the_next_look(asking: Asking, source: Source, error: Exception) -> None:
     asking.begin(FIRST)
     source.answers.put(error)
-    source.is_asked()
+    source.is_requested()
     with pytest.raises(type(error)):
         look_for_ever(asking)
     asking.begin(SECOND)
@@ -148,7 +148,7 @@ def test_what_ends_the_asking_is_raised_by_the_next_look(asking: Asking, source:
         asking.answer(wait_s=0.0)
 
 
-def test_a_source_that_is_away_is_asked_again_and_who_waits_is_told(
+def test_a_source_that_is_away_is_requested_again_and_who_waits_is_reported(
     asking: Asking, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 14d: R waits, and live changes go on as soon as the source is back; the term does not end."""
@@ -178,7 +178,7 @@ def test_a_question_that_comes_while_the_source_is_away_is_answered_too(
     assert answer(asking).question == SECOND
 
 
-def test_where_the_tables_are_those_of_the_log_no_source_is_asked(brokers: Brokers) -> None:
+def test_where_the_tables_are_those_of_the_log_no_source_is_requested(brokers: Brokers) -> None:
     asking = Asking(brokers, None)  # type: ignore[arg-type]  # a twin of the one call that is used
     asking.begin(FIRST)
     assert answer(asking) == RoundAnswer(FIRST, of("default"), {"default": Topic("1", 1), "known": Topic("1", 1)})

@@ -40,7 +40,7 @@ def start(cluster: Cluster, wanted: WantedStart) -> dict[PartitionKey, int]:
     return Start(cluster, MemoryClock(0.0), wanted).positions  # type: ignore[arg-type]  # what is asked of it
 
 
-def test_a_topic_made_anew_while_nobody_looked_is_a_gap_however_long_it_is() -> None:
+def test_a_topic_made_again_while_nobody_looked_is_a_gap_however_long_it_is() -> None:
     wanted = WantedStart({("t", 0): 14}, frozenset({"t"}), frozenset(), {"t": "id of before"})
     assert start(Cluster({"t": ("id of before", [(3, 47)])}), wanted) == {("t", 0): 14}
     with pytest.raises(FeedUnsuitable, match=r"(?s)re-created \(its id was id of before and is another\).*new log"):
@@ -53,7 +53,7 @@ def test_without_ids_a_topic_is_the_one_of_its_name(known: Mapping[str, str], va
     assert start(Cluster({"t": (value, [(0, 47)])}), wanted) == {("t", 0): 14}
 
 
-def test_a_topic_that_may_go_and_was_made_anew_is_read_from_its_beginning() -> None:
+def test_a_topic_that_may_go_and_was_made_again_is_read_from_its_beginning() -> None:
     wanted = WantedStart({("t", 0): 14, ("gone", 0): 9}, frozenset({"t"}), frozenset({"gone"}), {"t": "1", "gone": "2"})
     result = start(Cluster({"t": ("1", [(0, 47)]), "gone": ("3", [(0, 4)])}), wanted)
     assert result == {("t", 0): 14, ("gone", 0): 0}

@@ -196,7 +196,7 @@ def test_what_is_below_all_positions_is_what_the_senders_need_not_keep() -> None
 
 
 @pytest.mark.parametrize("position", [START + 2, START + 30])
-def test_what_was_acknowledged_is_not_asked_for_again(position: int) -> None:
+def test_what_was_acknowledged_is_not_requested_for_again(position: int) -> None:
     world = World()
     positions = dict.fromkeys(world.feed.lanes(), position)
     world.feed.acknowledge(positions)
@@ -342,7 +342,7 @@ def test_a_row_of_an_id_that_nobody_had_is_an_error() -> None:
 # ---- DDLs -----------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_are_told_in_commit_order_when_all_before_them_are_known() -> None:
+def test_jobs_are_reported_in_commit_order_when_all_before_them_are_known() -> None:
     world = World()
     world.poll()
     one, two = world.db.create(1, table(NEW, "one")), world.db.create(1, table(NEW + 1, "two"))
@@ -384,7 +384,7 @@ def test_rows_that_a_filter_leaves_out_have_no_name_and_are_counted() -> None:
     assert world.schemas.dropped == {FILTERED: 1}
 
 
-def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_told_of() -> None:
+def test_what_ticdc_would_not_send_is_a_cut_that_nobody_is_reported_of() -> None:
     ignoring = FeedFilter(rules=("shop.*",), event_filters=(EventFilter(("shop.items",), ignore_event=("add column",)),))
     world = World(feed_filter=ignoring)
     jobs = [

@@ -26,7 +26,7 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.registry import MAKES
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.feeds.tikv.puller import SlowestPart, TikvPuller, TikvView
-from sidecar.process.checks import Check, CheckOptions, CheckResult, CheckStatus, Told, carried_out, ok
+from sidecar.process.checks import Check, Checking, CheckOptions, CheckResult, CheckStatus, carried_out, ok
 from sidecar.replay.kv_rows import DDL_JOB_TABLE_INFO
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange
 from sidecar.rowcodec.kv_layout import DDL_JOB_TABLE
@@ -151,7 +151,7 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     assert "tikv.pd names no endpoint" in reported.findings[0].what
 
 
-def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
+def test_a_push_port_without_a_token_is_reported(tmp_path: Path) -> None:
     """Whoever may send may write into the dump."""
     token, authority = tmp_path / "token", Authority(tmp_path)
     token.write_text("x" * 32)
@@ -169,7 +169,7 @@ def test_a_push_port_without_a_token_is_told(tmp_path: Path) -> None:
     assert findings[0].setting == ""
 
 
-def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_way_of_the_changes_reports_where_they_come_from(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     assert made(config, changefeed())[0].place() == {"listen": "127.0.0.1:0"}
     by_tikv = msgspec.structs.replace(config, feed="tikv", tikv=TikvSection(pd=("pd1:2379", "pd2:2379")))
     assert made(by_tikv, changefeed())[0].place() == {"pd": "pd1:2379, pd2:2379"}
@@ -183,7 +183,7 @@ def test_each_way_of_the_changes_tells_where_they_come_from(config: Config, monk
     assert brought.place().keys() == {*where, "log_begins"}, "a log that is new says so"
 
 
-def known(value: T) -> Told[T]:
+def known(value: T) -> Checking[T]:
     """Of a check that the test has carried out itself."""
     yield ok("known")
     return value
@@ -213,7 +213,7 @@ def test_a_kafka_feed_that_does_not_move_says_what_it_waits_for(config: Config, 
         assert brought.still_because() == "waits for the source"
 
 
-def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_asked_for(config: Config) -> None:
+def test_key_values_need_nobody_who_delivers_them_before_the_feed_is_requested_for(config: Config) -> None:
     puller = MemoryPuller()
     requested: list[MemoryPuller] = []
 

@@ -112,7 +112,7 @@ def test_tables_that_no_filter_has_are_not_looked_at(name: TableName) -> None:
     assert result.of(schema(name)) is None
 
 
-def test_a_table_that_changes_is_looked_at_anew() -> None:
+def test_a_table_that_changes_is_looked_at_again() -> None:
     result = row_filter(EventFilter(("shop.*",), ignore_insert_value_expr="name = 'x'"))
     before = result.of(schema())
     assert result.of(schema()) is before

@@ -53,7 +53,7 @@ def test_a_poll_that_waits_is_woken_by_a_commit() -> None:
     committing.join()
 
 
-def test_what_is_wanted_can_be_asked() -> None:
+def test_what_is_wanted_can_be_requested() -> None:
     puller = MemoryPuller()
     puller.want({AZ: T0})
     puller.want({AZ: CommitTs(500), KeyRange(b"z", b"zz"): CommitTs(200)})

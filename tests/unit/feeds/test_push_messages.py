@@ -46,7 +46,7 @@ def sending(feed: MessageFeed, name: str = "node-1") -> Iterator[RawSender]:
     """A sender that has been welcomed."""
     with RawSender(feed.port) as sender:
         sender.hello(name, version_min=2, version_max=2, form=pb.FORM_MESSAGES)
-        eventually(lambda: sender.told("welcome"), "no welcome")
+        eventually(lambda: sender.reported("welcome"), "no welcome")
         yield sender
 
 
@@ -124,7 +124,7 @@ def test_a_new_log_begins_where_the_inbox_ends_at_that_moment(opened: Opened) ->
         assert values(read(feed, 1)) == [b"after"]
 
 
-def test_nothing_is_kept_that_a_former_owner_would_write(opened: Opened) -> None:
+def test_nothing_is_kept_that_a_previous_owner_would_write(opened: Opened) -> None:
     with opened() as previous, sending(previous) as sender:
         previous.seek({})
         keep(sender, b"a")
@@ -216,7 +216,7 @@ def test_the_next_file_waits_as_long_as_the_last_one_took_within_a_bound(
     assert waits == [pytest.approx(rest_s)]
 
 
-def test_what_the_log_has_is_removed_and_a_hole_is_told(opened: Opened) -> None:
+def test_what_the_log_has_is_removed_and_a_hole_is_reported(opened: Opened) -> None:
     with opened() as feed, sending(feed) as sender:
         feed.seek({})
         keep(sender, b"a")
@@ -231,7 +231,7 @@ def test_what_the_log_has_is_removed_and_a_hole_is_told(opened: Opened) -> None:
             feed.seek({LANE: 99})
 
 
-def test_another_inbox_and_positions_of_another_feed_are_told(opened: Opened) -> None:
+def test_another_inbox_and_positions_of_another_feed_are_reported(opened: Opened) -> None:
     with opened() as feed:
         with pytest.raises(FeedUnsuitable, match="is another one"):
             feed.seek({LANE: 0}, {LANE: "0123"})

@@ -62,7 +62,7 @@ def test_the_next_owner_begins_at_the_last_mark_and_not_at_what_was_sent(spans: 
     assert opened(spans, sender="b")[1].from_ts == 120
 
 
-def test_a_mark_of_a_former_owner_does_not_count(spans: Spans) -> None:
+def test_a_mark_of_a_previous_owner_does_not_count(spans: Spans) -> None:
     previous, _ = opened(spans)
     owner, answer = opened(spans, sender="b")
     assert [(loss.opening, loss.range, loss.to) for loss in answer.losses] == [(previous, AZ, "b")]
@@ -113,7 +113,7 @@ def test_a_range_that_was_wanted_before_goes_on_where_it_is(spans: Spans) -> Non
     assert spans.resolve(opening, 160) == [Pulled(AZ, CommitTs(160))]
 
 
-def test_a_range_that_ended_and_is_wanted_again_begins_anew(spans: Spans) -> None:
+def test_a_range_that_ended_and_is_wanted_again_begins_again(spans: Spans) -> None:
     opening, _ = opened(spans)
     spans.resolve(opening, 150)
     changed = spans.want({}, now_s=0.0)
@@ -124,7 +124,7 @@ def test_a_range_that_ended_and_is_wanted_again_begins_anew(spans: Spans) -> Non
     assert opened(spans, sender="b")[1].from_ts == 110
 
 
-def test_durable_is_told_to_the_owners_and_never_goes_back(spans: Spans) -> None:
+def test_durable_is_reported_to_the_owners_and_never_goes_back(spans: Spans) -> None:
     left, _ = opened(spans, AM)
     right, _ = opened(spans, MZ, sender="b")
     assert spans.acknowledge({AZ: CommitTs(130), KeyRange(b"0", b"1"): CommitTs(140)}) == [(left, 130), (right, 130)]
@@ -175,7 +175,7 @@ def test_an_empty_span_is_a_broken_sender(spans: Spans) -> None:
         spans.open(SpanOpening(1, "a", 1, KeyRange(b"m", b"m")), available_ts=0, now_s=0.0)
 
 
-def test_ranges_are_told_as_people_know_them() -> None:
+def test_ranges_are_reported_as_people_know_them() -> None:
     assert describe(rows_of(104)) == "table 104"
     assert describe(rows_of(104, keyspace=b"x\0\0\1")) == "table 104"
     assert describe(KeyRange(rows_of(104).start + b"\x80", rows_of(104).end)).startswith("table 104 (74")

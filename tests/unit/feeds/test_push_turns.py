@@ -37,23 +37,23 @@ def of(*messages: list[bytes]) -> tuple[Turns[Waiting], list[Waiting]]:
 
 def test_each_has_its_turn_and_who_has_no_more_is_passed_over() -> None:
     turns, _ = of([b"a1", b"a2", b"a3"], [b"b1"], [b"c1", b"c2"])
-    assert [data for _, data in turns.heard(1000)] == [b"a1", b"b1", b"c1", b"a2", b"c2", b"a3"]
+    assert [data for _, data in turns.received(1000)] == [b"a1", b"b1", b"c1", b"a2", b"c2", b"a3"]
     assert not turns.more
 
 
 def test_it_ends_at_the_bound_and_goes_on_with_the_next_one() -> None:
     turns, _ = of([b"a1", b"a2"], [b"b1", b"b2"])
-    assert [data for _, data in turns.heard(5)] == [b"a1", b"b1", b"a2"]
+    assert [data for _, data in turns.received(5)] == [b"a1", b"b1", b"a2"]
     assert turns.more
-    assert [data for _, data in turns.heard(5)] == [b"b2"]
+    assert [data for _, data in turns.received(5)] == [b"b2"]
     assert not turns.more
 
 
-def test_one_that_is_gone_is_heard_to_its_end_and_then_finished() -> None:
+def test_one_that_is_gone_is_received_to_its_end_and_then_finished() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1"])
     one.stream.disconnected()
     result = []
-    for received, data in turns.heard(1000):
+    for received, data in turns.received(1000):
         result.append((received, data))
         if data is None:
             turns.finish(received)
@@ -64,7 +64,7 @@ def test_one_that_is_gone_is_heard_to_its_end_and_then_finished() -> None:
 def test_one_that_is_cut_says_nothing_more() -> None:
     turns, (one, other) = of([b"a1", b"a2"], [b"b1", b"b2"])
     result = []
-    for received, data in turns.heard(1000):
+    for received, data in turns.received(1000):
         result.append(data)
         if received is one:
             one.cut(grpc.StatusCode.INVALID_ARGUMENT, "no")
@@ -73,9 +73,9 @@ def test_one_that_is_cut_says_nothing_more() -> None:
     assert [*turns] == [other]
 
 
-def test_one_that_waits_for_another_is_not_heard_and_keeps_what_it_said() -> None:
+def test_one_that_waits_for_another_is_not_received_and_keeps_what_it_said() -> None:
     turns, (one, other) = of([b"a1"], [b"b1"])
     one.held = True
-    assert [received for received, _ in turns.heard(1000)] == [other]
+    assert [received for received, _ in turns.received(1000)] == [other]
     one.held = False
-    assert [data for _, data in turns.heard(1000)] == [b"a1"]
+    assert [data for _, data in turns.received(1000)] == [b"a1"]

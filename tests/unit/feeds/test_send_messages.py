@@ -32,12 +32,12 @@ def two(first: Any, second: Any) -> list[Any]:
     """A sender for each, welcomed."""
     senders: list[Any] = send_messages.senders_of([first, second], ["a", "b"], send_messages.Target(""))
     for sender in senders:
-        hear(sender, welcome=pb.Welcome(version=2, credit_bytes=1 << 20, batch_bytes=1 << 20, silent_max_ms=60_000))
+        receive(sender, welcome=pb.Welcome(version=2, credit_bytes=1 << 20, batch_bytes=1 << 20, silent_max_ms=60_000))
     return senders
 
 
-def hear(sender: Any, **body: Any) -> None:
-    sender._hear(pb.SidecarMessage(number=sender._heard + 1, **body))
+def receive(sender: Any, **body: Any) -> None:
+    sender._receive(pb.SidecarMessage(number=sender._received + 1, **body))
 
 
 def said(sender: Any) -> list[str]:
@@ -47,7 +47,7 @@ def said(sender: Any) -> list[str]:
 
 def keep(sender: Any) -> None:
     """All that it has said."""
-    hear(sender, kept=pb.Kept(number=sender._number))
+    receive(sender, kept=pb.Kept(number=sender._number))
 
 
 def test_a_mark_goes_when_what_it_covers_is_kept_whoever_sends_it() -> None:

@@ -257,7 +257,7 @@ def test_an_async_commit_without_a_ts_is_not_taken_for_one_that_was_rolled_back(
 
 
 @pytest.mark.parametrize("action", [kv.MinCommitTSPushed, kv.TTLExpirePessimisticRollback, kv.LockNotExistDoNothing])
-def test_no_fate_is_read_out_of_an_answer_that_tells_none(rig: Rig, action: kv.Action) -> None:
+def test_no_fate_is_read_out_of_an_answer_that_reports_none(rig: Rig, action: kv.Action) -> None:
     rig.cluster.prewrite(lock(KEY))
     rig.of.answers["KvCheckTxnStatus"] = [kv.CheckTxnStatusResponse(action=action)]
     with pytest.raises(MessageUnreadable, match=kv.Action.Name(action)):
@@ -273,7 +273,7 @@ def test_a_commit_before_the_beginning_is_refused(rig: Rig) -> None:
     assert rig.fates(KEY) == ["locked"]
 
 
-def test_an_error_about_a_key_is_told_and_ends_nothing(rig: Rig) -> None:
+def test_an_error_about_a_key_is_reported_and_ends_nothing(rig: Rig) -> None:
     rig.cluster.prewrite(lock(KEY), lock(PRIMARY, primary=b"elsewhere"))
     with pytest.raises(MessageUnreadable, match=r"KvCheckTxnStatus of region \d+, says: primary_mismatch"):
         rig.resolve()
@@ -281,7 +281,7 @@ def test_an_error_about_a_key_is_told_and_ends_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", ["KvScanLock", "KvCheckTxnStatus", "KvCheckSecondaryLocks", "KvResolveLock"])
-def test_a_region_that_cannot_answer_is_asked_again_another_time(rig: Rig, name: str) -> None:
+def test_a_region_that_cannot_answer_is_requested_again_another_time(rig: Rig, name: str) -> None:
     prewrite_async(rig)
     reported = {"KvScanLock": kv.ScanLockResponse, "KvCheckTxnStatus": kv.CheckTxnStatusResponse, "KvResolveLock": kv.ResolveLockResponse}
     answer = reported.get(name, kv.CheckSecondaryLocksResponse)()
@@ -294,7 +294,7 @@ def test_a_region_that_cannot_answer_is_asked_again_another_time(rig: Rig, name:
     assert rig.fates(PRIMARY, KEY, OTHER) == [START + 30] * 3
 
 
-def test_a_store_that_is_gone_is_asked_again_where_it_is_then(rig: Rig) -> None:
+def test_a_store_that_is_gone_is_requested_again_where_it_is_then(rig: Rig) -> None:
     rig.cluster.prewrite(lock(KEY))
     assert rig.resolve(resolved_ts=1) == (0, "")
     for store in rig.cluster.stores:

@@ -25,9 +25,9 @@ def test_parts_side_by_side_become_one_from_the_lower_ts() -> None:
     assert ranges == [waiting(b"a", b"m", resolved_ts=7, since_s=1.0, failures=3)]
 
 
-def test_parts_with_a_gap_or_of_two_askings_stay_apart() -> None:
-    apart = [waiting(b"a", b"c"), waiting(b"d", b"m"), waiting(b"m", b"z", wanted=OTHER)]
-    assert joined(apart) == apart
+def test_parts_with_a_gap_or_of_two_askings_stay_separate() -> None:
+    separate = [waiting(b"a", b"c"), waiting(b"d", b"m"), waiting(b"m", b"z", wanted=OTHER)]
+    assert joined(separate) == separate
 
 
 def test_each_failure_in_a_row_doubles_the_rest_up_to_a_bound() -> None:
@@ -40,9 +40,9 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_a_bound() -> None:
     assert (it.failures, it.why, it.since_s) == (12, "why", 0.0)
 
 
-@pytest.mark.parametrize(("asked_s", "given_s"), [(5.0, 5.0), (3600.0, STORE_WAIT_MAX_S)])
-def test_a_store_is_given_the_rest_it_asks_for_within_a_bound(asked_s: float, given_s: float) -> None:
-    assert later(waiting(b"a", b"m"), "busy", now_s=100.0, wait_s=asked_s).due_s == 100.0 + given_s
+@pytest.mark.parametrize(("requested_s", "given_s"), [(5.0, 5.0), (3600.0, STORE_WAIT_MAX_S)])
+def test_a_store_is_given_the_rest_it_asks_for_within_a_bound(requested_s: float, given_s: float) -> None:
+    assert later(waiting(b"a", b"m"), "busy", now_s=100.0, wait_s=requested_s).due_s == 100.0 + given_s
 
 
 @pytest.mark.parametrize("version", ["7.1.0", "v7.5.1", "8.5.0-alpha", "9.0.0-beta.2", "10.0.0", "nightly"])

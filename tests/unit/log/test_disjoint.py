@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.errors import ConfigError
-from sidecar.log.disjoint import check_apart
+from sidecar.log.disjoint import check_disjoint
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ from sidecar.log.disjoint import check_apart
 )
 def test_a_folder_inside_another_is_refused(log: str, sinks: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"is in the folder of|side by side"):
-        check_apart(log, sinks)
+        check_disjoint(log, sinks)
 
 
 def test_a_link_is_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     os.symlink(tmp_path / "log", tmp_path / "link")
     with pytest.raises(ConfigError, match=r"sinks \(number 1\) is in the folder of log.uri"):
-        check_apart(str(tmp_path / "log"), [f"{tmp_path}/link/out"])
+        check_disjoint(str(tmp_path / "log"), [f"{tmp_path}/link/out"])
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_a_link_is_where_it_leads(tmp_path: Path) -> None:
     ],
 )
 def test_folders_side_by_side_are_right(log: str, sinks: list[str]) -> None:
-    check_apart(log, sinks)
+    check_disjoint(log, sinks)

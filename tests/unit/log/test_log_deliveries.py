@@ -18,7 +18,7 @@ from sidecar.log.layout import manifest_name
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import BatchDone, DroppedRows, SinkDelivery
 from tests.support.eventually import eventually
-from tests.support.former import FORMER
+from tests.support.former import PREVIOUS
 
 BATCH = BatchDone(Seq(7), 3, 10, 1_000, 0.25, 0.01, 1_700_000_000_000, (DroppedRows("s", "ü", 3),))
 REPORT = DeliveryReport(
@@ -50,7 +50,7 @@ def test_a_report_comes_back_from_json_as_it_was() -> None:
 
 
 def test_a_report_of_version_0_1_0_is_read() -> None:
-    report = report_from_json((FORMER / "samples" / "delivered.json").read_bytes())
+    report = report_from_json((PREVIOUS / "samples" / "delivered.json").read_bytes())
     assert (report.seq, report.error, report.dropped) == (
         None,
         'why "ü"\n',
@@ -96,7 +96,7 @@ def test_what_is_no_report_is_refused(data: bytes) -> None:
         report_from_json(data)
 
 
-def test_hears_of_deliveries_in_the_background(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receives_of_deliveries_in_the_background(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_deliveries, "READ_EVERY_S", 0.005)
     deliveries = LogDeliveries(folder)
     deliveries.start()
@@ -112,7 +112,7 @@ def test_hears_of_deliveries_in_the_background(folder: Folder, monkeypatch: pyte
 def test_whose_worker_it_is_and_what_that_has_found_out_comes_as_one(folder: Folder) -> None:
     deliveries = LogDeliveries(folder)
 
-    def told(report: DeliveryReport) -> tuple[int, Seq | None]:
+    def reported(report: DeliveryReport) -> tuple[int, Seq | None]:
         storage.write_atomically(folder, DELIVERED_NAME, report.to_json())
         deliveries._read()
         report_times = deliveries.report_times()
@@ -120,10 +120,10 @@ def test_whose_worker_it_is_and_what_that_has_found_out_comes_as_one(folder: Fol
         assert report_times.written_ms == report.written_ms
         return report_times.epoch, report_times.accepted
 
-    assert told(replace(REPORT, epoch=3)) == (3, 7)
-    assert told(replace(REPORT, written_ms=2, epoch=4)) == (4, 7)
+    assert reported(replace(REPORT, epoch=3)) == (3, 7)
+    assert reported(replace(REPORT, written_ms=2, epoch=4)) == (4, 7)
     came_to_nothing = replace(REPORT, written_ms=3, epoch=4, state="stopped")
-    assert told(came_to_nothing) == (4, None)
+    assert reported(came_to_nothing) == (4, None)
 
 
 def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder) -> None:
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder)
     ],
     ids=["beyond its end", "far beyond", "another log"],
 )
-def test_what_tells_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_news(
+def test_what_reports_of_another_log_or_of_what_is_not_in_this_one_is_trouble_and_no_events(
     folder: Folder, reported: DeliveryReport, why: str
 ) -> None:
     storage.write_atomically(folder, DELIVERED_NAME, reported.to_json())

@@ -13,11 +13,11 @@ from sidecar.core.model import (
     Column,
     ColumnDefinition,
     CommitTs,
-    Former,
     IndexDefinition,
     IndexPart,
     Kind,
     Lane,
+    PreviousLayout,
     Seq,
     TableDefinition,
     TableName,
@@ -26,7 +26,7 @@ from sidecar.core.model import (
 from sidecar.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestUnreadable, from_json, to_json
 from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.rowcodec.table_info import table_schema
-from tests.support.former import FORMER
+from tests.support.former import PREVIOUS
 from tests.support.recordings import recording
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -88,7 +88,7 @@ schemas = st.dictionaries(
         st.lists(numbers, max_size=2).map(tuple),
         texts,
         st.none() | definitions,
-        st.none() | st.builds(Former, numbers, texts, numbers),
+        st.none() | st.builds(PreviousLayout, numbers, texts, numbers),
     ),
     max_size=3,
 ).map(lambda value: {name: TableSchema(name, *parts) for name, parts in value.items()})
@@ -106,7 +106,7 @@ def test_the_bytes_are_those_of_the_standard_librarys_json(manifest: Manifest) -
 
 
 def test_a_manifest_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
-    data = (FORMER / "samples" / "manifest.json").read_bytes()
+    data = (PREVIOUS / "samples" / "manifest.json").read_bytes()
     manifest = from_json(data, name="m")
     assert to_json(manifest) == data
     assert (manifest.seq, manifest.upto_ts, manifest.positions) == (1 << 40, (1 << 64) - 1, {"kafka/ü/0": (1 << 63) + 5, "b": -1})
@@ -116,7 +116,7 @@ def test_a_manifest_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
 
 
 def test_schemas_of_version_0_1_0_are_written_again_bit_for_bit() -> None:
-    data = (FORMER / "samples" / "schemas.json").read_bytes()
+    data = (PREVIOUS / "samples" / "schemas.json").read_bytes()
     assert schemas_to_json(schemas_from_json(data, name="s")) == data
 
 

@@ -177,7 +177,7 @@ WRITES: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_full_disk_is_told_leaves_nothing_and_passes_when_there_is_room(tiny_disk: Path, write: Write) -> None:
+def test_a_full_disk_is_reported_leaves_nothing_and_passes_when_there_is_room(tiny_disk: Path, write: Write) -> None:
     log = opened(tiny_disk)
     for name in ("schemas", "chunks/d1"):
         (tiny_disk / name).mkdir(parents=True)
@@ -265,7 +265,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_segment(tiny_disk: Path) -> Non
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_room_that_ends_at_fsync_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, code: int) -> None:
+def test_room_that_ends_at_fsync_is_reported_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write, code: int) -> None:
     log = opened(tmp_path)
 
     def full(_: int) -> None:

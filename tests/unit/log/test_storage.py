@@ -138,7 +138,7 @@ def test_only_the_first_creates(folder: Folder) -> None:
     assert list_names(folder, deep=True) == ["new/a"]
 
 
-def test_folders_are_told_from_files(folder: Folder) -> None:
+def test_folders_are_reported_from_files(folder: Folder) -> None:
     with pytest.raises(storage.Absent):
         storage.list_folders(folder)
     for name in ("a", "x/a", "x/y/a", "z/a"):
@@ -325,14 +325,14 @@ def all_calls(folder: Folder) -> dict[str, Callable[[], object]]:
 CALLS = tuple(all_calls(Folder("file", "")))
 
 
-def told(call: Callable[[], object]) -> type[Exception]:
+def reported(call: Callable[[], object]) -> type[Exception]:
     with pytest.raises(storage.StorageError) as raised:
         call()
     return raised.type
 
 
 @pytest.mark.parametrize(("error", "kind"), ERRORS_OF_THE_SYSTEM)
-def test_a_local_error_is_told_by_its_number(
+def test_a_local_error_is_reported_by_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, kind: type[storage.StorageError]
 ) -> None:
     def fails(*_: object) -> None:
@@ -347,21 +347,21 @@ def test_a_local_error_is_told_by_its_number(
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_whatever_is_asked_of_a_local_folder_ends_in_an_error_of_the_storage(tmp_path: Path, name: str) -> None:
+def test_whatever_is_requested_of_a_local_folder_ends_in_an_error_of_the_storage(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("a file where the folder should be")
-    assert told(all_calls(open_folder(f"{tmp_path}/file"))[name]) is storage.Refused
+    assert reported(all_calls(open_folder(f"{tmp_path}/file"))[name]) is storage.Refused
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(("error", "kind"), ERRORS_OF_S3)
-def test_an_error_of_s3_is_told_by_its_code(
+def test_an_error_of_s3_is_reported_by_its_code(
     fake_s3: Callable[[object], Folder], error: Exception, kind: type[storage.StorageError], name: str
 ) -> None:
     call = all_calls(fake_s3(BrokenS3(error)))[name]
     if name == "exists" and kind is storage.Absent:
         assert call() is False, "that a file is not there is an answer"
     else:
-        assert told(call) is kind
+        assert reported(call) is kind
 
 
 class BrokenS3:
@@ -462,7 +462,7 @@ def test_an_object_that_s3_does_not_delete_is_an_error(fake_s3: Callable[[object
         remove(folder, ["a", "busy", "refused"])
 
 
-def test_memory_is_one_for_the_whole_process_and_tells_what_is_not_there() -> None:
+def test_memory_is_one_for_the_whole_process_and_reports_what_is_not_there() -> None:
     """Two folders of one URL are the same: a former owner and the next one."""
     one, other = open_folder("memory://shared/out"), open_folder("memory://shared/out")
     assert memory.create(one, "a", b"1")
@@ -517,7 +517,7 @@ def test_ends_of_files_far_away_wait_side_by_side_and_so_many_are_held(monkeypat
     assert {name: memory.read_file(folder, name) for name in names} == {name: name.encode() for name in names}
 
 
-def test_a_file_far_away_that_does_not_end_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_far_away_that_does_not_end_is_reported_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_BACKENDS, "memory", FarAway(1, broken="b"))
     with pytest.raises(storage.Unreachable, match="b: gone"):
         write_files(open_folder("memory://far"), "abc")

@@ -35,7 +35,7 @@ def test_who_asks_while_it_is_decoded_waits_and_gets_the_same() -> None:
         assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is ROWS
 
 
-def test_what_cannot_be_decoded_is_told_and_tried_again() -> None:
+def test_what_cannot_be_decoded_is_reported_and_tried_again() -> None:
     rows = DecodedRows()
 
     def broken() -> pa.Table:
@@ -47,7 +47,7 @@ def test_what_cannot_be_decoded_is_told_and_tried_again() -> None:
     assert rows.get("a", lambda: ROWS) is ROWS
 
 
-def test_the_oldest_asked_for_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_requested_for_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "BYTES_MAX", 2 * ROWS.nbytes)
     rows = DecodedRows()
     for place in ("a", "b", "a", "c"):

@@ -48,14 +48,14 @@ class Story:
 
     def __init__(self, log: Folder, tmp_path: Path) -> None:
         self.log, self.folder = log, tmp_path
-        self.told: list[list[Delivered]] = []
+        self.reported: list[list[Delivered]] = []
         self.running: list[SinkLoop] = []
 
     def sink(self, name: str) -> FileSink:
         return FileSink(open_folder(str(self.folder / name)), log_id="cf", file_format="jsonl")
 
     def start(self, sink: FileSink, *, epoch: int | None = None) -> SinkLoop:
-        loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(self.log, epoch_max=epoch), Here(), self.told.append)
+        loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(self.log, epoch_max=epoch), Here(), self.reported.append)
         loop.start()
         self.running.append(loop)
         return loop
@@ -77,18 +77,18 @@ def story(log: Folder, tmp_path: Path) -> Iterator[Story]:
         loop.close(PATIENCE_S)
 
 
-def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
+def test_it_delivers_the_log_and_reports_each_batch(story: Story) -> None:
     loop = story.start(story.sink("out"))
     story.wait_for(loop)
     standing = loop.standing()
     assert (standing.sink, standing.accepted, standing.error) == ("out", SEGMENTS - 1, "")
-    assert [segment.seq for segments in story.told for segment in segments] == list(range(SEGMENTS))
-    assert [batch.last for batch in standing.batches] == [segments[-1].seq for segments in story.told if segments]
-    reported = [rows for segments in story.told for segment in segments for rows in segment.tables.values()]
+    assert [segment.seq for segments in story.reported for segment in segments] == list(range(SEGMENTS))
+    assert [batch.last for batch in standing.batches] == [segments[-1].seq for segments in story.reported if segments]
+    reported = [rows for segments in story.reported for segment in segments for rows in segment.tables.values()]
     assert sum(batch.log_rows for batch in standing.batches) == sum(rows.log for rows in reported) > 0
     assert sum(batch.dump_rows for batch in standing.batches) == sum(rows.dump + rows.dropped for rows in reported) > 0
     dropped = [(TableName(one.schema, one.table), one.rows) for batch in standing.batches for one in batch.dropped or ()]
-    of_tables = [(table, rows.dropped) for segments in story.told for segment in segments for table, rows in segment.tables.items()]
+    of_tables = [(table, rows.dropped) for segments in story.reported for segment in segments for table, rows in segment.tables.items()]
     assert (
         {table: sum(rows for name, rows in dropped if name == table) for table, _ in dropped}
         == {table: total for table in dict(of_tables) if (total := sum(rows for name, rows in of_tables if name == table))}
@@ -98,7 +98,7 @@ def test_it_delivers_the_log_and_tells_each_batch(story: Story) -> None:
     assert loop.upto_ts > 0
 
 
-def test_it_delivers_to_the_end_where_it_is_asked_to(story: Story) -> None:
+def test_it_delivers_to_the_end_where_it_is_requested_to(story: Story) -> None:
     loop = story.start(story.sink("out"))
     loop.end(to_the_end=True)
     loop.close(PATIENCE_S)
@@ -109,7 +109,7 @@ def test_it_delivers_to_the_end_where_it_is_asked_to(story: Story) -> None:
 # ---- the owner has another epoch ------------------------------------------------------------------------------------------
 
 
-def test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it(story: Story) -> None:
+def test_a_loop_that_is_reported_the_owners_next_epoch_opens_its_sink_with_it(story: Story) -> None:
     """The log's segments are of epoch 1: a worker of epoch 0 that is not told may not deliver them."""
     sink = story.sink("out")
     loop = story.start(sink, epoch=0)
@@ -119,7 +119,7 @@ def test_a_loop_that_is_told_the_owners_next_epoch_opens_its_sink_with_it(story:
     assert loop.standing().error == ""
 
 
-def test_a_loop_that_is_not_told_ends_before_it_delivers_anything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_is_not_reported_ends_before_it_delivers_anything(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "EPOCH_WAIT_S", 0.01)
     loop = story.start(story.sink("out"), epoch=0)
     with pytest.raises(OwnershipLost):
@@ -127,7 +127,7 @@ def test_a_loop_that_is_not_told_ends_before_it_delivers_anything(story: Story, 
     assert story.sink("out").look() is None
 
 
-def test_a_former_owners_loop_accepts_nothing_after_another_owner_has_opened_the_sink(
+def test_a_previous_owners_loop_accepts_nothing_after_another_owner_has_opened_the_sink(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is told an epoch of its own that is before the other owner's."""
@@ -162,11 +162,11 @@ def failing(story: Story, error: Exception, times: int) -> Failing:
 @pytest.mark.parametrize(
     "error", [SinkError("out of order", hint="wait"), StorageFull("full", hint="make room"), FeedUnsuitable("unreadable", hint="skip it")]
 )
-def test_a_sink_that_fails_is_told_and_opened_again(story: Story, error: TicdcDumpError) -> None:
+def test_a_sink_that_fails_is_reported_and_opened_again(story: Story, error: TicdcDumpError) -> None:
     loop = story.start(failing(story, error, 3))
     story.wait_for(loop)
     assert loop.error is None
-    assert story.told.count([]) == 3 + 4, "three failures, and four times it was opened"
+    assert story.reported.count([]) == 3 + 4, "three failures, and four times it was opened"
 
 
 class PanicException(BaseException):
@@ -216,12 +216,12 @@ def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_
     reported: list[TicdcDumpError | None] = []
     failed = Event()
 
-    def hear(_: list[Delivered]) -> None:
+    def receive(_: list[Delivered]) -> None:
         reported.append(loop.error)
         if loop.error is not None:
             failed.set()
 
-    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), hear)
+    loop = SinkLoop(SinkId("out", "out"), sink, JobSettings(story.log), Here(), receive)
     story.running.append(loop)
     loop.start()
     assert failed.wait(PATIENCE_S)
@@ -233,7 +233,7 @@ def test_what_a_library_raises_is_an_error_of_its_sink_with_its_place_and_of_no_
     story.wait_for(loop)
 
 
-def test_an_error_is_told_until_something_has_succeeded(story: Story) -> None:
+def test_an_error_is_reported_until_something_has_succeeded(story: Story) -> None:
     """Not only until the sink is opened again: it may take minutes until it comes to the same place."""
     sink = failing(story, FeedUnsuitable("unreadable", hint="skip it"), 2)
     reported: list[str] = []
@@ -304,11 +304,11 @@ def test_a_sink_that_gathers_gets_what_has_come_meanwhile_in_one_batch_and_what_
     story.wait_for(loop)
     batches = loop.standing().batches
     assert first not in [batch.last for batch in batches], "a batch of its own"
-    (gathered,) = (batch for batch in batches if batch.last - batch.segments == first - 1)
-    assert gathered.seconds > 0.05, "its time is from the last one's end"
+    (by_table,) = (batch for batch in batches if batch.last - batch.segments == first - 1)
+    assert by_table.seconds > 0.05, "its time is from the last one's end"
 
 
-def test_a_sink_that_gathers_ends_when_it_is_asked_to(story: Story) -> None:
+def test_a_sink_that_gathers_ends_when_it_is_requested_to(story: Story) -> None:
     closed = Event()
 
     class Closing(Gathering):

@@ -15,10 +15,10 @@ SCHEMA = TableSchema(TableName("shop", "t"), (Column("v", "text"), Column("id", 
 
 class Part:
     def __init__(self, *found: RowsRead) -> None:
-        self._found = found
+        self._result = found
 
     def __call__(self) -> Iterator[RowsRead]:
-        yield from self._found
+        yield from self._result
 
 
 def rows(*value: tuple[str | None, str]) -> pa.Table:

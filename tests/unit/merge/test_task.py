@@ -27,7 +27,7 @@ from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.rows import read
 from spark_merge.testing.histories import COLUMNS, RandomHistory, random_history, write_log
 from spark_merge.testing.places import Here
-from tests.support.watched import HeardWatch
+from tests.support.watched import RecordingWatch
 
 ORDER = ("commit_ts", "rank", "ordinal")
 
@@ -129,7 +129,7 @@ def test_a_large_segment_comes_out_as_a_small_one(
     assert streamed
 
 
-def test_a_chunk_that_is_gone_is_told_by_its_name(tmp_path: Path, history: RandomHistory) -> None:
+def test_a_chunk_that_is_gone_is_reported_by_its_name(tmp_path: Path, history: RandomHistory) -> None:
     seq = next(seq for seq, windows in enumerate(history.windows) if any(chunk.rows for w in windows for chunk in w.chunks))
     result = heads(tmp_path, history)
     chunks = tuple(result[Seq(seq)].due_chunks())
@@ -204,7 +204,7 @@ def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, mo
 def test_each_portion_and_each_piece_is_progress(tmp_path: Path, history: RandomHistory, order: Order) -> None:
     result = heads(tmp_path, history)
     units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in result.values())
-    watch, steps, received = HeardWatch(), 0, 0
+    watch, steps, received = RecordingWatch(), 0, 0
     with watched_by(watch):
         for portion in portions(Task("0", units, order), SegmentSource(open_folder(str(tmp_path)), result)):
             for _ in (portion, *portion.pieces):

@@ -71,8 +71,8 @@ def test_a_row_that_cannot_be_decoded_is_named_by_its_place_and_holds_every_sink
         deliver(log, sink)
     assert f"(segment {SEQ}, ordinal 3 of the log)" in refused.value.message
     assert f"ticdc-dump skip --config FILE --seq {SEQ} --ordinal 3" in refused.value.hint
-    found_last = sink.look()
-    assert found_last is None or found_last.seq < SEQ
+    result_last = sink.look()
+    assert result_last is None or result_last.seq < SEQ
     (skip,) = undecodable(log, Seq(SEQ), HOW)
     assert (skip.seq, skip.ordinal, skip.reason) == (SEQ, 3, refused.value.message)
     assert undecodable(log, Seq(0), HOW) == []
@@ -108,7 +108,7 @@ def test_a_sink_that_has_begun_a_batch_is_given_no_other_one(log: Folder, histor
     assert result.seq == SEGMENTS - 1
 
 
-def test_a_batch_that_was_begun_goes_on_where_it_stood_once_the_row_is_left_out(log: Folder, tmp_path: Path) -> None:
+def test_a_batch_that_was_begun_goes_on_where_it_stuck_once_the_row_is_left_out(log: Folder, tmp_path: Path) -> None:
     """With windows on both sides of the row; by workers one after another, of which none takes back or repeats what is seen."""
     name, history = f"stood-{tmp_path}", random_history(Random(5))
     poison(history, 4, 0)
@@ -183,7 +183,7 @@ def test_a_segment_that_a_sink_has_is_not_touched(log: Folder, manifests: list[M
         left_out(log, 3)
 
 
-def test_asked_again_it_is_as_it_was(log: Folder, manifests: list[Manifest]) -> None:
+def test_requested_again_it_is_as_it_was(log: Folder, manifests: list[Manifest]) -> None:
     (skip,) = left_out(log, 3)
     storage.write_atomically(log, DELIVERED_NAME, DeliveryReport(Seq(SEQ), CommitTs(1), "running", 1).to_json())
     assert leave_out(log, Seq(SEQ), [3], HOW, by="another", now_ms=9) == [(skip, False)]

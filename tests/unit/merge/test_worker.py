@@ -54,7 +54,7 @@ def test_it_is_quiet_since_the_last_row_of_a_dump() -> None:
     assert [quiet.seconds(*look) for look in [(0, 103.0), (7, 104.0), (7, 113.0), (8, 120.0), (8, 121.5)]] == [3.0, 0.0, 9.0, 0.0, 1.5]
 
 
-def test_an_output_that_is_not_known_is_told_with_the_way_out(log: Folder) -> None:
+def test_an_output_that_is_not_known_is_reported_with_the_way_out(log: Folder) -> None:
     with pytest.raises(TicdcDumpError):
         worker_of(log, "nowhere://x").run()
     assert report(log).state == "stopped"
@@ -62,13 +62,13 @@ def test_an_output_that_is_not_known_is_told_with_the_way_out(log: Folder) -> No
     assert "what to do" in report(log).error
 
 
-def test_an_output_that_is_named_twice_is_told(log: Folder) -> None:
+def test_an_output_that_is_named_twice_is_reported(log: Folder) -> None:
     with pytest.raises(ConfigError):
         worker_of(log, "console:", "console:").run()
     assert "sinks names one output twice" in report(log).error
 
 
-def test_any_other_error_is_told_by_its_first_line(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_error_is_reported_by_its_first_line(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(uris: Sequence[str], *, log_id: str) -> object:
         raise RuntimeError("Java gateway process exited\nand many lines more")
 
@@ -78,7 +78,7 @@ def test_any_other_error_is_told_by_its_first_line(log: Folder, monkeypatch: pyt
     assert report(log).error == "RuntimeError: Java gateway process exited"
 
 
-def test_how_far_the_sinks_were_stands(log: Folder) -> None:
+def test_how_far_the_sinks_were_stuck(log: Folder) -> None:
     before = DeliveryReport(Seq(5), CommitTs(9), "running", 1, pid=1, skipped=2)
     storage.write_atomically(log, DELIVERED_NAME, before.to_json())
     with pytest.raises(TicdcDumpError):
@@ -87,7 +87,7 @@ def test_how_far_the_sinks_were_stands(log: Folder) -> None:
     assert report(log).pid != 1
 
 
-def test_what_was_told_of_another_log_is_not_told_of_this_one(log: Folder) -> None:
+def test_what_was_reported_of_another_log_is_not_reported_of_this_one(log: Folder) -> None:
     before = DeliveryReport(Seq(5), CommitTs(9), "stopped", 1, pid=1, error="of another log", log="0" * 32)
     storage.write_atomically(log, DELIVERED_NAME, before.to_json())
     with pytest.raises(TicdcDumpError):
@@ -206,12 +206,12 @@ def test_an_object_is_replaced_once_a_second_and_a_local_file_more_often(
     assert cast(Busy, worker.ending).paused_s == [pause_s] * 3
 
 
-def test_a_sink_that_cannot_be_opened_is_where_a_former_worker_saw_it(log: Folder) -> None:
+def test_a_sink_that_cannot_be_opened_is_where_a_previous_worker_saw_it(log: Folder) -> None:
     """How far it is behind did begin anew with each worker."""
     worker = worker_of(log)
     unopened, opened = SinkDelivery("lake", None, error="it is away"), SinkDelivery("lake", Seq(9), upto_ts=CommitTs(90))
     assert worker._where_it_was(unopened) == unopened
     previous = (SinkDelivery("other", Seq(1), upto_ts=CommitTs(10)), SinkDelivery("lake", Seq(7), upto_ts=CommitTs(70)))
-    worker._former = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=previous)
+    worker._previous = DeliveryReport(Seq(1), CommitTs(10), "running", 1, sinks=previous)
     assert worker._where_it_was(unopened) == replace(unopened, upto_ts=CommitTs(70))
     assert worker._where_it_was(opened) == opened

@@ -79,7 +79,7 @@ def silent() -> Iterator[socket.socket]:
         yield made
 
 
-def test_whoever_asks_a_server_that_says_nothing_hears_of_the_end_and_asks_no_more(
+def test_whoever_asks_a_server_that_says_nothing_receives_of_the_end_and_asks_no_more(
     silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "_ending", Event())

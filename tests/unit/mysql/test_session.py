@@ -98,7 +98,7 @@ def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(
     assert "COMMIT" not in tidb.statements
 
 
-def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_asked_again(
+def test_a_statement_whose_answer_does_not_come_in_time_is_killed_before_it_is_requested_again(
     tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sidecar.mysql.account.ANSWER_GRACE_S", 0.0)
@@ -124,7 +124,7 @@ def test_what_the_server_has_ended_is_not_killed(tidb: FakeTidb, refused: Refuse
     assert not any(sql.startswith("KILL") for sql in tidb.statements)
 
 
-def test_where_the_server_is_gone_nobody_hears_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
+def test_where_the_server_is_gone_nobody_receives_that_there_is_nothing_to_kill(tidb: FakeTidb) -> None:
     came, go = slow(tidb)
     session = MysqlSession(Account.of(tidb.settings()), Role.READ_SOURCE)
     received: list[type[Exception]] = []

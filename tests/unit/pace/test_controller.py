@@ -32,8 +32,8 @@ def batch(last: int, *, seconds: float, dump_rows: int = 0, accepted_ms: int = 0
     return BatchDone(Seq(last), 1, 10, dump_rows, seconds, 0.0, accepted_ms)
 
 
-def hear(controller: Controller, *batches: BatchDone, now_s: float, told: ReportTimes | None = None, sink: str = SINK) -> None:
-    controller.hear(None, [SinkDelivery(sink, batches[-1].last if batches else None, batches)], told, now_s=now_s)
+def receive(controller: Controller, *batches: BatchDone, now_s: float, reported: ReportTimes | None = None, sink: str = SINK) -> None:
+    controller.receive(None, [SinkDelivery(sink, batches[-1].last if batches else None, batches)], reported, now_s=now_s)
 
 
 def closed(rows: int, *, size: int = 0, sinks: tuple[str, ...] = ()) -> tuple[ClosedWindow, ...]:
@@ -42,20 +42,20 @@ def closed(rows: int, *, size: int = 0, sinks: tuple[str, ...] = ()) -> tuple[Cl
     return (ClosedWindow("d", CommitTs(1), CommitTs(2), Seq(0), (chunk,), sinks),) if rows else ()
 
 
-def test_before_anything_is_told_one_chunk_may_be_read_and_the_next_when_that_is_accepted() -> None:
+def test_before_anything_is_reported_one_chunk_may_be_read_and_the_next_when_that_is_accepted() -> None:
     controller = Controller()
     assert controller.room(Demand()).rows == NARROW_ROWS
     controller.wrote(Seq(0), 1.0, closed(NARROW_ROWS, size=100))
     assert controller.room(Demand()).rows <= 0
-    controller.hear(Seq(0), (), None, now_s=2.0)
+    controller.receive(Seq(0), (), None, now_s=2.0)
     assert controller.room(Demand()).rows > 0
 
 
-def test_where_sinks_are_not_told_by_themselves_what_is_accepted_at_once_is_a_batch() -> None:
+def test_where_sinks_are_not_reported_by_themselves_what_is_accepted_at_once_is_a_batch() -> None:
     controller = Controller()
     for seq, rows in ((0, 0), (1, 0), (2, 500), (3, 500)):
         controller.wrote(Seq(seq), float(seq), closed(rows, size=rows * 100))
-        controller.hear(Seq(seq), (), None, now_s=seq + 0.1)
+        controller.receive(Seq(seq), (), None, now_s=seq + 0.1)
     assert controller.room(Demand()).width_rows > NARROW_ROWS
 
 
@@ -63,7 +63,7 @@ def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None
     controller = Controller()
     controller.wrote(Seq(0), 10.0)
     controller.wrote(Seq(1), 10.5)
-    hear(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, told=ReportTimes(500_100, 11.1))
+    receive(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, reported=ReportTimes(500_100, 11.1))
     (state,) = controller.states(11.4)
     assert (state.sink, round(state.live_s, 3), state.bound_s) == (SINK, 1.0, 0.5)
     assert controller.lag_s(11.4) == 0.0
@@ -71,27 +71,27 @@ def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None
 
 def test_the_median_is_of_half_of_the_segments_and_0_of_none() -> None:
     controller = Controller()
-    hear(controller, now_s=0.0)
+    receive(controller, now_s=0.0)
     assert controller.states(0.0)[0].median_s == 0.0
     for seq, took_s in enumerate((0.1, 0.2, 0.3, 0.4, 9.0)):
         controller.wrote(Seq(seq), 10.0 * seq)
-        hear(controller, batch(seq, seconds=0.1), now_s=10.0 * seq + took_s)
+        receive(controller, batch(seq, seconds=0.1), now_s=10.0 * seq + took_s)
     (state,) = controller.states(50.0)
     assert (round(state.median_s, 3), round(state.live_s, 3)) == (0.3, 9.0)
 
 
 def test_what_waits_is_seen_before_it_is_accepted() -> None:
     controller = Controller()
-    hear(controller, now_s=0.0)
+    receive(controller, now_s=0.0)
     controller.wrote(Seq(0), 10.0)
     assert (controller.lag_s(17.0), controller.states(17.0)[0].live_s) == (7.0, 7.0)
 
 
 def test_the_bound_is_half_a_second_or_more_beside_a_sink_that_takes_longer_or_the_operators() -> None:
     controller = Controller()
-    hear(controller, batch(0, seconds=0.05), now_s=1.0)
+    receive(controller, batch(0, seconds=0.05), now_s=1.0)
     assert controller.states(1.0)[0].bound_s == 0.5
-    hear(controller, *(batch(seq, seconds=10.0) for seq in range(4)), now_s=50.0)
+    receive(controller, *(batch(seq, seconds=10.0) for seq in range(4)), now_s=50.0)
     assert controller.states(50.0)[0].bound_s == 24.0
     controller.room(Demand(delivery_bound_s=3.0))
     assert controller.states(50.0)[0].bound_s == 3.0
@@ -100,9 +100,9 @@ def test_the_bound_is_half_a_second_or_more_beside_a_sink_that_takes_longer_or_t
 def test_no_bound_exceeds_the_setting_and_what_takes_longer_without_a_dump_is_overloaded() -> None:
     """N3: beside a worker that needs 80 s, a bound of 98 s was shown as kept."""
     controller = Controller()
-    hear(controller, batch(0, seconds=0.05), now_s=1.0)
+    receive(controller, batch(0, seconds=0.05), now_s=1.0)
     assert not controller.states(1.0)[0].overloaded
-    hear(controller, *(batch(seq, seconds=40.0) for seq in range(4)), now_s=200.0)
+    receive(controller, *(batch(seq, seconds=40.0) for seq in range(4)), now_s=200.0)
     (state,) = controller.states(200.0)
     assert (state.without_s, state.bound_s, state.limit_s, state.overloaded) == (80.0, 30.0, 30.0, True)
     room = controller.room(Demand(delivery_bound_max_s=7.0))
@@ -113,14 +113,14 @@ def test_no_bound_exceeds_the_setting_and_what_takes_longer_without_a_dump_is_ov
 def test_a_sink_that_gathers_has_that_time_besides() -> None:
     controller = Controller()
     batches = tuple(batch(seq, seconds=100.0) for seq in range(4))
-    controller.hear(None, [SinkDelivery(SINK, Seq(3), batches, gather_s=100.0)], None, now_s=400.0)
+    controller.receive(None, [SinkDelivery(SINK, Seq(3), batches, gather_s=100.0)], None, now_s=400.0)
     (state,) = controller.states(400.0)
     assert (state.without_s, state.bound_s, state.overloaded) == (200.0, 230.0, False)
     controller.room(Demand(delivery_bound_s=2.0))
     assert not controller.states(400.0)[0].overloaded, "nor by an operator's bound"
     controller.room(Demand(delivery_bound_s=0.1))
     batches += tuple(batch(seq, seconds=120.0) for seq in range(4, 8))
-    controller.hear(None, [SinkDelivery(SINK, Seq(7), batches, gather_s=100.0)], None, now_s=900.0)
+    controller.receive(None, [SinkDelivery(SINK, Seq(7), batches, gather_s=100.0)], None, now_s=900.0)
     assert controller.states(900.0)[0].overloaded, "by what it takes besides"
 
 
@@ -128,9 +128,9 @@ def test_the_least_of_all_sinks_holds_and_is_named() -> None:
     controller = Controller()
     batches = (batch(0, seconds=0.1), batch(1, seconds=0.2, dump_rows=10_000))
     sinks = [SinkDelivery("fast", None, batches[:1]), SinkDelivery("new", None)]
-    controller.hear(None, sinks, None, now_s=1.0)
+    controller.receive(None, sinks, None, now_s=1.0)
     controller.wrote(Seq(1), 1.0)
-    controller.hear(None, [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)], None, now_s=1.1)
+    controller.receive(None, [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)], None, now_s=1.1)
     room = controller.room(Demand(held=True))
     assert (room.rows, room.width_rows) == (NARROW_ROWS, NARROW_ROWS)
     assert [(state.sink, state.holds) for state in controller.states(1.0)] == [("fast", False), ("new", True)]
@@ -142,27 +142,27 @@ def test_a_window_wider_than_a_width_closes_only_where_no_sink_has_any_of_the_du
     controller, row_s = Controller(), {"narrow": 1e-4, "wide": 1e-5}
     batches: dict[str, tuple[BatchDone, ...]] = dict.fromkeys(row_s, ())
 
-    def told(seq: int, *names: str) -> None:
+    def reported(seq: int, *names: str) -> None:
         rows = (100, 400)[seq % 2]
         for name in names:
             batches[name] = (*batches[name], batch(seq, seconds=0.01 + rows * row_s[name], dump_rows=rows))
-        controller.hear(None, [SinkDelivery(name, done[-1].last, done) for name, done in batches.items()], None, now_s=seq + 0.1)
+        controller.receive(None, [SinkDelivery(name, done[-1].last, done) for name, done in batches.items()], None, now_s=seq + 0.1)
 
     for seq in range(20):
         controller.wrote(Seq(seq), float(seq), closed((100, 400)[seq % 2]))
-        told(seq, *row_s)
+        reported(seq, *row_s)
     room = controller.room(Demand())
     assert room.fits(10 * room.width_rows, 0)
     controller.wrote(Seq(20), 20.0, closed(100))
-    told(20, *(row_s.keys() - {behind}))
+    reported(20, *(row_s.keys() - {behind}))
     assert not controller.room(Demand()).fits(10 * room.width_rows, 0)
 
 
 def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_holds_nothing() -> None:
     controller = Controller()
-    hear(controller, now_s=0.0, sink="first")
+    receive(controller, now_s=0.0, sink="first")
     controller.wrote(Seq(0), 1.0, closed(300, size=10))
-    hear(controller, now_s=2.0, sink="second")
+    receive(controller, now_s=2.0, sink="second")
     assert [state.sink for state in controller.states(2.0)] == ["second"]
     assert controller.room(Demand()).rows == NARROW_ROWS - 301
 
@@ -171,12 +171,12 @@ def grown(*, took_s: float) -> list[int]:
     """The widths before the first batch with rows and after each of four, which were delivered in so long."""
     controller = Controller()
     batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
-    hear(controller, *batches, now_s=0.0)
+    receive(controller, *batches, now_s=0.0)
     widths = [controller.room(Demand()).width_rows]
     for seq in range(1, 5):
         controller.wrote(Seq(seq), float(seq), closed(1_000))
         batches = (*batches, batch(seq, seconds=0.0101, dump_rows=1_000))
-        hear(controller, *batches, now_s=seq + took_s)
+        receive(controller, *batches, now_s=seq + took_s)
         widths.append(controller.room(Demand()).width_rows)
     return widths
 
@@ -191,11 +191,11 @@ def test_a_width_grows_with_each_batch_below_the_bound_whatever_was_open() -> No
 def test_wide_rows_are_held_by_their_bytes() -> None:
     controller = Controller()
     batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
-    hear(controller, *batches, now_s=0.5)
+    receive(controller, *batches, now_s=0.5)
     for seq in (1, 2):
         controller.wrote(Seq(seq), float(seq), closed(1_000, size=10_000_000))
         batches = (*batches, batch(seq, seconds=0.11, dump_rows=1_000))
-        hear(controller, *batches, now_s=seq + 0.3)
+        receive(controller, *batches, now_s=seq + 0.3)
     room = controller.room(Demand())
     assert 4_000 < room.bytes / 10_000 < 5_000, "the slack of 0.48 s at a hundred microseconds a row"
 
@@ -244,9 +244,9 @@ def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> Non
 def test_a_dump_waits_for_the_spark_that_is_to_merge_it() -> None:
     controller = Controller()
     sinks = (SinkDelivery("a", Seq(0)),)
-    controller.hear(Seq(0), sinks, ReportTimes(1, 1.0, starting=True), now_s=1.0)
+    controller.receive(Seq(0), sinks, ReportTimes(1, 1.0, starting=True), now_s=1.0)
     assert controller.room(Demand()).rows == 0
-    controller.hear(Seq(0), sinks, ReportTimes(2, 2.0), now_s=2.0)
+    controller.receive(Seq(0), sinks, ReportTimes(2, 2.0), now_s=2.0)
     assert controller.room(Demand()).rows > 0
 
 
@@ -258,7 +258,7 @@ def test_where_a_dumps_batch_by_itself_is_beyond_the_bound_its_rows_may_still_ad
         controller.room(Demand(held=True))
         controller.wrote(Seq(seq), float(seq), closed(rows))
         batches = (*batches, batch(seq, seconds=1.0 + rows * 1e-5, dump_rows=rows))
-        hear(controller, *batches, now_s=seq + 1.0)
+        receive(controller, *batches, now_s=seq + 1.0)
     assert controller.room(Demand()).width_rows > 500, "a bound of 0.5 s, and a second of each batch that no width makes less"
 
 
@@ -274,9 +274,9 @@ def beside(*, slow_s: float, seqs: int = 40) -> int:
         controller.wrote(Seq(seq), float(seq), closed(rows, sinks=(SINK,)))
         ours.append(batch(seq, seconds=0.02 + rows * 1e-5, dump_rows=rows))
         mine = SinkDelivery(SINK, Seq(seq), tuple(ours))
-        controller.hear(None, [mine, SinkDelivery("other", None, tuple(others))], None, now_s=seq + 0.05)
+        controller.receive(None, [mine, SinkDelivery("other", None, tuple(others))], None, now_s=seq + 0.05)
         others.append(batch(seq, seconds=0.02))
-        controller.hear(None, [mine, SinkDelivery("other", Seq(seq), tuple(others))], None, now_s=seq + (slow_s if rows else 0.05))
+        controller.receive(None, [mine, SinkDelivery("other", Seq(seq), tuple(others))], None, now_s=seq + (slow_s if rows else 0.05))
     return controller.room(demand).width_rows
 
 
@@ -289,7 +289,7 @@ def test_a_sink_beside_a_dump_narrows_it_only_where_it_comes_near_its_own_bound(
 
 def test_a_dump_for_a_sink_that_is_there_no_more_is_held_by_the_others() -> None:
     controller = Controller()
-    hear(controller, now_s=1.0)
+    receive(controller, now_s=1.0)
     assert controller.room(Demand(sinks=("gone",))).rows == NARROW_ROWS
 
 
@@ -303,6 +303,6 @@ def test_a_width_is_never_less_than_the_least_pace_for_each_second_of_delivery_o
                 controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict))
                 controller.wrote(Seq(seq), 10.0 * seq, closed(rows))
                 batches = (*batches, batch(seq, seconds=2.0 + rows * row_s, dump_rows=rows))[-8:]
-                hear(controller, *batches, now_s=10.0 * seq + 5.0)
+                receive(controller, *batches, now_s=10.0 * seq + 5.0)
             width = controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict)).width_rows
             assert (width >= 0.9 * least * 5.0) is not strict

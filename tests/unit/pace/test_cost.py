@@ -7,7 +7,7 @@ from sidecar.pace.cost import Cost
 from sidecar.pace.sinks import BatchDone
 
 
-def told(*batches: tuple[float, int]) -> Cost:
+def reported(*batches: tuple[float, int]) -> Cost:
     """Batches of (seconds, dump rows), a row being 100 bytes."""
     cost = Cost()
     for number, (seconds, rows) in enumerate(batches):
@@ -16,57 +16,57 @@ def told(*batches: tuple[float, int]) -> Cost:
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
-    assert (told().quiet_s, told().row_s, told().byte_s) == (0.0, None, None)
-    assert told((0.1, 0)).row_s is None
+    assert (reported().quiet_s, reported().row_s, reported().byte_s) == (0.0, None, None)
+    assert reported((0.1, 0)).row_s is None
 
 
 def test_quiet_batches_and_what_rows_add() -> None:
-    cost = told((1.0, 0), (1.0, 0), (1.5, 50_000), (1.25, 25_000))
+    cost = reported((1.0, 0), (1.0, 0), (1.5, 50_000), (1.25, 25_000))
     assert (cost.quiet_s, round(cost.row_s or 0, 9), round(cost.byte_s or 0, 11)) == (1.0, 1e-5, 1e-7)
 
 
-def test_without_quiet_batches_what_differs_tells_the_two_apart() -> None:
-    cost = told(*[(30.4, 40_000), (31.2, 120_000), (32.0, 200_000), (30.8, 80_000)] * 5)
+def test_without_quiet_batches_what_differs_reports_the_two_separate() -> None:
+    cost = reported(*[(30.4, 40_000), (31.2, 120_000), (32.0, 200_000), (30.8, 80_000)] * 5)
     assert abs(cost.quiet_s - 30.0) < 1.5
     assert 0.5e-5 < (cost.row_s or 0) < 3e-5
 
 
 def test_one_batch_that_stalled_counts_for_nothing_and_two_in_a_row_are_how_it_is() -> None:
     steady = [(0.01, 0), (0.01, 0), *[(0.41, 40_000)] * 6]
-    assert told(*steady).rows_in(0.4) > 30_000
-    assert told(*steady, (60.0, 40_000)).rows_in(0.4) > 20_000
-    assert told(*steady, (4.01, 40_000), (4.01, 40_000)).rows_in(0.4) < 10_000
+    assert reported(*steady).rows_in(0.4) > 30_000
+    assert reported(*steady, (60.0, 40_000)).rows_in(0.4) > 20_000
+    assert reported(*steady, (4.01, 40_000), (4.01, 40_000)).rows_in(0.4) < 10_000
 
 
 def test_rows_that_seem_to_cost_nothing_may_cost_what_batches_differ_in_anyway() -> None:
-    assert told((30.0, 0), (30.0, 500)).rows_in(1.0) <= 500
+    assert reported((30.0, 0), (30.0, 500)).rows_in(1.0) <= 500
 
 
 def test_what_fitted_twice_fits_again_though_batches_take_long_by_themselves() -> None:
-    cost = told(*[(0.02, 0)] * 3, (0.248, 100), (0.29, 8_000), (0.268, 8_000))
+    cost = reported(*[(0.02, 0)] * 3, (0.248, 100), (0.29, 8_000), (0.268, 8_000))
     assert cost.job_s > 0.1
     assert cost.rows_in(0.4) > 8_000
 
 
 def test_what_is_sure_grows_with_batches_of_different_sizes() -> None:
     quiet, differing = [(0.02, 0)] * 3, [(0.12 + rows * 5e-6, rows) for rows in (100, 1_000, 5_000, 20_000)]
-    widths = [told(*quiet, *differing * times).rows_in(0.3) for times in (1, 2, 4)]
+    widths = [reported(*quiet, *differing * times).rows_in(0.3) for times in (1, 2, 4)]
     assert widths[0] < widths[1] < widths[2] < 60_000
     assert widths[0] > 10_000
 
 
-def test_a_dump_s_batch_by_itself_is_apart_from_its_rows_once_batches_differ() -> None:
+def test_a_dump_s_batch_by_itself_is_separate_from_its_rows_once_batches_differ() -> None:
     job_s, row_s = 0.1, 5e-6
     quiet = [(0.02, 0)] * 3
-    alike = told(*quiet, *[(0.02 + job_s + 1_000 * row_s, 1_000)] * 4)
+    alike = reported(*quiet, *[(0.02 + job_s + 1_000 * row_s, 1_000)] * 4)
     assert (alike.row_s or 0) > 10 * row_s, "batches of one size say only what they cost"
-    differing = told(*quiet, *[(0.02 + job_s + rows * row_s, rows) for rows in (100, 1_000, 5_000, 20_000)] * 2)
+    differing = reported(*quiet, *[(0.02 + job_s + rows * row_s, rows) for rows in (100, 1_000, 5_000, 20_000)] * 2)
     assert abs((differing.row_s or 0) - row_s) < 1e-6
     assert abs(differing.job_s - job_s) < 0.01
 
 
 def test_where_no_quiet_batch_was_seen_for_long_the_job_is_what_it_was() -> None:
     dumps = [(0.12 + rows * 5e-6, rows) for rows in (100, 1_000, 5_000, 20_000)]
-    cost = told(*[(0.02, 0)] * 3, *dumps * 2, (0.02, 0), *dumps * 5)
+    cost = reported(*[(0.02, 0)] * 3, *dumps * 2, (0.02, 0), *dumps * 5)
     assert abs(cost.job_s - 0.1) < 0.01
     assert abs(cost.quiet_s - 0.02) < 0.01

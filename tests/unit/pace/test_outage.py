@@ -11,7 +11,7 @@ AWAY = SourceFailed(MARK, "no route", "wait", away=True)
 REFUSED = SourceFailed(MARK, "no right", "grant it")
 
 
-def test_it_began_when_the_source_was_last_heard_of_and_goes_on_until_an_answer_of_any_kind() -> None:
+def test_it_began_when_the_source_was_last_received_of_and_goes_on_until_an_answer_of_any_kind() -> None:
     first = outage(None, [AWAY], heard_s=10, now_s=70)
     assert first == Outage(10, 70 + AGAIN_AFTER_S, "no route")
     assert outage(first, [], heard_s=70, now_s=71) is first

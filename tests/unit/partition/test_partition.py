@@ -248,7 +248,7 @@ def test_what_is_not_decided_is_refused_by_table_and_clause(clause: str, names: 
     assert "leave the table out" in str(refused.value)
 
 
-def test_a_log_that_does_not_tell_is_refused_with_the_way_out() -> None:
+def test_a_log_that_does_not_notify_is_refused_with_the_way_out() -> None:
     bare = TableSchema(TABLE, (KINDS["i"],), ("i",), 9, (10, 11))
     with pytest.raises(SinkError, match=r"shop\.t is partitioned, and the log does not tell how"):
         partition_ids(bare, [pa.array(["1"], pa.string())])

@@ -11,7 +11,7 @@ import pytest
 from sidecar.config import ChangefeedSection, Config, EtcdSection, LogSection, PushSection, SourceSection, TikvSection, Tls
 from sidecar.errors import ConfigError, SinkError
 from sidecar.preflight import machine
-from sidecar.process.checks import CheckFinding, CheckSkipped, CheckStatus, Told
+from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus
 from sidecar.process.patience import patience_s
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def settings(folder: Path, **sections: object) -> Config:
     return Config(**{**least, **sections})  # type: ignore[arg-type]  # by name
 
 
-def bad(reported: Told[None]) -> dict[str, CheckFinding]:
+def bad(reported: Checking[None]) -> dict[str, CheckFinding]:
     return {finding.setting: finding for finding in reported if finding.status is CheckStatus.FAILED}
 
 
@@ -74,7 +74,7 @@ def test_a_log_that_would_be_elsewhere_has_failed(tmp_path: Path) -> None:
         list(machine.space(settings(tmp_path, log=LogSection(uri="file://tmp/x/y"))))
 
 
-def carried_out(reported: Told[T]) -> tuple[list[CheckFinding], T]:
+def carried_out(reported: Checking[T]) -> tuple[list[CheckFinding], T]:
     findings = []
     while True:
         try:
@@ -83,7 +83,7 @@ def carried_out(reported: Told[T]) -> tuple[list[CheckFinding], T]:
             return findings, end.value
 
 
-def test_a_sink_that_does_not_answer_is_told_once_and_the_others_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_does_not_answer_is_reported_once_and_the_others_are_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "SINK_PATIENCE_S", 0.3)
     dead = ("kafka://127.0.0.1:1/orders?protocol=open-protocol", "mysql://u@127.0.0.1:1/")
     config = settings(tmp_path, sinks=(*dead, f"{tmp_path}/out?format=jsonl"))

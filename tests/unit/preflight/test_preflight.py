@@ -40,13 +40,13 @@ from sidecar.preflight.source import duration_s, of_clock, of_gc_life, read_keys
 from sidecar.preflight.zone import hours_twice, judged
 from sidecar.process.checks import (
     Check,
+    Checking,
     CheckOptions,
     CheckResult,
     CheckSkipped,
     CheckStatus,
     Key,
     Result,
-    Told,
     carried_out,
     failed,
     in_order,
@@ -68,7 +68,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.services.fake_tidb import FakeTidb, Refused
 from tests.unit.setup.test_cluster import definition
 
-Body = Callable[[CheckResult], Told[Any]]
+Body = Callable[[CheckResult], Checking[Any]]
 
 
 def nothing() -> CheckResult:
@@ -90,11 +90,11 @@ def results(*value: Check[Any]) -> dict[str, Result]:
     return {result.name: result for result in carried_out(value, nothing())}
 
 
-def well(_: CheckResult) -> Told[None]:
+def well(_: CheckResult) -> Checking[None]:
     yield ok("well")
 
 
-def ill(_: CheckResult) -> Told[None]:
+def ill(_: CheckResult) -> Checking[None]:
     yield failed("ill", setting="a.b", hint="mend it")
 
 
@@ -115,7 +115,7 @@ def test_what_needs_a_failed_check_is_skipped_and_all_others_are_carried_out() -
 
 
 def test_a_warning_skips_nothing() -> None:
-    def careful(_: CheckResult) -> Told[None]:
+    def careful(_: CheckResult) -> Checking[None]:
         yield ok("fine")
         yield warning("hm", setting="a", hint="b")
 
@@ -124,7 +124,7 @@ def test_a_warning_skips_nothing() -> None:
 
 
 def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found_before() -> None:
-    def breaks(_: CheckResult) -> Told[None]:
+    def breaks(_: CheckResult) -> Checking[None]:
         yield ok("so far")
         raise ConfigError("it is wrong", hint="set it right")
 
@@ -134,7 +134,7 @@ def test_an_error_of_ours_is_a_failure_with_its_own_way_out_after_what_was_found
 
 
 def test_a_check_may_skip_itself() -> None:
-    def skips(_: CheckResult) -> Told[None]:
+    def skips(_: CheckResult) -> Checking[None]:
         raise CheckSkipped("nothing to see")
         yield ok("never")
 
@@ -145,7 +145,7 @@ def test_a_check_may_skip_itself() -> None:
 def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on() -> None:
     ending = Event()
 
-    def hangs(_: CheckResult) -> Told[None]:
+    def hangs(_: CheckResult) -> Checking[None]:
         yield ok("begun")
         ending.wait(PATIENCE_S)
 
@@ -157,8 +157,8 @@ def test_a_check_that_does_not_end_has_failed_by_its_bound_and_the_rest_goes_on(
     assert result["two"].status is CheckStatus.OK
 
 
-def test_a_defect_is_told_and_decides_the_exit_code() -> None:
-    def defective(_: CheckResult) -> Told[None]:
+def test_a_defect_is_reported_and_decides_the_exit_code() -> None:
+    def defective(_: CheckResult) -> Checking[None]:
         raise KeyError("nothing")
         yield ok("never")
 
@@ -172,7 +172,7 @@ def test_a_defect_is_told_and_decides_the_exit_code() -> None:
 def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
     seen: list[str] = []
 
-    def last(_: CheckResult) -> Told[None]:
+    def last(_: CheckResult) -> Checking[None]:
         yield ok(",".join(seen))
 
     outcome = carried_out([a_check("one", well, "x"), a_check("two", last, "x")], nothing(), lambda result: seen.append(result.name))
@@ -182,28 +182,28 @@ def test_each_result_is_shown_as_soon_as_it_is_there() -> None:
 def test_what_a_check_found_is_asked_for_by_its_key() -> None:
     number: Key[int] = Key("number")
 
-    def finds(_: CheckResult) -> Told[int]:
+    def finds(_: CheckResult) -> Checking[int]:
         yield warning("seven, perhaps", setting="a", hint="b")
         return 7
 
-    def tells(check_result: CheckResult) -> Told[None]:
+    def reports(check_result: CheckResult) -> Checking[None]:
         yield ok(f"{check_result[number] + 1}, {check_result.get(Key('absent'), None)}")
 
-    result = results(Check(number, finds, "x"), Check(Key("told"), tells, "x", (number,)))
+    result = results(Check(number, finds, "x"), Check(Key("told"), reports, "x", (number,)))
     assert result["told"].findings == (ok("8, None"),)
 
 
 def test_what_a_failed_check_found_is_known_to_those_that_do_not_need_it() -> None:
     number: Key[int] = Key("number")
 
-    def finds(_: CheckResult) -> Told[int]:
+    def finds(_: CheckResult) -> Checking[int]:
         yield failed("ill", setting="a", hint="b")
         return 7
 
-    def tells(check_result: CheckResult) -> Told[None]:
+    def reports(check_result: CheckResult) -> Checking[None]:
         yield ok(f"{check_result.get(number, None)}")
 
-    result = results(Check(number, finds, "x"), a_check("told", tells, "x"))
+    result = results(Check(number, finds, "x"), a_check("told", reports, "x"))
     assert result["told"].findings == (ok("7"),)
 
 
@@ -255,7 +255,7 @@ def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> No
     assert min(bounds["resolved marks"], bounds["watermark arrives"]) > 100.0
 
 
-def test_settings_that_cannot_be_read_fail_and_nothing_is_asked(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_read_fail_and_nothing_is_requested(tmp_path: Path) -> None:
     path = tmp_path / "sidecar.toml"
     path.write_text("sinks = []")
     report = preflight(path, CheckOptions())
@@ -310,7 +310,7 @@ def test_a_root_inside_ticdcs_own_keys_is_never_written() -> None:
         (["GRANT `reader`@`%` TO `u`@`%`"], frozenset()),
     ],
 )
-def test_grants_tell_which_schemas_are_seen_whole(grants: list[str], schemas: frozenset[str] | None) -> None:
+def test_grants_notify_which_schemas_are_seen_whole(grants: list[str], schemas: frozenset[str] | None) -> None:
     assert readable_schemas(iter(grants)) == schemas
 
 
@@ -324,7 +324,7 @@ def test_grants_tell_which_schemas_are_seen_whole(grants: list[str], schemas: fr
         (["/shop/.*"], {""}),
     ],
 )
-def test_rules_tell_which_schemas_they_name(rules: list[str], schemas: set[str]) -> None:
+def test_rules_notify_which_schemas_they_name(rules: list[str], schemas: set[str]) -> None:
     assert schemas_of_rules(rules) == schemas
 
 
@@ -381,7 +381,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
         ("America/Sao_Paulo", "refuse", True, CheckStatus.WARNING, "were set back until about 2019-02-1"),
     ],
 )
-def test_a_zone_that_has_an_hour_twice_is_told_before_a_row_of_it_comes(
+def test_a_zone_that_has_an_hour_twice_is_reported_before_a_row_of_it_comes(
     zone: str, ambiguous: str, has_timestamps: bool, status: CheckStatus, when: str
 ) -> None:
     (finding,) = hours_twice(ZoneInfo(zone), ambiguous, now=NOW, has_timestamps=has_timestamps)
@@ -460,7 +460,7 @@ def test_a_sink_that_somebody_else_has_fed_fails_where_the_log_would_begin_now(t
     assert findings[-1].status is CheckStatus.OK
 
 
-def test_a_sink_is_told_without_its_secrets_and_one_that_cannot_be_meant_leaves_the_others_to_be_looked_at(
+def test_a_sink_is_reported_without_its_secrets_and_one_that_cannot_be_intended_leaves_the_others_to_be_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = "s3://me:hush@bucket/out?format=jsonl&secret-access-key=hush"
@@ -555,7 +555,9 @@ ON_RECORD = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 5, 
         (b"garbage", CheckStatus.WARNING, "is not a dump's progress"),
     ],
 )
-def test_a_dump_that_is_not_in_this_log_is_told_before_the_start(stored: Progress | bytes | None, status: CheckStatus, says: str) -> None:
+def test_a_dump_that_is_not_in_this_log_is_reported_before_the_start(
+    stored: Progress | bytes | None, status: CheckStatus, says: str
+) -> None:
     (finding,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
     assert (finding.status, says in finding.what) == (status, True), finding.what
 
@@ -570,12 +572,12 @@ def test_another_changefeed_in_the_same_topic_fails() -> None:
     ours = a_feed("ours", "kafka://a:9092,b:9092/x?protocol=open-protocol", "shop.*", "changefeed_dump.*")
     in_it = a_feed("in-it", "kafka://b:9092/x?protocol=canal-json", "hr.*")
     elsewhere = a_feed("elsewhere", "kafka://c:9092/x", "hr.*")
-    apart = [a_feed("apart", "kafka://a:9092/y", "shop.*"), a_feed("files", "file:///x", "*.*")]
-    failing, warned = list(others(ours, [in_it, elsewhere, *apart], {}))
+    separate = [a_feed("apart", "kafka://a:9092/y", "shop.*"), a_feed("files", "file:///x", "*.*")]
+    failing, warned = list(others(ours, [in_it, elsewhere, *separate], {}))
     assert (failing.status, warned.status) == (CheckStatus.FAILED, CheckStatus.WARNING)
     assert "default/default/in-it (normal) writes the same topics: x" in failing.what
     assert "other brokers" in warned.what
-    (well,) = others(ours, apart, {})
+    (well,) = others(ours, separate, {})
     assert (well.status, well.what) == (CheckStatus.OK, "none of the other 2 changefeeds in etcd writes its topics")
 
 
@@ -598,7 +600,7 @@ def test_a_resolved_mark_ahead_of_the_clusters_clock_fails() -> None:
     assert "ahead of the cluster's clock" in ahead.what
 
 
-def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_starts_beside_another_changefeed_in_its_topic_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, other = (a_feed(id, "kafka://a:9092/x", "shop.*") for id in ("ours", "other"))
     gone = ChangefeedName("default", "default", "gone")
 
@@ -614,7 +616,7 @@ def test_who_starts_beside_another_changefeed_in_its_topic_is_told(monkeypatch: 
     assert reported.startswith("changefeed default/default/other (normal) writes the same topics: x; give each a topic")
 
 
-def test_tables_of_no_statistics_are_not_told_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_no_statistics_are_not_reported_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {TableName("shop", "analyzed"): 7, TableName("shop", "empty"): 0, TableName("shop", "loaded"): None}
 
     def estimates(_: TidbSchemas, tables: Sequence[TableName]) -> Sequence[TableEstimate]:

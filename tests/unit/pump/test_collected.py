@@ -102,7 +102,7 @@ def test_a_record_is_durable_before_it_counts(tmp_path: Path) -> None:
 # ---- after the index was taken away ----------------------------------------------------------------------------------
 
 
-def test_an_index_that_is_made_anew_knows_what_was_collected(tmp_path: Path) -> None:
+def test_an_index_that_is_made_again_knows_what_was_collected(tmp_path: Path) -> None:
     filled(tmp_path)
     collected(tmp_path, 3 * DAY, left=6)
     remove_index(tmp_path)

@@ -51,11 +51,11 @@ class MadeTikv:
 
 class Rig:
     def __init__(self, storage: Storage) -> None:
-        self.storage, self.tikv, self.told = storage, MadeTikv(), []
+        self.storage, self.tikv, self.reported = storage, MadeTikv(), []
         self.pd_is_away = False
         self.lost = Lost(storage, lambda: self.tikv, self._tso, self._notice)
 
-    told: list[tuple[str, dict[str, Any]]]
+    reported: list[tuple[str, dict[str, Any]]]
 
     def _tso(self) -> CommitTs:
         if self.pd_is_away:
@@ -63,7 +63,7 @@ class Rig:
         return NOW_TS
 
     def _notice(self, what: str, **values: Any) -> None:
-        self.told.append((what, values))
+        self.reported.append((what, values))
 
     def written(self, *start_ts: int) -> None:
         write(self.storage, *map(prewrite, start_ts))
@@ -88,11 +88,11 @@ def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
     reaches(rig.storage, OLD_TS + 5)
     assert streamed(rig.storage) == [(OLD_TS, OLD_TS + 5)]
     assert rig.lost.tally == LostTally(committed=1)
-    assert rig.told == [("a lost commit was found in TiKV", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
+    assert rig.reported == [("a lost commit was found in TiKV", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
     assert rig.lost.look() == 0
 
 
-def test_what_tikv_rolled_back_is_dropped_counted_and_told(rig: Rig) -> None:
+def test_what_tikv_rolled_back_is_dropped_counted_and_reported(rig: Rig) -> None:
     rig.written(YOUNG_TS)
     write(rig.storage, fake(NOW_TS))
     rig.tikv.writes = [LostWrite(YOUNG_TS, 0)]
@@ -100,7 +100,7 @@ def test_what_tikv_rolled_back_is_dropped_counted_and_told(rig: Rig) -> None:
     reaches(rig.storage, NOW_TS)
     assert streamed(rig.storage) == [(NOW_TS, NOW_TS)]
     assert rig.lost.tally == LostTally(rolled_back=1)
-    assert rig.told[0][0].startswith("a transaction without an end was rolled back")
+    assert rig.reported[0][0].startswith("a transaction without an end was rolled back")
 
 
 def test_a_young_transaction_without_a_write_is_left_alone(rig: Rig) -> None:
@@ -135,7 +135,7 @@ def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: Lo
     settled(rig.storage, lambda: rig.storage.waiting == waiting)
 
 
-def test_all_that_hold_are_asked_for_at_once(rig: Rig) -> None:
+def test_all_that_hold_are_requested_for_at_once(rig: Rig) -> None:
     """Each question waits here for another one."""
     starts = [YOUNG_TS + number for number in range(8)]
     rig.written(*starts)
@@ -145,7 +145,7 @@ def test_all_that_hold_are_asked_for_at_once(rig: Rig) -> None:
     reaches(rig.storage, starts[-1] + 100)
 
 
-def test_what_is_not_answered_is_told_and_asked_again(rig: Rig) -> None:
+def test_what_is_not_answered_is_reported_and_requested_again(rig: Rig) -> None:
     rig.written(YOUNG_TS)
     rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     rig.tikv.away = True
@@ -153,7 +153,7 @@ def test_what_is_not_answered_is_told_and_asked_again(rig: Rig) -> None:
     rig.tikv.away, rig.pd_is_away = False, True
     assert rig.lost.look() == 0
     assert rig.lost.tally == LostTally(unanswered=1)
-    assert [values["error"] for _, values in rig.told] == ["store 1 does not answer", "PD has no leader"]
+    assert [values["error"] for _, values in rig.reported] == ["store 1 does not answer", "PD has no leader"]
     rig.pd_is_away = False
     assert rig.lost.look() == 1
 
@@ -163,22 +163,22 @@ def test_an_end_without_room_waits_for_it(rig: Rig) -> None:
     rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     with patch.object(rig.storage, "free_bytes", return_value=-1):
         assert rig.lost.look() == 0
-    assert rig.told[0][0] == "there is no room for the end of a transaction that TiKV told"
+    assert rig.reported[0][0] == "there is no room for the end of a transaction that TiKV told"
     assert rig.lost.look() == 1
     assert rig.lost.tally == LostTally(committed=1)
 
 
-def test_nobody_is_asked_before_something_has_waited(tmp_path: Path) -> None:
+def test_nobody_is_requested_before_something_has_waited(tmp_path: Path) -> None:
     with closing(Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)) as storage:
         rig = Rig(storage)
         rig.pd_is_away = True
         with closing(rig.lost):
             rig.written(YOUNG_TS)
             assert rig.lost.look() == 0
-            assert rig.told == []
+            assert rig.reported == []
 
 
-def test_an_end_that_tikv_told_outlives_a_restart(tmp_path: Path) -> None:
+def test_an_end_that_tikv_reported_outlives_a_restart(tmp_path: Path) -> None:
     with closing(Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)) as storage, patch.object(lost_module, "LOST_S", 0.0):
         rig = Rig(storage)
         with closing(rig.lost):

@@ -45,7 +45,7 @@ def test_the_page_shows_every_setting_with_its_default(tmp_path: Path) -> None:
         ({"node_id": "a/b"}, "cannot be part of a key"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings: dict[str, object], reported: str) -> None:
+def test_what_cannot_be_intended_is_refused(settings: dict[str, object], reported: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(reported)):
         check(msgspec.structs.replace(PumpSection(pd=("pd:2379",), data_dir="data"), **settings))
 

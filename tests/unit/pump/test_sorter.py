@@ -107,7 +107,7 @@ def _push(sorter: Sorter, one: Arrived, number: int) -> None:
     sorter.advance()
 
 
-def test_what_has_waited_is_told_with_the_earliest_first() -> None:
+def test_what_has_waited_is_reported_with_the_earliest_first() -> None:
     sorter = Sorter(0)
     for start_ts, now_s in ((1, 10.0), (2, 10.5), (3, 11.0)):
         sorter.prewrite(start_ts, ValuePlace(1, start_ts), now_s=now_s)

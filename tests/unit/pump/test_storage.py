@@ -156,7 +156,7 @@ def test_a_restart_at_any_moment_goes_on_as_if_there_had_been_none(tmp_path: Pat
             assert streamed(storage) == [(1, 3), (4, 4), (6, 7), (5, 8), (9, 9)]
 
 
-def test_an_index_that_is_gone_or_behind_is_made_anew(tmp_path: Path) -> None:
+def test_an_index_that_is_gone_or_behind_is_made_again(tmp_path: Path) -> None:
     with opened(tmp_path) as storage:
         write(storage, *history()[:4])
     previous = tmp_path / "former.sqlite"
@@ -265,7 +265,7 @@ def test_an_index_without_room_is_brought_up_later(tmp_path: Path) -> None:
         assert streamed(storage) == [(1, 2)]
 
 
-def test_a_disk_that_fails_ends_the_storage_and_tells_everybody(tmp_path: Path) -> None:
+def test_a_disk_that_fails_ends_the_storage_and_reports_everybody(tmp_path: Path) -> None:
     storage = Storage(tmp_path, cluster_id=CLUSTER_ID, room=ROOMY)
     failed = OSError(errno.EIO, "Input/output error")
     with patch("sidecar.pump.value_log.os.fdatasync", side_effect=failed), pytest.raises(LogBroken, match="cannot be synced"):

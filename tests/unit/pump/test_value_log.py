@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.errors import LogBroken, StorageFull
 from sidecar.pump.record import HEADER_BYTES, PREWRITE, Binlog
-from sidecar.pump.value_log import GATHERED_BYTES_MAX, ValueLog, ValuePlace
+from sidecar.pump.value_log import BY_TABLE_BYTES_MAX, ValueLog, ValuePlace
 
 LARGE = 1 << 40
 FIRST = "0000000001.binlog"
@@ -51,7 +51,7 @@ def written(folder: Path, *batches: Sequence[Binlog], file_bytes_max: int = LARG
 
 def test_what_was_appended_is_read_by_pointer_and_in_order(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    wanted = [binlog(1, b""), binlog(2, b"x" * (GATHERED_BYTES_MAX + 1)), binlog(3, b"y" * 700_000), binlog(4, b"z" * 700_000), binlog(5)]
+    wanted = [binlog(1, b""), binlog(2, b"x" * (BY_TABLE_BYTES_MAX + 1)), binlog(3, b"y" * 700_000), binlog(4, b"z" * 700_000), binlog(5)]
     pointers = log.append(wanted)
     assert [log.read(pointer) for pointer in pointers] == wanted
     log.close()
@@ -90,7 +90,7 @@ def test_a_power_cut_may_leave_any_part_of_the_last_write(tmp_path: Path, missin
     assert found(tmp_path) == [binlog(1), binlog(2), binlog(3), binlog(4)][: 1 + missing]
 
 
-def test_damage_before_a_later_write_is_told_wherever_it_is(tmp_path: Path) -> None:
+def test_damage_before_a_later_write_is_reported_wherever_it_is(tmp_path: Path) -> None:
     ends = written(tmp_path / "whole", [binlog(1)], [binlog(2)], [binlog(3)])
     for at in range(ends[1]):
         folder = tmp_path / str(at)
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_the_last_has_no_torn_end(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     written(tmp_path, [binlog(1)], [binlog(2)], [binlog(3)], file_bytes_max=1)
     (tmp_path / "0000000002.binlog").unlink()
     with pytest.raises(LogBroken, match=r"0000000002.binlog is gone"):
@@ -129,7 +129,7 @@ def test_a_place_behind_the_end_says_that_something_is_gone(tmp_path: Path) -> N
     log.close()
 
 
-def test_damage_is_told_by_who_reads_it(tmp_path: Path) -> None:
+def test_damage_is_reported_by_who_reads_it(tmp_path: Path) -> None:
     log = opened(tmp_path)
     (pointer,) = log.append([binlog(1)])
     with (tmp_path / FIRST).open("r+b") as file:

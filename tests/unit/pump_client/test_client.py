@@ -179,7 +179,7 @@ def test_an_end_waits_for_its_pump_to_come_back(cluster: Cluster) -> None:
     assert not cluster.pumps["b"].kept
 
 
-def test_an_end_that_its_pump_never_takes_is_given_up_and_told(cluster: Cluster) -> None:
+def test_an_end_that_its_pump_never_takes_is_given_up_and_reported(cluster: Cluster) -> None:
     client = cluster.client(strategy="hash")
     client.prewrite(0, b"P")
     cluster.pumps["a"].failing = refused
@@ -290,7 +290,7 @@ def test_a_registry_that_is_away_changes_nothing(cluster: Cluster, monkeypatch: 
     assert all(one != other for one, other in pairwise(client.prewrite(ts, b"P") for ts in range(4)))
 
 
-def test_a_pump_that_is_back_is_written_to_though_a_former_connection_to_it_waits_before_it_tries_again() -> None:
+def test_a_pump_that_is_back_is_written_to_though_a_previous_connection_to_it_waits_before_it_tries_again() -> None:
     """gRPC gives channels with the same options one connection, which waits for seconds once it was refused."""
     (port,) = free_ports(1)
     host = f"127.0.0.1:{port}"

@@ -93,7 +93,7 @@ def test_where_no_key_qualifies_it_says_so(tmp_path: Path) -> None:
     assert NO_KEY in report.summary()
 
 
-def test_an_update_that_no_change_followed_is_told_of_first() -> None:
+def test_an_update_that_no_change_followed_is_reported_of_first() -> None:
     update = LiveChange(CommitTs(15), "update", ("1", "a"), ("1", "b"))
     followed = DroppedRow(SCHEMA, ("1",), WINDOW, CHUNK, ("1", "a"), update)
     deleted = replace(followed, key=("2",), row=("2", "a"), change=LiveChange(CommitTs(16), "delete", ("2", "a"), None))

@@ -94,7 +94,7 @@ def test_a_range_that_is_wanted_later_has_its_history_from_its_ts_on() -> None:
     assert commit_ts == {entry.commit_ts for entry in demo().entries if entry.key in late and entry.commit_ts > from_ts}
 
 
-def test_a_range_that_is_wanted_anew_goes_on_and_one_that_ended_begins_again() -> None:
+def test_a_range_that_is_wanted_again_goes_on_and_one_that_ended_begins_again() -> None:
     one, other = [one for one in ranges() if sum(entry.key in one for entry in demo().entries) > 100][:2]
     puller = RecordedPuller(demo(), Play(seed=3))
     puller.want({one: START, other: START})

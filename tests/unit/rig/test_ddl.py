@@ -25,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("query", "value"), CASES, ids=[case[0] for case in CASES])
-def test_the_table_and_the_action_are_told(query: str, value: tuple[str, str, int]) -> None:
+def test_the_table_and_the_action_are_reported(query: str, value: tuple[str, str, int]) -> None:
     ddl = ddl_of(query, "cur")
     assert ddl is not None
     assert (ddl.schema, ddl.table, ddl.action) == value

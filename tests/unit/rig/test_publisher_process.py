@@ -45,7 +45,7 @@ def test_it_waits_for_its_servers_and_ends_with_the_process_that_started_it(publ
     assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_publisher_that_ended_is_told_with_its_log(publisher: PublisherProcess) -> None:
+def test_a_publisher_that_ended_is_reported_with_its_log(publisher: PublisherProcess) -> None:
     process = publisher._process
     assert process is not None
     process.kill()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Former, TableName, TableSchema
+from sidecar.core.model import PreviousLayout, TableName, TableSchema
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value, settled_value
 from sidecar.rowcodec.binlog_row import DecodedBinlogRows, decode_event, decode_logged
@@ -151,12 +151,12 @@ def test_broken_events_are_refused_with_the_table_and_the_byte(value: bytes, wor
     assert "table s.t (id 104): row event byte" in str(caught.value)
 
 
-def test_logged_rows_are_read_by_the_version_that_they_tell() -> None:
+def test_logged_rows_are_read_by_the_version_that_they_notify() -> None:
     before = info([PLAIN[1], column(2, "n", "int")], int_handle=True)
     now = info([PLAIN[1], column(7, "n", "bigint"), column(8, "added", "int", origin_default="3")], int_handle=True)
     name = TableName("s", "t")
     schema = TableSchema(
-        name, (), ("id",), layout=layout_of(1, now, new_collation=True), former=Former(9, layout_of(1, before, new_collation=True))
+        name, (), ("id",), layout=layout_of(1, now, new_collation=True), former=PreviousLayout(9, layout_of(1, before, new_collation=True))
     )
     row = inserted(int_handle(1), {2: column(2, "n", "int")}, {2: 5})[1]
     assert decode_logged(schema, event_value(0, ord("I"), 8, row)) == (None, ["1", "5", "3"])

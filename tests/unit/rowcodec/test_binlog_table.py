@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.model import Former, TableName, TableSchema
+from sidecar.core.model import PreviousLayout, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.rowcodec.binlog_event import event_value
 from sidecar.rowcodec.binlog_row import decode_logged
@@ -23,7 +23,7 @@ Columns = list[dict[str, Any]]
 def schema(before: Columns, now: Columns) -> TableSchema:
     """The DDL between them made schema version 10."""
     previous, layout = (layout_of(1, info([ID, *columns], int_handle=True), new_collation=True) for columns in (before, now))
-    return TableSchema(TableName("s", "t"), (), ("id",), layout=layout, former=Former(10, previous))
+    return TableSchema(TableName("s", "t"), (), ("id",), layout=layout, former=PreviousLayout(10, previous))
 
 
 def read(value: TableSchema, schema_version: int, columns: Columns, values: Values) -> list[str | None] | None:

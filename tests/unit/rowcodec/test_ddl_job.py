@@ -132,7 +132,7 @@ def test_the_step_from_which_rows_are_elsewhere_counts(action: Action, schema_st
         assert ddl_job(meta(action, state=RUNNING, schema_state=other, raw_args=raw_args), commit_ts=T, at="entry 1") is None
 
 
-def test_a_reorganisation_tells_what_the_new_partitions_are() -> None:
+def test_a_reorganisation_reports_what_the_new_partitions_are() -> None:
     def part(id_: int, value: Any) -> dict[str, Any]:
         return {"id": id_, "name": value, "less_than": ["7"], "in_values": None, "policy_ref_info": None}
 
@@ -172,7 +172,7 @@ def test_a_step_that_does_not_name_its_columns_is_refused(wrong: dict[str, Any])
         amid(Action.MODIFY_COLUMN, 5, raw_args=MODIFIED | wrong)
 
 
-def test_the_modified_columns_of_a_multi_schema_change_are_told_together() -> None:
+def test_the_modified_columns_of_a_multi_schema_change_are_reported_together() -> None:
     """What is done already, as older TiDB does it, is told by the table as it is."""
     info = {"id": 10, "cols": []}
     parts = [
@@ -288,7 +288,7 @@ def test_no_arguments_do_anything_but_parse_or_stop(action: Action, state: int, 
         ("RENAME TABLE `a` TO `b`, `c` TO `y`.`d`", None),
     ],
 )
-def test_what_older_tidb_renames_is_told_by_the_statement(query: str, schemas: list[str] | None) -> None:
+def test_what_older_tidb_renames_is_reported_by_the_statement(query: str, schemas: list[str] | None) -> None:
     """Its history has neither arguments nor what the job locked. The session's schema is the last table's, where that names none."""
     infos = [{"id": 10, "name": name("b")}, {"id": 11, "name": name("d")}]
     job = {"id": 5, "type": 47, "state": 6, "schema_id": 1, "schema_name": "shop", "query": "…", "raw_args": None}

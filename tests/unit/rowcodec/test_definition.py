@@ -64,7 +64,7 @@ def test_types_of_a_real_table_are_those_that_it_was_made_with() -> None:
     }  # fmt: skip
 
 
-def test_a_real_table_is_told_as_it_was_made() -> None:
+def test_a_real_table_is_reported_as_it_was_made() -> None:
     definition = recorded("demo", "customer")
     columns = {column.name: column for column in definition.columns}
     assert columns["email"] == ColumnDefinition("email", "varchar(100)", False, "utf8mb4", "utf8mb4_general_ci")
@@ -78,7 +78,7 @@ def test_a_real_table_is_told_as_it_was_made() -> None:
     assert (definition.clustered, definition.charset, definition.collation, definition.partitioning) == (True, "utf8mb4", "utf8mb4_bin", "")
 
 
-def test_generated_columns_are_told_virtual_ones_too() -> None:
+def test_generated_columns_are_reported_virtual_ones_too() -> None:
     columns = {column.name: column for column in recorded("demo", "item").columns}
     assert (columns["price_with_tax"].generated, columns["price_with_tax"].stored) == ("`price` * 1.19", False)
     assert (columns["title_len"].generated, columns["title_len"].stored) == ("char_length(`title`)", True)
@@ -130,7 +130,7 @@ def test_a_default_is_sql() -> None:
     assert default_of(of_type(3), default="7", generated_expr_string="1 + 6") is None
 
 
-def test_what_an_update_writes_is_told() -> None:
+def test_what_an_update_writes_is_reported() -> None:
     (column,) = definition_of(table(col("c", of_type(7, 23, 3, flag=ON_UPDATE)))).columns
     assert column.on_update == "CURRENT_TIMESTAMP(3)"
 

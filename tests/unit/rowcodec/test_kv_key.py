@@ -51,7 +51,7 @@ def test_handles_of_an_unsigned_key_beyond_the_signed_range() -> None:
     assert values_of_handle(with_int_handle(unsigned=True), memcomparable_int(-1)) == {0: (1 << 64) - 1}
 
 
-def test_a_hidden_handle_tells_no_column() -> None:
+def test_a_hidden_handle_reports_no_column() -> None:
     assert values_of_handle(kv_table(info([column(1, "a", "int")]), schema="s"), memcomparable_int(7)) == {}
 
 

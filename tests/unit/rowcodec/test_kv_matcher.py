@@ -59,7 +59,7 @@ def test_one_round_trip_commits_by_itself() -> None:
     assert matcher(INIT).entries([R(COMMITTED, 110, 120, b"new")]) == [entry(110, 120, b"new")]
 
 
-def test_transactions_of_one_key_are_told_apart_by_start_ts() -> None:
+def test_transactions_of_one_key_are_reported_separate_by_start_ts() -> None:
     rows = [R(PREWRITE, 110, 0, b"1"), R(ROLLBACK, 110), R(PREWRITE, 111, 0, b"2"), R(COMMIT, 111, 120)]
     assert matcher(INIT).entries(rows) == [entry(111, 120, b"2")]
 
@@ -96,11 +96,11 @@ def test_a_commit_before_its_prewrite_waits_for_the_end_of_the_scan() -> None:
     assert made.entries([INIT]) == [entry(110, 120, b"new")]
 
 
-def test_a_commit_that_the_scan_told_whole_is_not_told_twice() -> None:
+def test_a_commit_that_the_scan_reported_whole_is_not_reported_twice() -> None:
     assert matcher().entries([R(COMMIT, 110, 120), R(COMMITTED, 110, 120, b"new"), INIT]) == [entry(110, 120, b"new")]
 
 
-def test_a_commit_with_a_heartbeat_alone_is_one_that_the_scan_told_whole() -> None:
+def test_a_commit_with_a_heartbeat_alone_is_one_that_the_scan_reported_whole() -> None:
     rows = [R(PREWRITE, 110, 0, b"", b"old"), R(COMMIT, 110, 120), R(COMMITTED, 110, 120, b"new", b"old"), INIT]
     assert matcher().entries(rows) == [entry(110, 120, b"new", b"old")]
 

@@ -110,7 +110,7 @@ def test_partitions_are_the_table_and_the_logical_id_is_not() -> None:
     assert kv_table(info(columns, partition=partition | {"enable": False}), schema="s").physical_ids == {104}
 
 
-def test_key_parts_say_which_columns_the_key_tells() -> None:
+def test_key_parts_say_which_columns_the_key_reports() -> None:
     columns = [
         column(1, "a", "int", flag=NOT_NULL),
         column(2, "ci", "varchar", collation="utf8mb4_general_ci", flag=NOT_NULL),

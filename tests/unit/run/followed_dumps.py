@@ -23,7 +23,7 @@ from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
 from sidecar.report.chunks import Chunks
 from sidecar.run.certifying import ACCEPT_WAIT_S, ASK_S, TermCertificates
 from sidecar.run.dump_reports import CertificateFacts, DumpReports
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")
@@ -63,7 +63,7 @@ class World:
         self.log = open_folder(str(folder))
         self.owner = FolderLog(self.log)
         self.owner.recover(epoch=1)
-        self.history, self.reports, self.lines = MemoryHistory(), Reports(), list[NewsLine]()
+        self.history, self.reports, self.lines = MemoryHistory(), Reports(), list[LogEvent]()
         self.now_s, self.next, self.chunks = 0.0, 0, 0
         self.counts: dict[str, dict[TableName, int]] = {}
         self.made = self.follower()
@@ -139,5 +139,5 @@ class World:
     def sum_of(self, seq: int) -> str:
         return hashlib.sha256(storage.read_file(self.log, manifest_name(Seq(seq)))).hexdigest()
 
-    def told(self, event: str) -> list[str]:
+    def reported(self, event: str) -> list[str]:
         return [str(line.values.get("reason", "")) for line in self.lines if line.event == event]

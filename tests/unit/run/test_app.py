@@ -24,7 +24,7 @@ from sidecar.mysql import retry
 from sidecar.pace.controller import Controller
 from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import worker_state
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
@@ -41,7 +41,7 @@ def test_a_control_service_that_anybody_could_reach_is_refused_at_once() -> None
         Sidecar(settings(control={"listen": "0.0.0.0:8310"}), Path("sidecar.toml"))
 
 
-def test_a_sidecar_that_is_told_to_stop_while_etcd_is_away_stops() -> None:
+def test_a_sidecar_that_is_reported_to_stop_while_etcd_is_away_stops() -> None:
     sidecar = Sidecar(settings(), Path("sidecar.toml"))
     sidecar.stopping.set()
     sidecar.run()
@@ -145,12 +145,12 @@ def breaks(*_: object) -> None:
     raise ZeroDivisionError("a defect")
 
 
-def test_a_term_whose_parts_are_well_ends_when_told(sidecar: Sidecar) -> None:
+def test_a_term_whose_parts_are_well_ends_when_reported(sidecar: Sidecar) -> None:
     sidecar.run()
     assert sidecar.tally.terms == 1
 
 
-def test_a_watch_on_the_changefeed_that_broke_ends_the_process_and_is_told(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_on_the_changefeed_that_broke_ends_the_process_and_is_reported(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(OneStep):
         def check(self, *_: object, **__: object) -> None:
             breaks()
@@ -160,7 +160,9 @@ def test_a_watch_on_the_changefeed_that_broke_ends_the_process_and_is_told(sidec
         sidecar.run()
 
 
-def test_a_minder_of_the_merge_worker_that_broke_ends_the_process_and_is_told(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_minder_of_the_merge_worker_that_broke_ends_the_process_and_is_reported(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sidecar._worker, "check", breaks)
     with pytest.raises(ZeroDivisionError):
         sidecar.run()
@@ -180,8 +182,8 @@ def test_what_lives_as_long_as_the_process_and_broke_ends_it_owner_or_standby(
     assert sidecar.tally.terms == owns
 
 
-def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
-    reported: list[NewsLine] = []
+def test_a_standby_reports_it_once_and_an_owner_what_it_attached_to(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[LogEvent] = []
     epochs = iter([None, None, 4])
     status = SidecarStatus(sidecar.changefeed.name, 4, "here:1")
     monkeypatch.setattr(app, "say", lambda *lines: reported.extend(lines))
@@ -196,7 +198,9 @@ def test_a_standby_tells_it_once_and_an_owner_what_it_attached_to(sidecar: Sidec
     assert reported[2].values["epoch"] == 4
 
 
-def test_what_keeps_an_owner_from_serving_is_told_until_it_serves_or_stands_by(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_keeps_an_owner_from_serving_is_reported_until_it_serves_or_stuck_by(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hindered: list[str] = []
     no_room = StorageFull("/log is full", hint="make room")
     ends = iter([no_room, no_room, None, OwnershipLost("the lease is another's", hint="nothing")])
@@ -270,7 +274,7 @@ def workers(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 
 @pytest.mark.parametrize("part", ["Term", "ChangefeedWatch"])
-def test_a_part_that_closes_badly_keeps_neither_worker_nor_lease_and_is_told(
+def test_a_part_that_closes_badly_keeps_neither_worker_nor_lease_and_is_reported(
     sidecar: Sidecar, workers: Workers, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     class ClosesBadly(OneStep):

@@ -13,7 +13,7 @@ from sidecar.control.status import ServiceStatus
 from sidecar.errors import SourceError
 from sidecar.run import auxiliary
 from sidecar.run.auxiliary import CLOSE_S, LONG_LIFE_S, Services
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from tests.support.eventually import PATIENCE_S, eventually
 
 
@@ -26,11 +26,11 @@ def services(monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
         yield made
 
 
-LINES = list[NewsLine]()
+LINES = list[LogEvent]()
 
 
 @pytest.mark.parametrize("error", [SourceError("denied", hint="grant it"), ZeroDivisionError("a defect")])
-def test_what_ends_a_life_is_told_once_and_the_next_one_begins(services: Services, error: Exception) -> None:
+def test_what_ends_a_life_is_reported_once_and_the_next_one_begins(services: Services, error: Exception) -> None:
     lives = list[Thread]()
 
     def life(ending: Event) -> None:
@@ -66,7 +66,7 @@ def test_one_that_fails_ends_no_other(services: Services) -> None:
 def test_a_pause_doubles_and_is_short_again_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
     waited = list[float]()
 
-    class Told(Event):
+    class Checking(Event):
         def wait(self, timeout: float | None = None) -> bool:
             waited.append(timeout or 0.0)
             if len(waited) == 5:
@@ -82,7 +82,7 @@ def test_a_pause_doubles_and_is_short_again_after_a_long_life(monkeypatch: pytes
         now_s += LONG_LIFE_S + 1 if len(waited) == 3 else 1
         raise SourceError("denied", hint="")
 
-    made._serve("one", life, Told())
+    made._serve("one", life, Checking())
     assert waited == [1.0, 2.0, 4.0, 1.0, 2.0]
 
 
@@ -115,9 +115,9 @@ def test_an_error_is_forgotten_after_a_long_life() -> None:
         assert made.states()[0].failures == 1
 
 
-def test_what_the_pipelines_own_thread_can_do_without_ends_nothing_and_is_told_once() -> None:
+def test_what_the_pipelines_own_thread_can_do_without_ends_nothing_and_is_reported_once() -> None:
     now_s = [0.0]
-    lines = list[NewsLine]()
+    lines = list[LogEvent]()
     with closing(Services(log_line=lines.append, now_s=lambda: now_s[0])) as services:
         for _ in range(3):
             services.spare("samples", lambda: 1 // 0)

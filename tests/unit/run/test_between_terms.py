@@ -66,7 +66,7 @@ def learn(pace: Controller) -> int:
         pace.wrote(Seq(seq), 100.0)
     batches = tuple(BatchDone(Seq(seq), 1, 10, 5_000, 0.01 * seq, 0.0, 0) for seq in range(7, 13))
     pace.room(Demand(open_rows=50_000))
-    pace.hear(None, [SinkDelivery("lake", Seq(12), batches)], None, now_s=100.0)
+    pace.receive(None, [SinkDelivery("lake", Seq(12), batches)], None, now_s=100.0)
     return pace.room(Demand()).width_rows
 
 
@@ -81,7 +81,7 @@ def test_a_process_that_regains_its_changefeed_keeps_its_worker_and_what_the_pac
     process.between.wait()
     pace = process.enter(4)
     assert process.worker.notes == ["start 3", "serve 4"]
-    pace.hear(None, [SinkDelivery("lake", Seq(5))], None, now_s=process.now_s)
+    pace.receive(None, [SinkDelivery("lake", Seq(5))], None, now_s=process.now_s)
     assert pace.room(Demand()).width_rows == width
     assert pace.lag_s(process.now_s + 3.0) == 3.0, "what waits is the new term's"
 

@@ -55,7 +55,7 @@ def test_a_finished_dump_has_a_certificate_of_its_chunks_and_segments(world: Wor
     assert (result["cluster_id"], result["asked_by"]["name"], result["started_ms"]) == ("7", "certificate alice", 5)
     assert {one["table"]: (one["chunks"], one["rows"]) for one in result["rows"]} == {"orders": (2, 20), "items": (1, 10)}
     assert [(one["table"], one["whole"]) for one in result["scope"]["tables"]] == [("orders", True), ("items", True)]
-    assert world.told("certificate written") == [""]
+    assert world.reported("certificate written") == [""]
     assert not collected(world.log)
 
 
@@ -152,7 +152,7 @@ def test_a_follower_that_dies_after_the_certificate_was_written_leaves_it_as_it_
     world.step()
     assert storage.read_file(world.log, f"certificates/{DUMP}.json") == written
     assert not collected(world.log)
-    assert world.told("certificate written") == [""]
+    assert world.reported("certificate written") == [""]
 
 
 def test_a_dump_that_was_under_way_before_has_no_certificate(world: World) -> None:
@@ -163,7 +163,7 @@ def test_a_dump_that_was_under_way_before_has_no_certificate(world: World) -> No
     world.step(SAVE_S)
     world.step(ACCEPT_WAIT_S)
     assert not CERTIFICATES.ids(world.log)
-    assert world.told("no certificate") == ["its first windows closed before segment 0, where this version began to follow it"]
+    assert world.reported("no certificate") == ["its first windows closed before segment 0, where this version began to follow it"]
     assert world.made.collected() == 1
 
 
@@ -174,7 +174,7 @@ def test_a_dump_of_which_chunks_are_missing_has_no_certificate(world: World) -> 
     world.step()
     world.step(ACCEPT_WAIT_S)
     assert not CERTIFICATES.ids(world.log)
-    assert world.told("no certificate") == ["1 of its 2 chunks were collected"]
+    assert world.reported("no certificate") == ["1 of its 2 chunks were collected"]
 
 
 def test_a_stopped_dump_has_none_and_its_parts_are_removed(world: World) -> None:
@@ -185,7 +185,7 @@ def test_a_stopped_dump_has_none_and_its_parts_are_removed(world: World) -> None
     world.step()
     assert not collected(world.log)
     assert not CERTIFICATES.ids(world.log)
-    assert world.told("no certificate") == [], "nobody expects one"
+    assert world.reported("no certificate") == [], "nobody expects one"
 
 
 def test_a_failed_dump_is_collected_until_the_log_knows_it_no_more(world: World) -> None:
@@ -296,7 +296,7 @@ def test_a_log_that_was_restored_under_a_dump_gives_it_no_certificate(world: Wor
     world.segment()
     world.follower()
     world.step()
-    assert world.told("no certificate") == ["segment 2 does not follow the segment 1 that was collected"]
+    assert world.reported("no certificate") == ["segment 2 does not follow the segment 1 that was collected"]
     assert not collected(world.log)
 
 
@@ -309,11 +309,11 @@ def test_segments_that_were_removed_before_they_were_collected_give_it_no_certif
     world.owner.retain(delivered=Seq(5), open_from=None)
     world.follower()
     world.step()
-    assert world.told("no certificate") == ["its parts come to segment 1, and the log has segments 5 to 5"]
+    assert world.reported("no certificate") == ["its parts come to segment 1, and the log has segments 5 to 5"]
     assert world.made.collected() == 5
 
 
-def test_a_storage_that_is_away_is_asked_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_is_away_is_requested_again_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.segment(world.window())
     world.segment(world.window())
     calls = 0
@@ -348,7 +348,7 @@ def test_a_broken_log_ends_certificates_with_a_line_and_lets_retention_go_on(wor
     with pytest.raises(LogBroken):
         world.made.serve(Event())
     assert world.made.collected() is None
-    assert "is not readable" in world.told("certificates ended")[0]
+    assert "is not readable" in world.reported("certificates ended")[0]
     assert not collected(world.log)
 
 
@@ -363,4 +363,4 @@ def test_a_defect_ends_certificates_and_nothing_else(world: World, monkeypatch: 
     with pytest.raises(ZeroDivisionError):
         world.made.serve(Event())
     assert world.made.collected() is None
-    assert world.told("certificates ended") == ["a defect: ZeroDivisionError('a defect')"]
+    assert world.reported("certificates ended") == ["a defect: ZeroDivisionError('a defect')"]

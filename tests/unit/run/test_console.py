@@ -19,7 +19,7 @@ from sidecar.report.chunks import Chunks
 from sidecar.run import console as run_console
 from sidecar.run.console import begin_console
 from sidecar.run.ddls import SeenDdls
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.samples import MeasuredTerms, Samples
 from tests.support.console import CONFIG, HERE, Browser, opened
 from tests.support.eventually import eventually
@@ -34,10 +34,10 @@ def owner() -> Iterator[Owner]:
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
-    news_lines: list[NewsLine] = []
-    monkeypatch.setattr(run_console, "say", news_lines.append)
-    return news_lines
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[LogEvent]:
+    events_lines: list[LogEvent] = []
+    monkeypatch.setattr(run_console, "say", events_lines.append)
+    return events_lines
 
 
 def config(folder: Path, **section: Any) -> Config:
@@ -54,7 +54,7 @@ def begun(owner: Owner, value: Config) -> ConsoleServer | None:
     )
 
 
-def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
+def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, logged: list[LogEvent]) -> None:
     server = begun(owner, config(tmp_path))
     assert server is not None
     assert [(line.event, line.level, line.values) for line in logged] == [
@@ -68,12 +68,12 @@ def test_it_serves_what_the_process_has(owner: Owner, tmp_path: Path, logged: li
     server.close()
 
 
-def test_none_is_none(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
+def test_none_is_none(owner: Owner, tmp_path: Path, logged: list[LogEvent]) -> None:
     assert begun(owner, config(tmp_path, listen="")) is None
     assert logged == []
 
 
-def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, logged: list[NewsLine]) -> None:
+def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, logged: list[LogEvent]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         assert begun(owner, config(tmp_path, listen=listen)) is None
@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_a_warning(owner: Owner, tmp_path: Path, logged:
 
 
 @pytest.mark.parametrize("host", ["10.255.255.1", "no-such-host.invalid", "a" * 64, "a..b"])
-def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, logged: list[NewsLine], host: str) -> None:
+def test_an_address_that_is_not_this_machines_is_a_warning(owner: Owner, tmp_path: Path, logged: list[LogEvent], host: str) -> None:
     authority = Authority(tmp_path)
     signed = authority.sign("console")
     tls = Tls(cert_file=str(signed.cert_file), key_file=str(signed.key_file), ca_file=str(authority.ca_file))
@@ -106,7 +106,7 @@ def test_what_is_unsafe_or_unusable_is_an_error(owner: Owner, tmp_path: Path, se
 
 
 def test_a_console_that_breaks_is_logged_and_nothing_else_ends(
-    owner: Owner, tmp_path: Path, logged: list[NewsLine], monkeypatch: pytest.MonkeyPatch
+    owner: Owner, tmp_path: Path, logged: list[LogEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("no pages")

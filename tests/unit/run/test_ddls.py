@@ -28,7 +28,7 @@ def test_each_is_kept_once_and_what_passed_between_is_counted() -> None:
     assert seen_ddls == [SeenDdl(CommitTs(101), "ddl 1", 0), SeenDdl(CommitTs(104), "ddl 4", 2)]
 
 
-def test_another_owner_counts_anew() -> None:
+def test_another_owner_counts_again() -> None:
     seen_ddls = seen(status(3), status(0, epoch=2), status(2, epoch=2))
     assert [(one.commit_ts, one.unseen) for one in seen_ddls] == [(103, 2), (202, 1)]
 

@@ -172,7 +172,7 @@ def test_a_defect_of_a_report_is_a_line_and_the_certificate_is_written(world: Re
     monkeypatch.setattr(dump_reports, "report_html", breaks)
     world.segment(world.window())
     world.finish()
-    assert world.told("no report") == ["a defect: ZeroDivisionError('a defect')"]
+    assert world.reported("no report") == ["a defect: ZeroDivisionError('a defect')"]
     assert (CERTIFICATES.ids(world.log), REPORTS.ids(world.log)) == ([DUMP], [])
 
 
@@ -192,7 +192,7 @@ def test_while_the_storage_does_not_take_a_report_the_certificate_waits_and_is_w
     assert CERTIFICATES.ids(world.log) == []
     world.step()
     assert (CERTIFICATES.ids(world.log), REPORTS.ids(world.log)) == ([DUMP], [DUMP])
-    assert world.told("no report") == []
+    assert world.reported("no report") == []
 
 
 # ---- chunks for those who watch -------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class FakeSchemas:
         raise NotImplementedError
 
 
-class Told(Gauge):
+class Checking(Gauge):
     """With a merge worker that runs, if nothing else is said."""
 
     def read(
@@ -61,10 +61,10 @@ class Told(Gauge):
         return super().read(now_s, worker=worker, died=died, last_error=last_error, services=services)
 
 
-def gauge(stage: Stage, pipeline: Pipeline, tmp_path: Path, *, rows: int | None = 100) -> tuple[Told, FakeSchemas]:
+def gauge(stage: Stage, pipeline: Pipeline, tmp_path: Path, *, rows: int | None = 100) -> tuple[Checking, FakeSchemas]:
     schemas = FakeSchemas(rows)
     deliveries = LogDeliveries(open_folder(str(tmp_path)))
-    return Told(NAME, "host:1", pipeline, deliveries, Estimates(schemas)), schemas
+    return Checking(NAME, "host:1", pipeline, deliveries, Estimates(schemas)), schemas
 
 
 def now_ts(*, ago_s: float = 0.0) -> int:
@@ -103,7 +103,7 @@ def test_lags_of_delivery_hold_across_restarts(tmp_path: Path) -> None:
         stage.feed.say(put(now_ts(ago_s=ago_s) - 1, "x"), resolved(now_ts(ago_s=ago_s)))
         pipeline.step(poll_s=0)
 
-    def told(accepted: int, upto_ts: int) -> SidecarStatus:
+    def reported(accepted: int, upto_ts: int) -> SidecarStatus:
         sinks = (SinkDelivery("file:///out", Seq(accepted), upto_ts=CommitTs(upto_ts)),)
         report = DeliveryReport(Seq(accepted), CommitTs(upto_ts), "running", 1, sinks=sinks)
         (tmp_path / DELIVERED_NAME).write_bytes(report.to_json())
@@ -113,16 +113,16 @@ def test_lags_of_delivery_hold_across_restarts(tmp_path: Path) -> None:
         return result.read(stage.clock.now_s())
 
     pipeline = stage.attach()
-    result = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100)))
+    result = Checking(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100)))
     stage.feed.say(put(now_ts() - 1, "x"), resolved(now_ts()))
     pipeline.step(poll_s=0)
     first_ts = stage.manifests()[0].upto_ts
-    status = told(0, first_ts)
+    status = reported(0, first_ts)
     assert 400 <= status.delivery_lag_s < 400 + PATIENCE_S
     assert [400 <= sink.lag_s < 400 + PATIENCE_S for sink in status.sinks] == [True]
     assert status.delivered_ts == first_ts
     assert status.waiting_for == "Spark: delivery is 400 s behind"
-    status = told(pipeline.next_seq - 1, stage.manifests()[-1].upto_ts)
+    status = reported(pipeline.next_seq - 1, stage.manifests()[-1].upto_ts)
     assert status.delivered_ts == status.resolved_ts
     assert status.delivery_lag_s < PATIENCE_S
     assert status.sinks[0].lag_s < PATIENCE_S
@@ -142,7 +142,7 @@ def test_a_sink_that_cannot_be_opened_after_a_restart_is_behind_by_where_it_was(
     deliveries._read()
     stage.feed.say(put(5, "x"), resolved(now_ts()))
     pipeline.step(poll_s=0)
-    status = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s())
+    status = Checking(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s())
     assert [sink.lag_s >= 7200 for sink in status.sinks] == [True, False]
     assert 7200 <= status.delivery_lag_s < 7200 + PATIENCE_S
 
@@ -173,7 +173,7 @@ def test_a_dump_that_waits_for_a_spark_that_does_not_start_says_so(tmp_path: Pat
     stage.feed.say(resolved(stage.source.ts + 1_000))
     for _ in range(2):
         pipeline.step(poll_s=0)
-    status = Told(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
+    status = Checking(NAME, "host:1", pipeline, deliveries, Estimates(FakeSchemas(100))).read(stage.clock.now_s(), worker="starting")
     deliveries.close()
     assert pipeline.dump.demand().ready_rows > 0
     assert not any(manifest.windows for manifest in stage.manifests())
@@ -223,7 +223,8 @@ def test_a_source_without_statistics_leaves_the_rest_unknown(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("beside", "reported"), [(Beside.TOLD, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")]
+    ("beside", "reported"),
+    [(Beside.REPORTED, "dump again) ALTER"), (Beside.READ_AGAIN, "they are read again) ALTER"), (Beside.RIGHT, "ALTER")],
 )
 def test_the_newest_ddl_says_whether_rows_beside_it_may_be_wrong(tmp_path: Path, beside: Beside, reported: str) -> None:
     stage = Stage()
@@ -245,7 +246,7 @@ def test_a_status_is_made_a_few_times_a_second_however_often_the_pipeline_steps(
     assert [result.due(at * STATUS_EVERY_S / 10) for at in range(11)].count(True) == 2
 
 
-def test_a_source_that_is_away_is_told_with_since_when_and_why(tmp_path: Path) -> None:
+def test_a_source_that_is_away_is_reported_with_since_when_and_why(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
     result, _ = gauge(stage, pipeline, tmp_path)
@@ -264,7 +265,7 @@ def test_a_source_that_is_away_is_told_with_since_when_and_why(tmp_path: Path) -
     assert result.read(stage.clock.now_s()).source_away_s == 0
 
 
-def test_positions_are_told_as_they_are(tmp_path: Path) -> None:
+def test_positions_are_reported_as_they_are(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s(), worker="external")
@@ -275,7 +276,7 @@ def test_positions_are_told_as_they_are(tmp_path: Path) -> None:
     assert (status.resolved_ts, status.segments) == (CommitTs(9), 1)
 
 
-def test_ddls_are_counted_and_the_newest_is_told(tmp_path: Path) -> None:
+def test_ddls_are_counted_and_the_newest_is_reported(tmp_path: Path) -> None:
     stage = Stage()
     pipeline = stage.attach()
     status = gauge(stage, pipeline, tmp_path)[0].read(stage.clock.now_s())
@@ -304,7 +305,7 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     assert schemas.asked.wait(PATIENCE_S)
 
 
-def test_what_the_worker_tells_comes_before_what_a_term_ended_with(tmp_path: Path) -> None:
+def test_what_the_worker_reports_comes_before_what_a_term_ended_with(tmp_path: Path) -> None:
     """The latter is over."""
     stage = Stage()
     reported, _ = gauge(stage, stage.attach(), tmp_path)
@@ -316,7 +317,7 @@ def test_what_the_worker_tells_comes_before_what_a_term_ended_with(tmp_path: Pat
     assert (status.last_error, status.skipped_rows, status.ambiguous_timestamps) == ("column b: cannot be decoded", 2, 3)
 
 
-def test_what_a_former_worker_died_of_hides_neither_a_later_death_nor_what_a_sink_fails_of_now(tmp_path: Path) -> None:
+def test_what_a_previous_worker_died_of_hides_neither_a_later_death_nor_what_a_sink_fails_of_now(tmp_path: Path) -> None:
     stage = Stage()
     reported, _ = gauge(stage, stage.attach(), tmp_path)
 

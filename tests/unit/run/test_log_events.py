@@ -21,9 +21,9 @@ from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkDelivery, SinkTables
 from sidecar.run import log_events
-from sidecar.run.dump_events import TABLES_TOLD_MAX
-from sidecar.run.log_event import NewsLine
-from sidecar.run.log_events import DDL_CHARS_MAX, MINUTE_S, News
+from sidecar.run.dump_events import TABLES_REPORTED_MAX
+from sidecar.run.log_event import LogEvent
+from sidecar.run.log_events import DDL_CHARS_MAX, MINUTE_S, StatusEvents
 from sidecar.run.merge_process import Death
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.unit.run.test_term import SETTINGS
@@ -46,18 +46,18 @@ def config() -> Config:
     return msgspec.convert(SETTINGS | {"log": {"uri": LOG}, "sinks": SINKS}, Config)
 
 
-class Told:
+class Checking:
     """The news of one term whose first status is told already."""
 
     def __init__(self, first: SidecarStatus = BASE, report: DeliveryReport | None = None, *, settings: Config | None = None) -> None:
-        self._news, self.at_s, self.report = News(settings or config(), CHANGEFEED, PLACE), 100.0, report
-        self.first = self._news.heard(first, report, self.at_s)
+        self._events, self.at_s, self.report = StatusEvents(settings or config(), CHANGEFEED, PLACE), 100.0, report
+        self.first = self._events.received(first, report, self.at_s)
 
-    def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[NewsLine]:
+    def __call__(self, status: SidecarStatus, after_s: float = 0.5) -> list[LogEvent]:
         self.at_s += after_s
-        return self._news.heard(status, self.report, self.at_s)
+        return self._events.received(status, self.report, self.at_s)
 
-    def one(self, status: SidecarStatus, after_s: float = 0.5) -> NewsLine:
+    def one(self, status: SidecarStatus, after_s: float = 0.5) -> LogEvent:
         (line,) = self(status, after_s)
         return line
 
@@ -89,18 +89,18 @@ def report(*accepted: int | None, seq: int | None = 5, **changed: Any) -> Delive
 # ---- the process ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_start_tells_what_is_served_and_where_it_is_asked() -> None:
+def test_a_start_reports_what_is_served_and_where_it_is_requested() -> None:
     values = {"version": "9.9", "changefeed": "default/default/orders", "control": "127.0.0.1:8310", "metrics": "127.0.0.1:8311"}
-    assert log_events.started(config(), version="9.9") == NewsLine("started", values)
+    assert log_events.started(config(), version="9.9") == LogEvent("started", values)
 
 
-def test_a_standby_tells_who_owns_the_changefeed() -> None:
-    assert log_events.standby("other:8310") == NewsLine("standby", {"owner": "other:8310"})
+def test_a_standby_reports_who_owns_the_changefeed() -> None:
+    assert log_events.standby("other:8310") == LogEvent("standby", {"owner": "other:8310"})
     assert log_events.standby(None).values == {"owner": "not known yet"}
 
 
-def test_an_owner_tells_what_it_is_attached_to() -> None:
-    assert Told().first[0] == NewsLine(
+def test_an_owner_reports_what_it_is_attached_to() -> None:
+    assert Checking().first[0] == LogEvent(
         "attached",
         {
             "changefeed": "default/default/orders",
@@ -117,7 +117,7 @@ def test_an_owner_tells_what_it_is_attached_to() -> None:
     )
 
 
-def test_a_takeover_tells_how_long_it_stood_by() -> None:
+def test_a_takeover_reports_how_long_it_stuck_by() -> None:
     assert log_events.attached(config(), CHANGEFEED, PLACE, BASE, waited_s=12.4).values["standby_s"] == 12
 
 
@@ -127,77 +127,77 @@ def test_a_log_that_is_empty_has_no_position() -> None:
 
 def test_no_line_has_a_secret_of_the_settings_or_of_the_changefeed() -> None:
     assert SECRET in str(config().sinks) + CHANGEFEED.sink_uri
-    assert SECRET not in repr([log_events.started(config(), version="1"), *Told().first])
+    assert SECRET not in repr([log_events.started(config(), version="1"), *Checking().first])
 
 
 @pytest.mark.parametrize(
     ("error", "goes_on", "then"),
     [(FeedLost, True, "tried again"), (OwnershipLost, True, "a standby"), (LogBroken, False, "the process ends")],
 )
-def test_the_end_of_a_term_tells_why_what_to_do_and_what_comes_then(error: Any, goes_on: bool, then: str) -> None:
+def test_the_end_of_a_term_reports_why_what_to_do_and_what_comes_then(error: Any, goes_on: bool, then: str) -> None:
     line = log_events.term_ended(error("it broke", hint="mend it"), goes_on=goes_on)
-    assert line == NewsLine("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
+    assert line == LogEvent("the term ended", {"error": error.__name__, "text": "it broke", "hint": "mend it", "then": then}, "warning")
 
 
-def test_what_is_not_reachable_at_the_start_is_told() -> None:
+def test_what_is_not_reachable_at_the_start_is_reported() -> None:
     line = log_events.cannot_begin(FeedLost("no broker", hint="start one"))
-    assert line == NewsLine("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
+    assert line == LogEvent("cannot begin yet", {"error": "FeedLost", "text": "no broker", "hint": "start one"}, "warning")
 
 
-def test_a_death_of_the_merge_worker_is_told_with_its_exit_code() -> None:
-    assert log_events.worker_died(Death(-9, 12.6, 2.0)) == NewsLine(
+def test_a_death_of_the_merge_worker_is_reported_with_its_exit_code() -> None:
+    assert log_events.worker_died(Death(-9, 12.6, 2.0)) == LogEvent(
         "merge worker died", {"exit_code": -9, "lived_s": 13, "again_in_s": 2}, "warning"
     )
 
 
-def test_the_end_is_told() -> None:
-    assert log_events.stopped() == NewsLine("stopped as told", {})
+def test_the_end_is_reported() -> None:
+    assert log_events.stopped() == LogEvent("stopped as told", {})
 
 
 # ---- the stream ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_is_no_news() -> None:
-    reported = Told()
+def test_a_segment_is_no_events() -> None:
+    reported = Checking()
     assert (
         reported(replace(BASE, segments=8, changes=100, resolved_ts=CommitTs(AT + 1), resolved_lag_s=9.0, waiting_for="Spark: slow")) == []
     )
 
 
-def test_a_merge_worker_is_told_when_it_starts_when_it_is_ready_and_when_it_starts_again() -> None:
-    reported = Told(replace(BASE, merge_worker="starting"))
-    assert reported.first[1] == NewsLine("merge worker started", {})
-    assert reported.one(RUNNING, after_s=3.0) == NewsLine("merge worker ready", {"seconds": 3.0})
+def test_a_merge_worker_is_reported_when_it_starts_when_it_is_ready_and_when_it_starts_again() -> None:
+    reported = Checking(replace(BASE, merge_worker="starting"))
+    assert reported.first[1] == LogEvent("merge worker started", {})
+    assert reported.one(RUNNING, after_s=3.0) == LogEvent("merge worker ready", {"seconds": 3.0})
     assert reported(replace(BASE, merge_worker="stopped")) == [], "told by who minds it"
     assert reported.one(replace(BASE, merge_worker="starting")).event == "merge worker started"
     assert reported.one(RUNNING).values == {"seconds": 0.5}
 
 
-def test_spark_is_told_when_it_is_ready_which_may_be_later() -> None:
-    reported = Told(replace(BASE, merge_worker="starting"))
+def test_spark_is_reported_when_it_is_ready_which_may_be_later() -> None:
+    reported = Checking(replace(BASE, merge_worker="starting"))
     reported.report = report(spark="ready")
     assert reported(replace(BASE, merge_worker="starting")) == [], "a report of the worker before it"
     reported.report = report(spark="starting")
     assert reported.one(RUNNING).event == "merge worker ready"
     reported.report = report(spark="ready")
-    assert reported.one(RUNNING, after_s=5.0) == NewsLine("Spark ready", {"seconds": 6.0})
+    assert reported.one(RUNNING, after_s=5.0) == LogEvent("Spark ready", {"seconds": 6.0})
     assert reported(RUNNING) == []
 
 
-def test_a_merge_worker_of_others_is_theirs_to_tell() -> None:
-    assert [line.event for line in Told(replace(BASE, merge_worker="external")).first] == ["attached"]
+def test_a_merge_worker_of_others_is_theirs_to_notify() -> None:
+    assert [line.event for line in Checking(replace(BASE, merge_worker="external")).first] == ["attached"]
 
 
-def test_the_first_delivery_of_a_term_is_told_once() -> None:
-    reported = Told()
+def test_the_first_delivery_of_a_term_is_reported_once() -> None:
+    reported = Checking()
     assert reported(BASE) == []
     later = replace(BASE, delivered_ts=CommitTs(AT + (1000 << 18)))
-    assert reported.one(later, after_s=2.0) == NewsLine("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
+    assert reported.one(later, after_s=2.0) == LogEvent("first delivery", {"delivered": "2025-11-22T08:26:41.000Z", "seconds": 2.5})
     assert reported(replace(later, delivered_ts=CommitTs(AT + (2000 << 18)))) == []
 
 
-def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() -> None:
-    reported = Told(report=report(5))
+def test_a_sink_that_lacks_rows_is_reported_once_with_the_dump_that_brings_them() -> None:
+    reported = Checking(report=report(5))
     assert reported(BASE) == []
     a, b = TableName("shop", "a"), TableName("shop", "b")
     late, whole = (
@@ -218,47 +218,47 @@ def test_a_sink_that_lacks_rows_is_told_once_with_the_dump_that_brings_them() ->
     assert reported(known) == []
 
 
-def test_a_sink_that_stands_is_told_with_the_way_out_and_when_it_goes_on() -> None:
-    reported = Told(report=report(5))
+def test_a_sink_that_stuck_is_reported_with_the_way_out_and_when_it_goes_on() -> None:
+    reported = Checking(report=report(5))
     assert reported(BASE) == []
     reported.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
-    assert reported.one(BASE) == NewsLine("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
+    assert reported.one(BASE) == LogEvent("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
     assert reported(BASE) == []
     reported.report = report(6)
-    assert reported.one(BASE) == NewsLine("sink goes on", {"sink": "file:///0"})
+    assert reported.one(BASE) == LogEvent("sink goes on", {"sink": "file:///0"})
 
 
-def test_rows_that_an_operator_leaves_out_are_told_by_every_owner_and_when_there_are_more() -> None:
+def test_rows_that_an_operator_leaves_out_are_reported_by_every_owner_and_when_there_are_more() -> None:
     hint = "ticdc-dump skip --config FILE --list tells which"
-    reported = Told(report=report(5, skipped=1))
-    assert NewsLine("rows skipped", {"rows": 1, "hint": hint}, "warning") in reported.first
+    reported = Checking(report=report(5, skipped=1))
+    assert LogEvent("rows skipped", {"rows": 1, "hint": hint}, "warning") in reported.first
     assert reported(BASE) == []
     reported.report = report(5, skipped=3)
-    assert reported.one(BASE) == NewsLine("rows skipped", {"rows": 3, "hint": hint}, "warning")
+    assert reported.one(BASE) == LogEvent("rows skipped", {"rows": 3, "hint": hint}, "warning")
 
 
-def test_ambiguous_timestamps_are_told_once_a_minute_at_most() -> None:
-    reported = Told(report=report(5))
+def test_ambiguous_timestamps_are_reported_once_a_minute_at_most() -> None:
+    reported = Checking(report=report(5))
     reported.report = report(5, guessed=2)
     assert reported(BASE, after_s=MINUTE_S - 1) == []
-    line = NewsLine("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
+    line = LogEvent("ambiguous timestamps", {"values": 2, "hint": "taken as kafka.ambiguous says"}, "warning")
     assert reported(BASE, after_s=1)[0] == line
     assert line not in reported(BASE, after_s=MINUTE_S)
 
 
-def test_a_ddl_is_told_on_one_line() -> None:
-    reported = Told()
+def test_a_ddl_is_reported_on_one_line() -> None:
+    reported = Checking()
     passed = replace(BASE, ddls=1, last_ddl_ts=CommitTs(AT), last_ddl="ALTER TABLE `shop`.`item`\n  ADD COLUMN a INT")
     values = {"at": "2025-11-22T08:26:40.000Z", "query": "ALTER TABLE `shop`.`item` ADD COLUMN a INT"}
-    assert reported.one(passed) == NewsLine("DDL passed", values)
+    assert reported.one(passed) == LogEvent("DDL passed", values)
     assert reported(passed) == []
     long = reported.one(replace(passed, ddls=4, last_ddl="x" * 1000)).values
     assert long["more_before_it"] == 2
     assert long["query"] == "x" * DDL_CHARS_MAX + " …"
 
 
-def test_a_ddl_beside_which_rows_may_be_wrong_is_told_with_its_tables_and_what_to_do() -> None:
-    reported = Told()
+def test_a_ddl_beside_which_rows_may_be_wrong_is_reported_with_its_tables_and_what_to_do() -> None:
+    reported = Checking()
     passed = replace(BASE, rewrites=1, rewritten=(TableName("shop", "item"),))
     line = reported.one(passed)
     assert (line.event, line.level, line.values["tables"]) == ("rows beside a DDL may be wrong", "warning", "shop.item")
@@ -267,11 +267,11 @@ def test_a_ddl_beside_which_rows_may_be_wrong_is_told_with_its_tables_and_what_t
 
 
 def test_how_the_stream_goes_is_one_line_a_minute() -> None:
-    reported = Told(replace(BASE, segments=10, changes=1000), report(5))
+    reported = Checking(replace(BASE, segments=10, changes=1000), report(5))
     status = replace(BASE, segments=70, changes=31_000, resolved_lag_s=0.44, delivery_lag_s=0.21, waiting_for="TiCDC: slow")
     assert reported(status, after_s=MINUTE_S - 1) == []
     reported.report = report(65, seq=65)
-    assert reported.one(status, after_s=1) == NewsLine(
+    assert reported.one(status, after_s=1) == LogEvent(
         "resolved",
         {
             "at": "2025-11-22T08:26:40.000Z",
@@ -290,7 +290,7 @@ def test_how_the_stream_goes_is_one_line_a_minute() -> None:
 
 def test_each_of_several_sinks_has_its_lag() -> None:
     sinks = tuple(SinkState(name, 0.1, 0.5, 0.1, 1, False, lag_s=lag_s) for name, lag_s in (("a", 0.04), ("b", 7200.0)))
-    reported = Told(replace(BASE, segments=7), report(5, 5))
+    reported = Checking(replace(BASE, segments=7), report(5, 5))
     line = reported.one(replace(BASE, segments=9, sinks=sinks), after_s=MINUTE_S)
     assert line.values["sinks"] == "a 0.0 s behind, b 7200.0 s behind"
 
@@ -298,122 +298,122 @@ def test_each_of_several_sinks_has_its_lag() -> None:
 # ---- the dump ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dump_is_told_from_its_begin_to_its_end_with_figures() -> None:
-    reported = Told()
+def test_a_dump_is_reported_from_its_begin_to_its_end_with_figures() -> None:
+    reported = Checking()
     pace = Pace(readers=4, rows_per_s=1000)
     begun = {"dump": DUMP.dump_id, "tables": "0/2", "brackets": "watermark", "chunk_rows": 1000, "readers": 4, "rows_per_s": 1000}
-    assert reported.one(with_dump(replace(DUMP, pace=pace))) == NewsLine("dump begun", begun)
+    assert reported.one(with_dump(replace(DUMP, pace=pace))) == LogEvent("dump begun", begun)
     assert reported(with_dump(dump({ITEM: 500}, pace=pace)), after_s=1.5) == []
     done = reported.one(with_dump(dump({ITEM: 4000}, done=(ITEM,), pace=pace)), after_s=2.0)
-    assert done == NewsLine("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
+    assert done == LogEvent("table done", {"table": "shop.item", "rows": 4000, "seconds": 4.0, "rows_per_s": 1000})
     assert reported(with_dump(dump({ITEM: 4000, ORDER: 500}, done=(ITEM,), pace=pace)), after_s=1.0) == []
     ended = dump({ITEM: 4000, ORDER: 1000}, done=(ITEM, ORDER), state=DumpState.FINISHED, pace=pace)
     table, end = reported(with_dump(ended), after_s=1.0)
     assert table.values == {"table": "shop.order", "rows": 1000, "seconds": 2.0, "rows_per_s": 500}
     figures = {"rows": 5000, "seconds": 6.0, "rows_per_s": 833, "bytes": 50_000}
-    assert end == NewsLine("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
+    assert end == LogEvent("dump finished", {"dump": DUMP.dump_id, "tables": "2/2", **figures})
     assert reported(with_dump(ended)) == []
 
 
-def test_a_pause_is_told_and_costs_the_rate_nothing() -> None:
-    reported = Told(with_dump(DUMP))
+def test_a_pause_is_reported_and_costs_the_rate_nothing() -> None:
+    reported = Checking(with_dump(DUMP))
     paused = reported.one(with_dump(dump({ITEM: 1000}, state=DumpState.PAUSED)), after_s=1.0)
     figures = {"rows": 1000, "seconds": 1.0, "rows_per_s": 1000}
-    assert paused == NewsLine("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    assert paused == LogEvent("dump paused", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
     resumed = reported.one(with_dump(dump({ITEM: 1000})), after_s=50.0)
-    assert resumed == NewsLine("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
+    assert resumed == LogEvent("dump resumed", {"dump": DUMP.dump_id, "tables": "0/2", **figures})
     stopped = reported.one(with_dump(dump({ITEM: 2000}, state=DumpState.STOPPED)), after_s=1.0)
     assert (stopped.event, stopped.values["seconds"], stopped.values["rows_per_s"]) == ("dump stopped", 2.0, 1000)
 
 
-def test_a_failed_dump_is_a_warning_that_tells_why_and_what_to_do() -> None:
-    reported = Told(with_dump(DUMP))
+def test_a_failed_dump_is_a_warning_that_reports_why_and_what_to_do() -> None:
+    reported = Checking(with_dump(DUMP))
     failed = reported.one(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("a SELECT was denied", "grant it"))))
     assert (failed.event, failed.level) == ("dump failed", "warning")
     assert (failed.values["reason"], failed.values["hint"]) == ("a SELECT was denied", "grant it")
 
 
-def test_a_source_that_is_away_is_told_and_when_it_is_back() -> None:
+def test_a_source_that_is_away_is_reported_and_when_it_is_back() -> None:
     running = with_dump(dump({}))
-    reported = Told(running)
+    reported = Checking(running)
     away = replace(running, source_away_s=61.2, last_error="no route to TiDB")
-    assert reported.one(away) == NewsLine("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
+    assert reported.one(away) == LogEvent("source away", {"seconds": 61, "text": "no route to TiDB"}, "warning")
     assert reported(replace(away, source_away_s=126.0)) == []
-    assert reported.one(running) == NewsLine("source is back", {"seconds": 126})
+    assert reported.one(running) == LogEvent("source is back", {"seconds": 126})
     reported(away)
     assert "source is back" not in [line.event for line in reported(with_dump(dump({}, state=DumpState.STOPPED)))]
 
 
-def test_what_an_operator_changes_of_a_dump_is_told() -> None:
-    reported = Told(with_dump(DUMP))
+def test_what_an_operator_changes_of_a_dump_is_reported() -> None:
+    reported = Checking(with_dump(DUMP))
     line = reported.one(with_dump(replace(DUMP, chunk_rows=50, pace=Pace(bytes_per_s=7))))
     assert line.event == "dump set"
     assert line.values.items() >= {"dump": DUMP.dump_id, "chunk_rows": 50, "bytes_per_s": 7}.items()
 
 
-def test_what_an_operator_leaves_out_is_told_as_what_is_in_force() -> None:
-    def told(pace: Pace, dump: DumpSection) -> dict[str, object]:
-        news = Told(with_dump(DUMP), settings=msgspec.structs.replace(config(), dump=dump))
-        return dict(news.one(with_dump(replace(DUMP, chunk_rows=50, pace=pace))).values)
+def test_what_an_operator_leaves_out_is_reported_as_what_is_in_force() -> None:
+    def reported(pace: Pace, dump: DumpSection) -> dict[str, object]:
+        events = Checking(with_dump(DUMP), settings=msgspec.structs.replace(config(), dump=dump))
+        return dict(events.one(with_dump(replace(DUMP, chunk_rows=50, pace=pace))).values)
 
-    unset = told(Pace(), DumpSection(readers=3))
+    unset = reported(Pace(), DumpSection(readers=3))
     assert unset.items() >= {"readers": 3, "rows_per_s": "unbounded", "bytes_per_s": "unbounded", "delivery_bound_s": "automatic"}.items()
-    assert told(Pace(), DumpSection(delivery_bound_s=20))["delivery_bound_s"] == 20
+    assert reported(Pace(), DumpSection(delivery_bound_s=20))["delivery_bound_s"] == 20
     given = Pace(readers=1, rows_per_s=2, bytes_per_s=3, delivery_bound_s=4)
-    assert told(given, DumpSection(readers=3, delivery_bound_s=20)).items() >= asdict(given).items()
+    assert reported(given, DumpSection(readers=3, delivery_bound_s=20)).items() >= asdict(given).items()
 
 
 def test_a_dump_that_has_failed_is_told_by_each_owner_also_the_one_whose_start_found_it_so() -> None:
-    reported = Told(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("its log is another one", "dumprestart"))))
+    reported = Checking(with_dump(dump({}, state=DumpState.FAILED, reason=with_hint("its log is another one", "dumprestart"))))
     failed = reported.first[1]
     assert (failed.event, failed.level, failed.values["reason"]) == ("dump failed", "warning", "its log is another one")
     assert reported(with_dump(dump({}, state=DumpState.FAILED))) == []
 
 
-def test_a_dump_that_is_taken_over_is_told_and_what_came_before_is_beside_the_rate() -> None:
-    reported = Told(with_dump(dump({ITEM: 900})))
+def test_a_dump_that_is_taken_over_is_reported_and_what_came_before_is_beside_the_rate() -> None:
+    reported = Checking(with_dump(dump({ITEM: 900})))
     assert reported.first[1].event == "dump taken over"
     assert reported.first[1].values.items() >= {"state": "running", "rows": 900, "tables": "0/2"}.items()
     done = reported.one(with_dump(dump({ITEM: 1000}, done=(ITEM,))), after_s=1.0)
-    figures = {"rows": 1000, "seconds": 1.0, "rows_of_former_owners": 900, "rows_per_s": 100}
+    figures = {"rows": 1000, "seconds": 1.0, "rows_of_previous_owners": 900, "rows_per_s": 100}
     assert done.values == {"table": "shop.item", **figures}
     end = reported(with_dump(dump({ITEM: 1000, ORDER: 100}, done=(ITEM, ORDER), state=DumpState.FINISHED)), after_s=1.0)[-1]
-    assert end.values.items() >= {"rows": 1100, "seconds": 2.0, "rows_of_former_owners": 900, "rows_per_s": 100}.items()
+    assert end.values.items() >= {"rows": 1100, "seconds": 2.0, "rows_of_previous_owners": 900, "rows_per_s": 100}.items()
 
 
-def test_a_dump_that_was_over_before_this_owner_is_no_news() -> None:
+def test_a_dump_that_was_over_before_this_owner_is_no_events() -> None:
     over = with_dump(dump({ITEM: 900}, state=DumpState.FINISHED))
-    reported = Told(over)
+    reported = Checking(over)
     assert [line.event for line in reported.first] == ["attached"]
     assert reported(over) == []
     assert reported.one(with_dump(replace(DUMP, dump_id="another"))).event == "dump begun"
 
 
-def test_a_restart_is_another_dump_whose_tables_are_told_again() -> None:
-    reported = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+def test_a_restart_is_another_dump_whose_tables_are_reported_again() -> None:
+    reported = Checking(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
     begun, done = reported(with_dump(dump({ITEM: 500}, done=(ITEM,), dump_id="another")), after_s=1.0)
     assert begun.event == "dump begun"
     assert done.values == {"table": "shop.item", "rows": 500, "seconds": 1.0, "rows_per_s": 500}
 
 
-def test_a_table_that_is_read_again_from_its_beginning_is_told_again() -> None:
-    reported = Told(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
+def test_a_table_that_is_read_again_from_its_beginning_is_reported_again() -> None:
+    reported = Checking(with_dump(dump({ITEM: 1000}, done=(ITEM,))))
     assert reported(with_dump(dump({}))) == []
     assert reported.one(with_dump(dump({ITEM: 400}, done=(ITEM,))), after_s=1.5).values["rows"] == 400
 
 
 def test_tables_that_are_done_at_once_are_some_lines_and_a_sum() -> None:
-    names = [TableName("shop", f"t{number}") for number in range(TABLES_TOLD_MAX + 5)]
+    names = [TableName("shop", f"t{number}") for number in range(TABLES_REPORTED_MAX + 5)]
     empty = replace(DUMP, tables=tuple(map(TableProgress, names)))
     full = replace(DUMP, tables=tuple(TableProgress(name, chunks=1, rows=2, complete_at=CommitTs(AT)) for name in names))
-    reported = Told(with_dump(empty))
+    reported = Checking(with_dump(empty))
     *tables, rest = reported(with_dump(full))
-    assert [line.event for line in tables] == ["table done"] * TABLES_TOLD_MAX
-    assert rest == NewsLine("tables done", {"tables": 5, "rows": 10})
+    assert [line.event for line in tables] == ["table done"] * TABLES_REPORTED_MAX
+    assert rest == LogEvent("tables done", {"tables": 5, "rows": 10})
 
 
 def test_a_dump_is_in_the_line_of_the_minute_while_it_is_not_over() -> None:
-    reported = Told(with_dump(dump({ITEM: 10})))
+    reported = Checking(with_dump(dump({ITEM: 10})))
     running = replace(with_dump(dump({ITEM: 70_000}, done=(ITEM,))), rows_per_s=1234.4, eta_s=61.0)
     line = reported(running, after_s=MINUTE_S)[-1]
     result = {"dump": "running", "dump_tables": "1/2", "dump_rows": 70_000, "dump_rows_per_s": 1234, "eta_s": 61}
@@ -429,7 +429,7 @@ def test_the_guide_lists_every_line() -> None:
         for file in ("log_events.py", "dump_events.py", "logs.py")
         for node in ast.walk(ast.parse((root / "sidecar" / "run" / file).read_text()))
     ]
-    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("NewsLine", "log.exception")]
+    calls = [node for node in made if isinstance(node, ast.Call) and ast.unparse(node.func) in ("LogEvent", "log.exception")]
     reported = [str(item.value) for call in calls for item in call.args[:1] if isinstance(item, ast.Constant)]
     section = (root / "deploy" / "MONITOR.md").read_text().partition("## Log lines")[2]
     assert len(reported) >= 15

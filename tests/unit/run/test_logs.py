@@ -19,8 +19,8 @@ from sidecar.mysql.account import Account
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from sidecar.run.log_event import NewsLine
-from sidecar.run.logs import RETRY_TOLD_EVERY_S, RetriesTold, defects_told, say, set_up
+from sidecar.run.log_event import LogEvent
+from sidecar.run.logs import RETRY_REPORTED_EVERY_S, RetriesReported, defects_reported, say, set_up
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_text_is_a_plain_line_where_there_is_no_terminal(capsys: pytest.CaptureF
 
 def test_a_text_of_others_is_no_command_to_the_terminal_that_shows_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
-    say(NewsLine("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
+    say(LogEvent("DDL\x1b[2J passed", {"query": "\x1b]0;owned\x07", "sinks": ["\x9b31m"], "rows": 3}))
     reported = capsys.readouterr().err
     assert not any(char < " " or "\x7f" <= char < "\xa0" for char in reported.rstrip("\n"))
     assert "]0;owned" in reported
@@ -87,7 +87,9 @@ def test_the_level_decides_which_of_our_lines_are_written(level: Any, received: 
 
 
 @pytest.mark.parametrize("level", ["debug", "error"])
-def test_libraries_are_heard_from_warnings_on_in_the_same_form_whatever_our_level(level: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_libraries_are_received_from_warnings_on_in_the_same_form_whatever_our_level(
+    level: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     set_up(LoggingSection(format="json", level=level))
     logging.getLogger("grpc._server").info("chatter")
     logging.getLogger("grpc._server").warning("a port is %s", "odd")
@@ -96,7 +98,7 @@ def test_libraries_are_heard_from_warnings_on_in_the_same_form_whatever_our_leve
     assert "timestamp" in line
 
 
-def test_an_exception_of_ours_is_told_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_of_ours_is_reported_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
     _fail(structlog.get_logger("ticdc-dump"))
     (line,) = lines(capsys.readouterr().err)
@@ -104,7 +106,7 @@ def test_an_exception_of_ours_is_told_with_its_trace(capsys: pytest.CaptureFixtu
     assert line["exception"].endswith("ValueError: broken")
 
 
-def test_an_exception_of_a_library_is_told_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_of_a_library_is_reported_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
     _fail(logging.getLogger("py4j"))
     (line,) = lines(capsys.readouterr().err)
@@ -137,23 +139,23 @@ def test_setting_up_again_does_not_write_lines_twice(capsys: pytest.CaptureFixtu
     assert len(lines(capsys.readouterr().err)) == 1
 
 
-NEWS = (
-    NewsLine("table done", {"table": "shop.item", "rows": 5000, "seconds": 1.5}),
-    NewsLine("dump failed", {"reason": "no rights"}, "warning"),
+EVENTS = (
+    LogEvent("table done", {"table": "shop.item", "rows": 5000, "seconds": 1.5}),
+    LogEvent("dump failed", {"reason": "no rights"}, "warning"),
 )
 
 
-def test_news_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
-    say(*NEWS)
+    say(*EVENTS)
     done, failed = lines(capsys.readouterr().err)
     assert done.items() >= {"event": "table done", "level": "info", "table": "shop.item", "rows": 5000, "seconds": 1.5}.items()
     assert failed.items() >= {"event": "dump failed", "level": "warning", "reason": "no rights"}.items()
 
 
-def test_news_are_one_line_each_with_their_values_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_are_one_line_each_with_their_values_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="text"))
-    say(*NEWS, NewsLine("DDL passed", {"query": "two\nlines"}))
+    say(*EVENTS, LogEvent("DDL passed", {"query": "two\nlines"}))
     done, failed, ddl = capsys.readouterr().err.splitlines()
     assert done.split("table done")[1].split() == ["table=shop.item", "rows=5000", "seconds=1.5"]
     assert "warning" in failed
@@ -164,7 +166,7 @@ def test_news_are_one_line_each_with_their_values_by_name(capsys: pytest.Capture
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_defect_ends_the_process_with_a_line_that_says_so_and_its_trace(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format=form))
-    with pytest.raises(SystemExit) as ended, defects_told():
+    with pytest.raises(SystemExit) as ended, defects_reported():
         raise ZeroDivisionError("no such thing")
     reported = capsys.readouterr().err
     assert ended.value.code == 1
@@ -177,9 +179,9 @@ def test_a_defect_ends_the_process_with_a_line_that_says_so_and_its_trace(form: 
         assert line["exception"].startswith("Traceback")
 
 
-def test_an_error_of_ours_passes_for_the_command_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_ours_passes_for_the_command_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection())
-    with pytest.raises(FeedLost), defects_told():
+    with pytest.raises(FeedLost), defects_reported():
         raise FeedLost("no broker", hint="start one")
     assert capsys.readouterr().err == ""
 
@@ -204,8 +206,8 @@ def test_what_is_tried_again_is_one_line_that_says_what_and_where(capsys: pytest
 def test_an_error_of_ours_has_its_own_way_out_and_comes_again_after_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     set_up(LoggingSection(format="json"))
     now_s = [0.0]
-    reported = RetriesTold(lambda: now_s[0])
-    for at_s, text in ((0.0, "etcd is away"), (1.0, "etcd is away"), (2.0, "TiKV is away"), (RETRY_TOLD_EVERY_S, "etcd is away")):
+    reported = RetriesReported(lambda: now_s[0])
+    for at_s, text in ((0.0, "etcd is away"), (1.0, "etcd is away"), (2.0, "TiKV is away"), (RETRY_REPORTED_EVERY_S, "etcd is away")):
         now_s[0] = at_s
         reported(RetryDetails("<context block>", (), {}, 1, 0.1, at_s, FeedLost(text, hint="start it")))
     results = lines(capsys.readouterr().err)

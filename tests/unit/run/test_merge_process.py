@@ -44,7 +44,7 @@ def gone(pid: int) -> bool:
     return bool(eventually(ended))
 
 
-def test_a_worker_that_dies_is_started_again_and_each_death_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_is_started_again_and_each_death_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     reported: Queue[Death] = Queue()
     worker = MergeProcess(child("raise SystemExit(7)"), reported.put)
@@ -57,7 +57,7 @@ def test_a_worker_that_dies_is_started_again_and_each_death_is_told(tmp_path: Pa
     assert worker.deaths >= 2
 
 
-def test_a_worker_that_runs_is_told_and_those_after_it_have_the_other_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_runs_is_reported_and_those_after_it_have_the_other_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
     script = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('1'); pathlib.Path(sys.argv[2]).write_text(sys.stdin.readline())"
     worker = MergeProcess(child(script, tmp_path / "up", tmp_path / "first"), lambda _: None)
@@ -74,7 +74,7 @@ def of_worker(pid: int, *, error: str = "", batches: int = 0, at_ms: int = 2000,
     return DeliveryReport(Seq(1), CommitTs(9), state, at_ms, pid=pid, error=error, sinks=sinks)
 
 
-def test_a_worker_that_died_without_a_word_is_told_until_a_later_one_has_delivered() -> None:
+def test_a_worker_that_died_without_a_word_is_reported_until_a_later_one_has_delivered() -> None:
     death = Death(-signal.SIGKILL, 12.4, 2.0, pid=7, at_ms=1000)
     reported = unexplained(death, None)
     assert reported.startswith("the merge worker ended after 12 s with SIGKILL and did not say why\n  what to do: ")
@@ -100,7 +100,9 @@ def test_the_last_death_is_kept_with_its_process(monkeypatch: pytest.MonkeyPatch
     assert worker.last.at_ms >= first.at_ms > 0
 
 
-def test_no_room_for_its_folder_holds_the_worker_alone_and_is_told_until_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_its_folder_holds_the_worker_alone_and_is_reported_until_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lacks: list[Exception] = [OSError(errno.EAGAIN, "no more processes"), StorageFull("no room for a folder", hint="make room")]
 
     def folder(places: list[str]) -> Scratch:

@@ -54,7 +54,7 @@ def stage() -> Iterator[Stage]:
     result.server.close()
 
 
-def test_what_was_compared_is_told_by_table_and_no_age_before_all_rows_were(stage: Stage) -> None:
+def test_what_was_compared_is_reported_by_table_and_no_age_before_all_rows_were(stage: Stage) -> None:
     assert not any("verif" in name or "differences" in name for name, *_ in stage.samples())
     orders, item = (TableInSink("copy", TableName("shop", name)) for name in ("orders", "item"))
     stage.tally.verified = VerifiedSinks([VerifiedTable(orders, 60.0, 2), VerifiedTable(item, None, 0)], 86_400.0)
@@ -82,7 +82,7 @@ def test_of_many_tables_each_sinks_are_one_series(stage: Stage, whole: bool) -> 
     assert differing == {("…", sink, "…"): SINK_TABLES_MAX + 1.0 for sink in ("copy", "lake")}
 
 
-def test_the_room_on_the_logs_volume_is_told_by_a_standby_too_and_not_where_there_is_no_volume(stage: Stage) -> None:
+def test_the_room_on_the_logs_volume_is_reported_by_a_standby_too_and_not_where_there_is_no_volume(stage: Stage) -> None:
     assert not any("log_volume" in name for name, *_ in stage.samples())
     stage.tally.log_volume_bytes = (3 << 40, 5 << 40)
     samples = stage.samples()

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.run import own_worker
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import Death
 from sidecar.run.own_worker import OwnWorker
 
@@ -64,8 +64,8 @@ def lives(monkeypatch: pytest.MonkeyPatch) -> Lives:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[NewsLine]:
-    lines: list[NewsLine] = []
+def said(monkeypatch: pytest.MonkeyPatch) -> list[LogEvent]:
+    lines: list[LogEvent] = []
     monkeypatch.setattr(own_worker, "say", lines.append)
     return lines
 
@@ -109,7 +109,7 @@ def test_where_another_manages_it_none_is_started(lives: Lives) -> None:
     assert (worker.state(UNREPORTED), worker.died(UNREPORTED)) == ("external", "")
 
 
-def test_deaths_are_counted_over_all_that_there_were_and_each_is_a_line(lives: Lives, said: list[NewsLine]) -> None:
+def test_deaths_are_counted_over_all_that_there_were_and_each_is_a_line(lives: Lives, said: list[LogEvent]) -> None:
     worker = OwnWorker(CONFIG, managed=True)
     worker.start(3, "cf/1")
     lives.die()

@@ -11,7 +11,7 @@ from sidecar.core.model import Seq
 from sidecar.log import storage
 from sidecar.log.certificate_parts import SampleLine, write_part
 from sidecar.log.storage import Folder, open_folder
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.past import PastSamples
 from sidecar.run.samples import DAY_MS, Samples
 from tests.support.eventually import eventually
@@ -30,7 +30,7 @@ def times(sample_lines: list[SampleLine]) -> list[float]:
     return [(one.at_ms - BEGIN_MS) / 1000 for one in sample_lines]
 
 
-def past(folder: Folder, samples: Samples, lines: list[NewsLine] | None = None) -> list[SampleLine]:
+def past(folder: Folder, samples: Samples, lines: list[LogEvent] | None = None) -> list[SampleLine]:
     """When they have been read."""
     said = [] if lines is None else lines
     past_samples = PastSamples(folder, samples, said.append)
@@ -68,6 +68,6 @@ def test_what_cannot_be_read_costs_the_past_alone(tmp_path: Path) -> None:
     damaged = next(name for name in storage.list_names(log, deep=True) if name.endswith(f"{3:020d}-{4:020d}.jsonl"))
     storage.write_atomically(log, damaged, b"no line of a part\n")
     assert times(past(log, begun(10))) == [1, 10]
-    lines: list[NewsLine] = []
+    lines: list[LogEvent] = []
     assert times(past(open_folder("s3://bucket/log?endpoint=http://127.0.0.1:1&key=a&secret=b"), begun(10), lines)) == [10]
     assert [one.event for one in lines] == ["no samples of before"]

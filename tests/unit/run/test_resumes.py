@@ -97,7 +97,7 @@ def test_resumes_while_nobody_looks_are_looked_at_afterwards(etcd: History, note
         resumes(etcd, notes)
 
 
-def test_what_is_older_than_etcds_history_is_told(etcd: History, notes: list[str]) -> None:
+def test_what_is_older_than_etcds_history_is_reported(etcd: History, notes: list[str]) -> None:
     resumes(etcd, notes)
     pause(etcd, 2 * MINUTE)
     etcd.ticdc(state="normal", checkpoint_ts=10 * MINUTE)

@@ -416,7 +416,7 @@ def test_on_a_full_volume_retention_makes_room_before_anything_is_written(disk: 
 
 
 def test_a_report_from_before_the_term_makes_no_room(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(term, "TOLD_WAIT_S", 0.1)
+    monkeypatch.setattr(term, "REPORTED_WAIT_S", 0.1)
     election = Election()
     first = Life(disk, election)
     first.begin()
@@ -464,7 +464,7 @@ def test_no_room_elsewhere_leaves_the_reserve(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "log" / RESERVE_NAME).exists()
 
 
-def test_a_former_owner_leaves_the_next_ones_reserve(disk: Path) -> None:
+def test_a_previous_owner_leaves_the_next_ones_reserve(disk: Path) -> None:
     election = Election()
     life = Life(disk, election)
     life.begin()

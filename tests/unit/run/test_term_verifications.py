@@ -19,10 +19,10 @@ from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.verification import (
-    AskedTable,
     CheckState,
     RepairReport,
     RepairState,
+    RequestedTable,
     RowDifference,
     TableReport,
     VerifyReport,
@@ -34,14 +34,14 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run.continuous import ContinuousVerification
-from sidecar.run.log_event import NewsLine
+from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair
 from sidecar.run.term_verifications import KEPT_MAX, WAITING_MAX, TermVerifications
 from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
 ITEM = TableName("shop", "item")
-REQUEST = VerifyRequest("a" * 16, ("copy",), (AskedTable("shop", "orders", "id > 3"), AskedTable("shop", "item")), asked_ms=5)
+REQUEST = VerifyRequest("a" * 16, ("copy",), (RequestedTable("shop", "orders", "id > 3"), RequestedTable("shop", "item")), asked_ms=5)
 
 
 class Term:
@@ -49,7 +49,7 @@ class Term:
 
     def __init__(self, folder: Path, history: MemoryHistory, *, share_per_day: float = 0.0) -> None:
         self.log: Folder = open_folder(str(folder))
-        self.history, self.lines = history, list[NewsLine]()
+        self.history, self.lines = history, list[LogEvent]()
         self.now_ms = 1000
         self.dumps = list[KeyDump]()
         self.slices = NamedSlices()
@@ -84,7 +84,7 @@ def term(tmp_path: Path) -> Term:
     return result
 
 
-def test_a_start_is_in_the_history_and_asked_of_the_worker(term: Term) -> None:
+def test_a_start_is_in_the_history_and_requested_of_the_worker(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     term.made.start(REQUEST, ALICE)
     [entry] = term.history.entries()
@@ -110,7 +110,7 @@ def test_a_report_that_is_over_ends_the_entry_and_says_what_was_found(term: Term
     assert [line.level for line in term.lines] == ["warning"]
 
 
-def test_what_was_not_compared_is_told(term: Term) -> None:
+def test_what_was_not_compared_is_reported(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     term.report(REQUEST.id, CheckState.FAILED, TableReport("copy", "shop", "item", CheckState.FAILED, why="no route to host"))
     assert term.history.entries()[0].result == "shop.item in copy was not compared: no route to host"
@@ -166,11 +166,11 @@ def test_one_that_is_given_up_is_ended_by_the_worker_too(term: Term) -> None:
     assert storage.exists(term.log, stop_name(REQUEST.id))
 
 
-def test_what_is_told_of_one_that_is_over_keeps_nothing(term: Term) -> None:
+def test_what_is_reported_of_one_that_is_over_keeps_nothing(term: Term) -> None:
     """A report that was read before a stop."""
     term.made.start(REQUEST, ALICE)
     term.made.stop(REQUEST.id, ALICE)
-    term.made._heard(REQUEST.id, VerifyReport(REQUEST.id, CheckState.RUNNING, 1, needs_from=3))
+    term.made._received(REQUEST.id, VerifyReport(REQUEST.id, CheckState.RUNNING, 1, needs_from=3))
     assert term.made.needs_from() is None
 
 
@@ -184,7 +184,7 @@ def test_a_stop_of_one_that_is_just_over_leaves_its_result(term: Term) -> None:
     assert (entry.state, entry.result) == (DumpState.FINISHED, "equal")
 
 
-def test_a_next_term_goes_on_and_fails_what_was_never_asked_of_the_worker(term: Term, tmp_path: Path) -> None:
+def test_a_next_term_goes_on_and_fails_what_was_never_requested_of_the_worker(term: Term, tmp_path: Path) -> None:
     term.made.start(REQUEST, ALICE)
     lost = replace_id("b" * 16)
     term.made.start(lost, ALICE)
@@ -286,7 +286,7 @@ def test_a_repair_dumps_the_keys_of_one_sink_after_the_other_and_compares_again(
     assert term.made.last_id() == AGAIN
 
 
-def test_one_that_was_not_asked_to_repair_dumps_nothing(term: Term) -> None:
+def test_one_that_was_not_requested_to_repair_dumps_nothing(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     storage.write_atomically(term.log, differences_name(REQUEST.id, 0), b'{"kind":"missing","key":["7"]}\n')
     term.report(REQUEST.id, CheckState.DIFFERENT, TableReport("copy", "shop", "item", CheckState.DIFFERENT, missing=1))
@@ -364,7 +364,7 @@ AFTER = structs.replace(TO_REPAIR, id="d" * 16, after_dump="e" * 16, asked_ms=10
 DUMP = KeyDump(AFTER.after_dump, "copy", {}, ALICE)
 
 
-def test_one_that_follows_a_dump_is_asked_of_the_worker_when_that_has_finished(term: Term, tmp_path: Path) -> None:
+def test_one_that_follows_a_dump_is_requested_of_the_worker_when_that_has_finished(term: Term, tmp_path: Path) -> None:
     term.made.start(AFTER, ALICE)
     for state in (DumpState.RUNNING, DumpState.PAUSED, DumpState.FAILED, DumpState.RUNNING):
         term.ended(DUMP, state)

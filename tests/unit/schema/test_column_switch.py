@@ -98,7 +98,7 @@ def described(info: TableInfo, schema: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("is_unique", "expected"), [(True, {"C"}), (False, set[str]())])
-def test_a_dropped_column_is_told_if_the_handle_key_may_have_it(is_unique: bool, expected: set[str]) -> None:
+def test_a_dropped_column_is_reported_if_the_handle_key_may_have_it(is_unique: bool, expected: set[str]) -> None:
     index = {"is_unique": is_unique, "idx_cols": [{"name": {"O": "C", "L": "c"}}]}
     info = table(column(1, "id"), column(2, "C"), column(3, "d")) | {"index_info": [index]}
     schema_history = SchemaHistory(START, [SchemaSnapshot(1, "shop", [info])], describe=described)

@@ -164,7 +164,9 @@ class Database:
         }
 
 
-def told(history: SchemaHistory[Description], ts: int, ids: set[int]) -> tuple[dict[int, Description], dict[TableName, tuple[int, bool]]]:
+def reported(
+    history: SchemaHistory[Description], ts: int, ids: set[int]
+) -> tuple[dict[int, Description], dict[TableName, tuple[int, bool]]]:
     owners = {one: version.description for one in ids if (version := history.table_at(one, ts)) is not None}
     names = {item.name: (item.table_id, isinstance(item, TableVersion)) for item in every_name(history, ts)}
     return owners, names
@@ -183,7 +185,7 @@ def assert_equals(history: SchemaHistory[Description], life: Life, states: list[
     for first, last, state in states:
         expected = state.owners(), state.names()
         for ts in {first, last} if first <= last else ():
-            assert told(history, ts, ids) == expected
+            assert reported(history, ts, ids) == expected
 
 
 SCHEMAS = ("app", "Log", "tmp")
@@ -486,7 +488,7 @@ def test_a_snapshot_in_the_middle_and_all_jobs_again_give_the_same_end(seed: int
         if isinstance(step, DdlJob) and step.action == Action.RECOVER_SCHEMA and step.schema_id in needed and step.commit_ts > middle.ts:
             return  # dropped before the snapshot: another test's
         history.apply(step)
-    assert told(history, life.steps[-1][0].commit_ts, life.ids()) == (life.steps[-1][1].owners(), life.steps[-1][1].names())
+    assert reported(history, life.steps[-1][0].commit_ts, life.ids()) == (life.steps[-1][1].owners(), life.steps[-1][1].names())
 
 
 @settings(max_examples=examples(40))
@@ -690,7 +692,7 @@ def test_the_systems_schemas_are_left_out() -> None:
     assert history.apply(db.drop_schema(next(one for one, name in db.schemas.items() if name == "lightning_task_info"))) is not None
 
 
-def test_a_create_that_is_told_twice_is_harmless() -> None:
+def test_a_create_that_is_reported_twice_is_harmless() -> None:
     db = shop()
     history = db.history()
     applied(history, db.create(1, table(10, "t")), db.create(1, table(10, "t")))
@@ -801,7 +803,7 @@ def test_what_is_not_forgotten_yet_is_forgotten_later() -> None:
     assert "a" not in index.timelines
 
 
-def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_tells_them() -> None:
+def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_reports_them() -> None:
     db = Database()
     db.schemas[1] = "shop"
     db.tables[10] = (1, table(10, "t", partitions=(20, 21, 22, 23)))
@@ -819,6 +821,6 @@ def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_t
         (20, "P20"), (50, "N40"), (41, "N41"), (23, "P23")
     ]  # fmt: skip
     db.jobs += 1
-    apart = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20", "p23"}), (60, 61))
-    history.apply(replace(apart, definitions=tuple(one | {"id": one["id"] + 20} for one in reported)))
+    separate = db.step(Action.REORGANIZE_PARTITION, 10, frozenset({"p20", "p23"}), (60, 61))
+    history.apply(replace(separate, definitions=tuple(one | {"id": one["id"] + 20} for one in reported)))
     assert [one["name"]["O"] for one in history.info(10)["partition"]["definitions"]] == ["N40", "N41", "", ""]

@@ -12,7 +12,7 @@ import pytest
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY
 from sidecar.errors import ConfigError, FeedUnsuitable
-from sidecar.setup.cluster import FoundChangefeed, WantedChangefeed, described, found_changefeed, matching
+from sidecar.setup.cluster import ChosenChangefeed, WantedChangefeed, chosen_changefeed, described, matching
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.hostile.keys import Etcd
 from tests.rig.changefeed import UPSTREAM_ID, info, info_key
@@ -41,9 +41,9 @@ def etcd(values: Mapping[str, bytes]) -> EtcdClient:
     return cast("EtcdClient", Etcd(dict(values)))
 
 
-def found(uri: str = KAFKA, *, key_values: bool = False, others: Mapping[str, bytes] | None = None, **changed: Any) -> FoundChangefeed:
+def found(uri: str = KAFKA, *, key_values: bool = False, others: Mapping[str, bytes] | None = None, **changed: Any) -> ChosenChangefeed:
     values = {info_key("orders"): definition(uri, **changed), CLUSTER_ID_KEY: PD, **(others or {})}
-    return found_changefeed(etcd(values), ORDERS, key_values=key_values)
+    return chosen_changefeed(etcd(values), ORDERS, key_values=key_values)
 
 
 def test_what_is_wanted_is_any_part_of_a_name() -> None:
@@ -108,7 +108,7 @@ def test_a_sink_does_not_matter_where_tikv_is_read() -> None:
     assert found("mysql://me:hush@h:3306/", key_values=True).problems == ()
 
 
-def test_what_can_be_corrected_in_ticdc_is_told_with_the_setting() -> None:
+def test_what_can_be_corrected_in_ticdc_is_reported_with_the_setting() -> None:
     reported = found("kafka://h:1/t?protocol=canal-json", rules=("shop.*",), state="stopped").problems
     assert [problem.setting for problem in reported] == ["state", "enable-tidb-extension", "filter"]
     assert all(problem.hint for problem in reported)

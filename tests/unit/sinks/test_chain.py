@@ -69,7 +69,7 @@ def test_a_file_a_batch_does_not_stay(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("behind", [1, KEPT, 2 * KEPT, 50])
-def test_a_former_owner_can_not_accept_under_a_number_that_was_removed(folder: Folder, behind: int) -> None:
+def test_a_previous_owner_can_not_accept_under_a_number_that_was_removed(folder: Folder, behind: int) -> None:
     previous = opened(folder)
     accept(previous, 1)
     mine = opened(folder)
@@ -122,7 +122,7 @@ def test_a_reader_that_is_slow_reads_the_last_one(folder: Folder, monkeypatch: p
         assert accepted_in(folder) == (29, 2900, "mine")
 
 
-def test_what_gathered_before_goes_when_it_is_opened(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_by_table_before_goes_when_it_is_opened(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, "KEPT", 10**6)
         mine = opened(folder)

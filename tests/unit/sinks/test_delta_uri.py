@@ -22,7 +22,7 @@ def settings(text: str) -> DeltaSettings:
     return settings_of(SinkUri(text, parts, dict(parse_qsl(parts.query)), "log-1"))
 
 
-def test_what_a_uri_says_is_meant() -> None:
+def test_what_a_uri_says_is_intended() -> None:
     result = settings("delta:///var/lake?mode=append&routes=shop.*=>lake.*&ddl-done=5,%207")
     assert (str(result.folder), result.mode) == ("file:///var/lake", "append")
     assert result.ddl_done == frozenset({5, 7})
@@ -58,12 +58,12 @@ def test_delta_rs_is_given_what_s3_needs_and_nobody_else_the_secret() -> None:
         ("delta:///var/lake?mode=append&region=r1", "no parameter region"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(uri: str, why: str) -> None:
+def test_what_cannot_be_intended_is_refused(uri: str, why: str) -> None:
     with pytest.raises(SinkError, match=why):
         open_sink(uri, log_id="log-1")
 
 
-def test_tables_that_cannot_be_there_are_told_before_a_row_comes() -> None:
+def test_tables_that_cannot_be_there_are_reported_before_a_row_comes() -> None:
     odd = TableSchema(TableName("s", "odd"), (Column("a b", "int"),), ("a b",))
     floating = TableSchema(TableName("s", "floating"), (Column("id", "double"),), ("id",))
     assert [problem.split(" ")[0] for problem, _ in misfits("delta:///var/lake?mode=append", [odd, floating], log_id="log-1")] == ["column"]

@@ -47,7 +47,7 @@ def test_a_storage_that_overwrites_is_no_fence(tmp_path: Path, monkeypatch: pyte
         check_exclusive(folder, "probe")
 
 
-def test_who_was_shut_out_is_told_by_whom() -> None:
+def test_who_was_shut_out_is_reported_by_whom() -> None:
     lost = taken("out")
     assert isinstance(lost, OwnershipLost)
     assert "another merge worker has opened out" in lost.message

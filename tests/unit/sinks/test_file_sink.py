@@ -233,18 +233,18 @@ def test_an_identity_that_cannot_be_read_is_refused(out: Folder, identity: bytes
         sink_on(out)
 
 
-def test_the_sweep_takes_what_former_owners_left_and_nothing_of_others(out: Folder, log: Folder) -> None:
+def test_the_sweep_takes_what_previous_owners_left_and_nothing_of_others(out: Folder, log: Folder) -> None:
     deliver(sink_on(out), Segments([1], [change(1, 10, after=["1", "x"])]), log=log)
     mine = files_in(out)
     write(sink_on(out), Segments([2], [change(2, 10, after=["1", "x"])]), log=log)
     others = {"shop.orders/notes.txt", "backup/00000000000000000009.jsonl", "README.md"}
     of_a_later_owner = {"shop.orders/00000000000000000002.99-1-aa.jsonl", "shop.orders/.00000000000000000003.99-1-aa.jsonl.1-a.tmp"}
-    of_former_ones = {
+    of_previous_ones = {
         "shop.orders/.00000000000000000002.jsonl.1-a.tmp",
         "shop.orders/00000000000000000002.jsonl",
         "shop.orders/00000000000000000003.0-1-bb.jsonl",
     }
-    for name in others | of_a_later_owner | of_former_ones:
+    for name in others | of_a_later_owner | of_previous_ones:
         storage.write_atomically(out, name, b"x")
     sink_on(out)
     assert files_in(out) == others | of_a_later_owner | mine

@@ -118,7 +118,7 @@ def test_a_chunk_is_cut_into_blocks_and_its_dropped_rows_are_counted(tmp_path: P
     assert counts == {(1, ORDERS): Rows(log=1, dump=119, dropped=1)}
 
 
-def test_lines_are_split_and_fit_with_what_stands_before_them() -> None:
+def test_lines_are_split_and_fit_with_what_stuck_before_them() -> None:
     result = Lines.of([SCHEMA], b"aaaa\nbb\ncccc\n")
     assert [result.fitting(size, {}) for size in (0, 4, 5, 8, 12, 13, 99)] == [0, 0, 1, 2, 2, 3, 3]
     assert [result.fitting(size, {1: 10}) for size in (5, 8, 17, 18)] == [1, 1, 1, 2]

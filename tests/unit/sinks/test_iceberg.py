@@ -43,7 +43,7 @@ def test_a_table_is_where_its_name_and_the_routes_say() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a/b", ""])
-def test_a_name_that_a_catalog_cannot_tell_from_anothers_is_refused_with_the_way_out(name: str) -> None:
+def test_a_name_that_a_catalog_cannot_notify_from_anothers_is_refused_with_the_way_out(name: str) -> None:
     with pytest.raises(SinkError, match="no usable name") as refused:
         settings(PLACE).identifier(TableName(name, "t"))
     assert "routes=" in refused.value.hint
@@ -69,7 +69,7 @@ def test_a_name_that_a_catalog_cannot_tell_from_anothers_is_refused_with_the_way
         (PLACE + "&depth=3", "has no parameter depth"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(uri: str, reported: str) -> None:
+def test_what_cannot_be_intended_is_refused(uri: str, reported: str) -> None:
     with pytest.raises(SinkError, match=reported):
         open_sink(uri, log_id="log-1")
 
@@ -84,7 +84,7 @@ def test_no_secret_is_shown_or_goes_to_tasks() -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 10.0), ("&commit-interval=0s", 0.0), ("&commit-interval=2m", 120.0)])
-def test_batches_are_gathered_for_a_while(text: str, seconds: float) -> None:
+def test_batches_are_by_table_for_a_while(text: str, seconds: float) -> None:
     sink = open_sink(PLACE + text, log_id="log-1")
     assert isinstance(sink, Gathers)
     assert sink.gather_s == seconds
@@ -123,26 +123,26 @@ def test_what_iceberg_lacks_has_an_exact_type() -> None:
 def test_columns_come_go_and_widen_and_those_that_stay_keep_their_ids() -> None:
     there = iceberg_schema(BEFORE)
     after = table(ID, Column("price", "decimal", length=12, scale=2), Column("added", "date"), Column("ratio", "double"))
-    result = evolved(there, 11, after, {}, anew=False)
+    result = evolved(there, 11, after, {}, again=False)
     assert kinds(result) == [(8, "id", "long"), (9, "price", "decimal(12, 2)"), (11, "ratio", "double"), (12, "added", "date")]
-    assert evolved(there, 11, BEFORE, {}, anew=False) is None
+    assert evolved(there, 11, BEFORE, {}, again=False) is None
 
 
-def test_a_narrower_type_is_not_asked_for() -> None:
+def test_a_narrower_type_is_not_requested_for() -> None:
     after = table(ID, Column("price", "decimal", length=5, scale=2), *BEFORE.columns[2:])
-    assert evolved(iceberg_schema(BEFORE), 11, after, {}, anew=False) is None
+    assert evolved(iceberg_schema(BEFORE), 11, after, {}, again=False) is None
 
 
 def test_a_type_that_iceberg_does_not_widen_to_is_refused_or_a_column_of_its_own() -> None:
     after = table(ID, Column("price", "int"), *BEFORE.columns[2:])
     with pytest.raises(SinkError, match=r"shop.orders.price is decimal\(10, 2\) in Iceberg and long") as refused:
-        evolved(iceberg_schema(BEFORE), 11, after, {}, anew=False)
+        evolved(iceberg_schema(BEFORE), 11, after, {}, again=False)
     assert "changed-types=anew" in refused.value.hint
-    assert (12, "price", "long") in kinds(evolved(iceberg_schema(BEFORE), 11, after, {}, anew=True))
+    assert (12, "price", "long") in kinds(evolved(iceberg_schema(BEFORE), 11, after, {}, again=True))
 
 
 def test_a_column_that_is_named_like_the_envelope_moves_the_envelope() -> None:
-    result = evolved(iceberg_schema(BEFORE), 11, table(*BEFORE.columns, Column("_op", "text")), {}, anew=False)
+    result = evolved(iceberg_schema(BEFORE), 11, table(*BEFORE.columns, Column("_op", "text")), {}, again=False)
     assert result is not None
     assert [(field.field_id, field.name) for field in result.fields[:4]] == [
         (1, "__seq"),
@@ -163,15 +163,15 @@ def test_a_column_that_is_named_like_the_envelope_moves_the_envelope() -> None:
         ("ALTER TABLE orders RENAME COLUMN gone TO remark", {}),
     ],
 )
-def test_a_renamed_column_is_told_by_the_ddl(query: str, expected: dict[str, str]) -> None:
+def test_a_renamed_column_is_reported_by_the_ddl(query: str, expected: dict[str, str]) -> None:
     after = table(ID, BEFORE.columns[1], Column("Remark", "text"), BEFORE.columns[3])
     result = renamed(column_effects(BEFORE, after, [parsed(query, "shop")]))
     assert result == expected
-    field = next(field for field in kinds(evolved(iceberg_schema(BEFORE), 11, after, result, anew=False)) if field[1] == "Remark")
+    field = next(field for field in kinds(evolved(iceberg_schema(BEFORE), 11, after, result, again=False)) if field[1] == "Remark")
     assert field[0] == (10 if expected else 12)
 
 
-def test_a_change_that_gives_the_column_another_id_is_told_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_that_gives_the_column_another_id_is_reported_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """As TiDB does where rows are rewritten; ids tell of the others."""
     monkeypatch.setattr(columns, "_by_id", lambda before, after: {"quota": "ratio"})
     before = replace(BEFORE, layout="before")
@@ -180,7 +180,7 @@ def test_a_change_that_gives_the_column_another_id_is_told_by_its_text(monkeypat
     result = renamed(column_effects(before, after, [parsed(query, "shop")]))
     assert result == {"cost": "price", "quota": "ratio"}
     with pytest.raises(SinkError, match=r"shop\.orders\.cost is decimal\(10, 2\) in Iceberg"):
-        evolved(iceberg_schema(before), 11, after, result, anew=False)
+        evolved(iceberg_schema(before), 11, after, result, again=False)
 
 
 def test_two_columns_that_swap_their_names_keep_their_values() -> None:
@@ -188,4 +188,4 @@ def test_two_columns_that_swap_their_names_keep_their_values() -> None:
     before = table(ID, Column("a", "text"), Column("b", "text"))
     after = table(ID, Column("b", "text"), Column("a", "text"))
     result = renamed(column_effects(before, after, [parsed(query, "shop")]))
-    assert kinds(evolved(iceberg_schema(before), 10, after, result, anew=False))[1:] == [(9, "b", "string"), (10, "a", "string")]
+    assert kinds(evolved(iceberg_schema(before), 10, after, result, again=False))[1:] == [(9, "b", "string"), (10, "a", "string")]

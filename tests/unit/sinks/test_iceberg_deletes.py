@@ -100,7 +100,7 @@ def test_manifests_are_merged_each_with_its_like_and_keep_numbers(table: Table) 
     ]
 
 
-def test_a_table_that_is_emptied_tells_which_files_went(table: Table) -> None:
+def test_a_table_that_is_emptied_reports_which_files_went(table: Table) -> None:
     commit(table, file("a"), file("d", DataFileContent.EQUALITY_DELETES, [1]))
     last = commit(table, emptied=True)
     assert entries(table, last) == {"a": (1, "DELETED"), "d": (1, "DELETED")}

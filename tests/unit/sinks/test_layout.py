@@ -76,7 +76,7 @@ def test_files_of_a_table_sort_by_seq() -> None:
         ("00000000000000000012-3.parquet", Owner(-1, 0)),
     ],
 )
-def test_a_file_tells_whose_it_is(name: str, owner: Owner) -> None:
+def test_a_file_reports_whose_it_is(name: str, owner: Owner) -> None:
     assert owner_of(name) == owner
 
 

@@ -11,7 +11,7 @@ import pytest
 from sidecar.core.model import Column, CommitTs, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
-from spark_merge.ddl.eras import Era, FormerColumn
+from spark_merge.ddl.eras import Era, PreviousColumn
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT
 from spark_merge.sinks.formats.parquet import LogEnvelope, LogFile, LogPart
 from spark_merge.sinks.formats.parquet_rows import Sources
@@ -25,7 +25,7 @@ def era(
     after: int, upto: int, *names: str | None, existing: str | None = None, unreadable: str = "", redefined: str = ""
 ) -> tuple[Era, Sources]:
     columns = [
-        FormerColumn(column, name, None if name else existing, redefined) for column, name in zip(SCHEMA.columns, names, strict=True)
+        PreviousColumn(column, name, None if name else existing, redefined) for column, name in zip(SCHEMA.columns, names, strict=True)
     ]
     where = tuple((name,) if name else () for name in names)
     result = Era(SCHEMA, ORDERS, CommitTs(after), CommitTs(upto), tuple(columns), unreadable)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.ddl.routes import check_apart, routes_of
+from spark_merge.ddl.routes import check_disjoint, routes_of
 from spark_merge.port.contract import Head
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.places import table_place
@@ -50,7 +50,7 @@ def iceberg(tables: str) -> Callable[[Sequence[TableName]], list[Hashable]]:
 
     def places(names: Sequence[TableName]) -> list[Hashable]:
         settings = settings_of(SinkUri(text, urlsplit(text), given, "cf"))
-        check_apart(names, settings.identifier, hint="")
+        check_disjoint(names, settings.identifier, hint="")
         return [settings.identifier(name) for name in names]
 
     return places
@@ -102,7 +102,7 @@ def test_no_two_names_make_one(sink: str, names: list[TableName]) -> None:
 
 
 @pytest.mark.parametrize("sink", ["sqlite", "opensearch", "iceberg, one name"])
-def test_a_pair_that_a_name_cannot_tell_apart_is_refused_with_both_named(sink: str) -> None:
+def test_a_pair_that_a_name_cannot_notify_separate_is_refused_with_both_named(sink: str) -> None:
     one, other = PAIRS[1] if sink.startswith("iceberg") else PAIRS[0]
     with pytest.raises(SinkError) as refused:
         PLACES[sink]([one, other])
@@ -110,12 +110,12 @@ def test_a_pair_that_a_name_cannot_tell_apart_is_refused_with_both_named(sink: s
     assert all(name in refused.value.message for name in shown)
 
 
-def test_a_target_that_keeps_schema_and_table_apart_takes_such_a_pair() -> None:
+def test_a_target_that_keeps_schema_and_table_separate_takes_such_a_pair() -> None:
     """As SQL servers and Delta's folders do."""
     routes = routes_of("x.*=>y.*")
-    check_apart(PAIRS[0], lambda name: routes.target(name).folded(), hint="")
+    check_disjoint(PAIRS[0], lambda name: routes.target(name).folded(), hint="")
     with pytest.raises(SinkError, match=r"x\.T and y\.t would both be y\.t"):
-        check_apart([TableName("x", "T"), TableName("y", "t")], lambda name: routes.target(name).folded(), hint="")
+        check_disjoint([TableName("x", "T"), TableName("y", "t")], lambda name: routes.target(name).folded(), hint="")
 
 
 # ---- when tables come -------------------------------------------------------------------------------------------------

@@ -28,17 +28,17 @@ from spark_merge.sinks.kafka.producer import _Patience
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.opensearch.client import OpenSearchServer, OpenSearchSession
 from tests.support.scripted_http import Answer, scripted
-from tests.support.watched import HeardWatch
+from tests.support.watched import RecordingWatch
 
 
 @pytest.fixture
-def heard() -> Iterator[HeardWatch]:
-    watch = HeardWatch()
+def received() -> Iterator[RecordingWatch]:
+    watch = RecordingWatch()
     with watched_by(watch):
         yield watch
 
 
-def test_each_file_of_a_disk_is_progress(heard: HeardWatch, tmp_path: Path) -> None:
+def test_each_file_of_a_disk_is_progress(received: RecordingWatch, tmp_path: Path) -> None:
     folder = open_folder(str(tmp_path))
     acts: list[Callable[[], object]] = [
         lambda: storage.write_atomically(folder, "a", b"a"),
@@ -48,34 +48,34 @@ def test_each_file_of_a_disk_is_progress(heard: HeardWatch, tmp_path: Path) -> N
         lambda: storage.exists(folder, "a"),
     ]
     for act in acts:
-        before = heard.progress
+        before = received.progress
         act()
-        assert heard.progress > before
+        assert received.progress > before
     for many in (storage.make_durable, storage.remove):
-        before = heard.progress
+        before = received.progress
         many(folder, ["a", "b"])
-        assert heard.progress >= before + 2, many
+        assert received.progress >= before + 2, many
 
 
-def test_each_file_of_s3_is_progress_also_by_threads(heard: HeardWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_of_s3_is_progress_also_by_threads(received: RecordingWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "fs", lambda _: SimpleNamespace(cat_file=lambda _, **__: b"", cp_file=lambda *_: None))
     folder = storage.Folder("s3", "b")
     storage.read_files(folder, [f"{number}" for number in range(50)])
-    assert heard.progress >= 50
+    assert received.progress >= 50
     storage.copy_files(folder, [(f"{number}", f"{number % 3}/{number}") for number in range(50)])
-    assert heard.progress >= 100
+    assert received.progress >= 100
 
 
-def test_each_body_that_is_answered_is_progress_whatever_the_answer(heard: HeardWatch) -> None:
+def test_each_body_that_is_answered_is_progress_whatever_the_answer(received: RecordingWatch) -> None:
     with scripted() as receiver:
         receiver.answers.extend([Answer(503), Answer(200, "state")])
         client = Client(Receiver(receiver.url, timeout_s=700))
         assert client.state() == "state"
         client.close()
-    assert heard.calls_s == [2100, 2100]
+    assert received.calls_s == [2100, 2100]
 
 
-def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_statement_is_progress_with_the_time_that_it_may_take(received: RecordingWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     class Cursor:
         warning_count = 0
 
@@ -99,38 +99,38 @@ def test_each_statement_is_progress_with_the_time_that_it_may_take(heard: HeardW
     monkeypatch.setattr(SqlServer, "password", lambda _: "")
     session = MysqlSession(SqlServer((("h", 1),), "u", connect_s=10, read_s=300, write_s=200), Role.WRITE_TARGET)
     session.rows("SELECT 1")
-    assert heard.calls_s == [10 + 5 * 500, 500]
+    assert received.calls_s == [10 + 5 * 500, 500]
     with session.transaction():
         session.change("UPDATE t SET v = 1")
     with suppress(ZeroDivisionError), session.transaction():
         raise ZeroDivisionError
-    assert heard.calls_s[2:] == [500] * 5, "begin, change, commit; begin, rollback"
+    assert received.calls_s[2:] == [500] * 5, "begin, change, commit; begin, rollback"
 
 
-def test_each_request_of_a_server_is_progress(heard: HeardWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_request_of_a_server_is_progress(received: RecordingWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     answering = SimpleNamespace(transport=SimpleNamespace(perform_request=lambda *_, **__: {}))
     monkeypatch.setattr("spark_merge.sinks.opensearch.client._client", lambda _, **__: answering)
     OpenSearchSession(OpenSearchServer((("h", 9200),), timeout_s=400)).call("GET", "/")
-    assert heard.calls_s == [1200]
+    assert received.calls_s == [1200]
     monkeypatch.setattr("spark_merge.sinks.clickhouse.server._client", lambda _: SimpleNamespace(command=lambda *_, **__: None))
     ClickHouse((("h", 8123),), "u", connect_s=10, read_s=300).run("SELECT 1", doing="it")
-    assert heard.calls_s == [1200, 610]
+    assert received.calls_s == [1200, 610]
 
 
-def test_brokers_that_take_some_of_what_waits_are_progress(heard: HeardWatch) -> None:
+def test_brokers_that_take_some_of_what_waits_are_progress(received: RecordingWatch) -> None:
     patience = _Patience()
     for waiting in (9, 9, 9, 5, 5):
         assert not patience.ends(waiting)
-    assert heard.progress == 2, "of a queue that gets no shorter there is none"
+    assert received.progress == 2, "of a queue that gets no shorter there is none"
     cluster: Any = SimpleNamespace(refusal=lambda: None)
     assert kafka.patiently(cluster, None, lambda _: "answer", "it") == "answer"
-    assert heard.calls_s == [kafka.REQUEST_TIMEOUT_S]
+    assert received.calls_s == [kafka.REQUEST_TIMEOUT_S]
 
 
-def test_each_call_of_a_lake_may_take_its_time_and_is_progress(heard: HeardWatch) -> None:
+def test_each_call_of_a_lake_may_take_its_time_and_is_progress(received: RecordingWatch) -> None:
     settings: Any = SimpleNamespace(catalog="c", secrets=tuple)
     assert lake.Lake(settings).retried(lambda: 7, doing="it") == 7
-    assert heard.calls_s == [lake.CALL_S_MAX]
+    assert received.calls_s == [lake.CALL_S_MAX]
     with pytest.raises(SinkError), delta_errors("t"):
         raise DeltaError("no")
-    assert heard.calls_s == [lake.CALL_S_MAX, DELTA_S_MAX]
+    assert received.calls_s == [lake.CALL_S_MAX, DELTA_S_MAX]

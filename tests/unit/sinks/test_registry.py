@@ -79,7 +79,7 @@ def test_a_refusal_shows_no_secret() -> None:
         "kafka://h:1/t?sasl-password=a&hush@b=1",
     ],
 )
-def test_a_password_that_is_not_encoded_is_not_told_in_parts(uri: str) -> None:
+def test_a_password_that_is_not_encoded_is_not_reported_in_parts(uri: str) -> None:
     with pytest.raises(SinkError) as refused:
         open_sinks([uri], log_id="log-1")
     assert "hush" not in str(refused.value)
@@ -98,7 +98,7 @@ def test_a_folder_with_files_of_somebody_else_holds_rows_and_one_that_is_new_or_
     assert not holds_rows(ours, log_id="log-1")
 
 
-def test_a_sink_that_cannot_tell_holds_nothing_and_a_wrong_uri_is_refused() -> None:
+def test_a_sink_that_cannot_notify_holds_nothing_and_a_wrong_uri_is_refused() -> None:
     assert not holds_rows("console:", log_id="log-1")
     with pytest.raises(SinkError, match="no sink is known"):
         holds_rows("ftp://x/y", log_id="log-1")

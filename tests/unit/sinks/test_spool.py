@@ -114,7 +114,7 @@ def test_a_segment_ends_with_its_ddls_and_its_mark(spool: Spooled) -> None:
     assert (reported.commit_tso, reported.schema, reported.table, reported.query) == (200, "shop", "orders", ddl.query)
 
 
-def test_a_segment_s_mark_tells_how_the_dump_stands(spool: Spooled) -> None:
+def test_a_segment_s_mark_reports_how_the_dump_stuck(spool: Spooled) -> None:
     sink, orders = spool.sink(), TableName("shop", "orders")
     dumps = {2: DumpTold("d1", DumpState.RUNNING), 3: DumpTold("d1", DumpState.FINISHED, (orders,))}
     deliver(sink, Segments([1, 2, 3], dumps=dumps), log=spool.log)
@@ -174,7 +174,7 @@ def test_an_acknowledgement_that_comes_late_takes_nothing_back(spool: Spooled) -
         assert reader.begin("a", None, "") == 4
 
 
-class ToldLock:
+class ReportedLock:
     """A lock that says when somebody meets it held."""
 
     def __init__(self, met: Event) -> None:
@@ -193,7 +193,7 @@ class ToldLock:
 def test_of_two_notes_of_a_subscriber_at_once_the_higher_stays(spool: Spooled, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
     """What one is about to check or write it has read before; then the other comes, and is done or waits."""
     met_or_done = Event()
-    monkeypatch.setattr("spark_merge.sinks.spool.reader.Lock", lambda: ToldLock(met_or_done), raising=False)
+    monkeypatch.setattr("spark_merge.sinks.spool.reader.Lock", lambda: ReportedLock(met_or_done), raising=False)
     reader = SpoolReader(spool.folder, spool.log)
     spool.deliver(1, 2, 3)
     reader.begin("a", Seq(1), "")
@@ -217,7 +217,7 @@ def test_of_two_notes_of_a_subscriber_at_once_the_higher_stays(spool: Spooled, m
     monkeypatch.setattr("spark_merge.sinks.spool.reader.write_subscriber", amid(keeping.write_subscriber))
     match note:
         case "heard":
-            reader.heard("a")
+            reader.received("a")
         case "acknowledge":
             reader.acknowledge("a", Seq(1), OWN)
         case "begin":
@@ -262,7 +262,7 @@ def test_beyond_its_bytes_nothing_is_kept_for_anybody(spool: Spooled) -> None:
         spool.reader.deliveries(Seq(2))
 
 
-def test_commits_are_forgotten_and_a_former_worker_that_wakes_up_after_that_is_still_shut_out(spool: Spooled) -> None:
+def test_commits_are_forgotten_and_a_previous_worker_that_wakes_up_after_that_is_still_shut_out(spool: Spooled) -> None:
     previous = spool.sink()
     sink = spool.sink()
     for seq in range(1, 130):
@@ -278,7 +278,7 @@ def test_commits_are_forgotten_and_a_former_worker_that_wakes_up_after_that_is_s
     spool.deliver(130)
 
 
-def test_a_former_worker_does_not_set_back_what_is_kept(spool: Spooled) -> None:
+def test_a_previous_worker_does_not_set_back_what_is_kept(spool: Spooled) -> None:
     previous, sink = spool.sink(), spool.sink()
     spool.deliver(*range(1, 6), sink=sink)
     before = read_kept(spool.folder)
@@ -444,7 +444,7 @@ def test_a_segment_or_a_file_that_is_gone_is_a_fault_and_not_the_end(spool: Spoo
         ("grpc:///x?port=1", "has no parameter port"),
     ],
 )
-def test_a_uri_that_cannot_be_meant_is_refused(uri: str, wrong: str) -> None:
+def test_a_uri_that_cannot_be_intended_is_refused(uri: str, wrong: str) -> None:
     with pytest.raises(SinkError, match=wrong) as reported:
         open_sink(uri, log_id=LOG_ID)
     assert "u:secret" not in str(reported.value)

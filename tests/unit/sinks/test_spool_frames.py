@@ -70,7 +70,7 @@ def random_pieces(random: Random) -> tuple[list[tuple[TableSchema, Any]], list[t
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_row_is_told_once_and_in_order_however_frames_are_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_is_reported_once_and_in_order_however_frames_are_cut(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     size = random.choice([200, 3_000, 1 << 20])
     monkeypatch.setattr(module, "FRAME_BYTES", size)
@@ -117,7 +117,7 @@ def test_a_row_that_no_subscriber_can_have_is_named_by_its_key(piece: Any, monke
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 20])
-def test_a_file_that_is_cut_is_told(cut: int) -> None:
+def test_a_file_that_is_cut_is_reported(cut: int) -> None:
     out = io.BytesIO()
     file = FrameFile(out, 7)
     file.add(SCHEMA, changes([change(7, 1, after=["1", "some text or other"])]))
@@ -126,7 +126,7 @@ def test_a_file_that_is_cut_is_told(cut: int) -> None:
         list(read_frames(io.BytesIO(out.getvalue()[:cut]), "file"))
 
 
-def test_columns_are_told_with_what_decides_their_text_and_with_tidbs_type_where_it_is_known() -> None:
+def test_columns_are_reported_with_what_decides_their_text_and_with_tidbs_type_where_it_is_known() -> None:
     columns = (Column("id", "int", nullable=False), Column("k", "enum", elements=("a", "b")), Column("d", "decimal", length=10, scale=2))
     plain = TableSchema(ORDERS, columns, ("id",), table_id=5)
     made_of = TableDefinition((ColumnDefinition("id", "bigint(20)"), ColumnDefinition("v", "int"), ColumnDefinition("d", "decimal(10,2)")))

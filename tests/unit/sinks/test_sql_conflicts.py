@@ -12,8 +12,8 @@ from spark_merge.sinks.mysql.tables import TargetTable, UniqueKeyPart
 TABLE = TableName("s", "t")
 
 
-def target(*unique: tuple[UniqueKeyPart, ...], told: bool = True) -> TargetTable:
-    return TargetTable(TABLE, unique=unique if told else None)
+def target(*unique: tuple[UniqueKeyPart, ...], reported: bool = True) -> TargetTable:
+    return TargetTable(TABLE, unique=unique if reported else None)
 
 
 def upper(collation: str, texts: Sequence[str]) -> Mapping[str, str]:
@@ -21,7 +21,7 @@ def upper(collation: str, texts: Sequence[str]) -> Mapping[str, str]:
     return {text: text.upper() for text in texts}
 
 
-def apart(causality: Causality, *, worker: int) -> str:
+def separate(causality: Causality, *, worker: int) -> str:
     """A key that is another worker's."""
     return next(key for key in map(str, range(100)) if Causality(2).worker([key]) != worker and key not in causality._known)
 
@@ -31,7 +31,7 @@ def test_the_designs_example() -> None:
     which has 3 → 4 before it: nobody flushes, where the design's text does, and the end is the same. What meets both flushes."""
     causality = Causality(2)
     first = causality.worker(["3", "4"])
-    other = apart(causality, worker=first or 0)
+    other = separate(causality, worker=first or 0)
     second = causality.worker([other, "2"])
     assert None not in (first, second)
     assert first != second
@@ -89,8 +89,8 @@ def test_texts_meet_as_the_target_compares_them() -> None:
     assert not set(first) & set(other)
 
 
-def test_a_table_whose_keys_cannot_be_told_is_one_group() -> None:
-    assert keys_of(target(told=False), (), [("1",), ("2",)], upper) == [[(TABLE,)], [(TABLE,)]]
+def test_a_table_whose_keys_cannot_be_reported_is_one_group() -> None:
+    assert keys_of(target(reported=False), (), [("1",), ("2",)], upper) == [[(TABLE,)], [(TABLE,)]]
 
 
 def test_changes_of_a_commit_that_meet_are_one_group_in_their_order() -> None:

@@ -53,7 +53,7 @@ PARTED = Picture("x", {"": 1, "p1": 11, "p2": 12})
         (EXCHANGE, {A: table("x"), B: table("x")}, {A: table("x"), B: table("x")}, None),
     ],
 )  # fmt: skip
-def test_what_was_noted_tells_whether_it_is_done(query: str, before: Pictures, now: Pictures, expected: bool | None) -> None:
+def test_what_was_noted_reports_whether_it_is_done(query: str, before: Pictures, now: Pictures, expected: bool | None) -> None:
     assert done(parsed(query, "s"), before, now) is expected
 
 
@@ -96,11 +96,11 @@ def test_at_mysql_tables_are_looked_up_by_the_names_that_innodb_gives_them(name:
     """It has no `filename` for CONVERT."""
     files = {"s/a": 7, "s/a#p#p1": 8, "s/my@002dtable@0024": 9}
 
-    class Told:
+    class Checking:
         def rows(self, sql: str, values: tuple[str, ...] = ()) -> list[tuple[object, ...]]:
             assert "filename" not in sql
             if "INNODB_TABLES" in sql:
                 return [(file, number) for file, number in files.items() if file == values[0] or file.startswith(values[3])]
             return [("t", "CREATE TABLE `t` (`x` int)")] if sql.startswith("SHOW CREATE") else [("BASE TABLE",)]
 
-    assert pictures(cast("PictureSession", Told()), Flavour.MYSQL, [name])[name].ids == ids
+    assert pictures(cast("PictureSession", Checking()), Flavour.MYSQL, [name])[name].ids == ids

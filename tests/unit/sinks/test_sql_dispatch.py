@@ -14,14 +14,14 @@ from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.mysql.position import SqlBatch
 from spark_merge.sinks.mysql.statements import SqlWrite
-from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, target_table
+from spark_merge.sinks.mysql.tables import ServerColumn, ServerTable, target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, Workers
 from spark_merge.sinks.mysql.writer import Dispatch
 
 NAME = TableName("s", "t")
 SCHEMA = TableSchema(NAME, (Column("a", "int"), Column("v", "text")), ("a",))
-FOUND = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("v", "text", None, False)), ((("a", None),),))
+RESULT = ServerTable((ServerColumn("a", "int", None, False), ServerColumn("v", "text", None, False)), ((("a", None),),))
 
 
 class Given:
@@ -47,7 +47,7 @@ def given(commits: list[int], *, workers: int = 1, by_bytes: bool = True) -> Giv
         for at, (ts, _) in enumerate(rows)
     ]
     result = Given()
-    tables = {NAME: target_table(SCHEMA, NAME, FOUND, Flavour.MARIADB)}
+    tables = {NAME: target_table(SCHEMA, NAME, RESULT, Flavour.MARIADB)}
     dispatch = Dispatch(cast(Workers, result), workers, cast(Weights, {}), tables, by_bytes)
     dispatch.take(SCHEMA, pa.Table.from_pylist(changes, CHANGES))
     dispatch.end()

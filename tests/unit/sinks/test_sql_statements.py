@@ -12,10 +12,10 @@ from sidecar.errors import SinkError
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.session import MysqlSession
 from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlTexts, SqlWrite, literal_of, statements
-from spark_merge.sinks.mysql.tables import FoundColumn, FoundTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import ServerColumn, ServerTable, read_table, target_table
 
 NAME = TableName("s", "t")
-A, B = FoundColumn("a", "int", None, False), FoundColumn("b", "int", None, False)
+A, B = ServerColumn("a", "int", None, False), ServerColumn("b", "int", None, False)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_is_no_canonical_text_is_never_sent(kind: str, text: str) -> None:
 
 def texts(*key: str, columns: tuple[str, ...] = ("a", "b")) -> SqlTexts:
     schema = TableSchema(NAME, tuple(Column(name, "int") for name in columns), key)
-    table = FoundTable(tuple(FoundColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
+    table = ServerTable(tuple(ServerColumn(name, "int", None, name == "g") for name in columns), (tuple((name, None) for name in key),))
     return SqlTexts(schema, target_table(schema, NAME, table, Flavour.MARIADB))
 
 
@@ -71,15 +71,15 @@ def test_a_key_of_several_columns_is_a_condition_and_generated_columns_are_not_w
     ("table", "problem"),
     [
         (None, "table s.t is not at the target"),
-        (FoundTable((FoundColumn("a", "int", None, False),), ((("a", None),),)), "has no column b"),
-        (FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "int", None, False)), ()), "no unique key of exactly"),
+        (ServerTable((ServerColumn("a", "int", None, False),), ((("a", None),),)), "has no column b"),
+        (ServerTable((ServerColumn("a", "int", None, False), ServerColumn("b", "int", None, False)), ()), "no unique key of exactly"),
         (
-            FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "int", None, False)), ((("a", 3),),)),
+            ServerTable((ServerColumn("a", "int", None, False), ServerColumn("b", "int", None, False)), ((("a", 3),),)),
             "no unique key of exactly",
         ),
     ],
 )
-def test_a_table_that_cannot_take_the_rows_says_so(table: FoundTable | None, problem: str) -> None:
+def test_a_table_that_cannot_take_the_rows_says_so(table: ServerTable | None, problem: str) -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "int")), ("a",))
     with pytest.raises(SinkError, match=problem):
         SqlTexts(schema, target_table(schema, NAME, table, Flavour.MARIADB))
@@ -87,7 +87,7 @@ def test_a_table_that_cannot_take_the_rows_says_so(table: FoundTable | None, pro
 
 def test_a_vector_is_refused_by_name_but_by_tidb() -> None:
     schema = TableSchema(NAME, (Column("a", "int"), Column("b", "vector")), ("a",))
-    table = FoundTable((FoundColumn("a", "int", None, False), FoundColumn("b", "vector", None, False)), ((("a", None),),))
+    table = ServerTable((ServerColumn("a", "int", None, False), ServerColumn("b", "vector", None, False)), ((("a", None),),))
     with pytest.raises(SinkError, match=r"column b of .* is a vector"):
         target_table(schema, NAME, table, Flavour.MARIADB).check()
     target_table(schema, NAME, table, Flavour.TIDB).check()
@@ -95,7 +95,7 @@ def test_a_vector_is_refused_by_name_but_by_tidb() -> None:
 
 def of_one(kind: str) -> SqlTexts:
     schema = TableSchema(NAME, (Column("a", kind),), ("a",))  # type: ignore[arg-type]  # kinds
-    return SqlTexts(schema, target_table(schema, NAME, FoundTable((A,), ((("a", None),),)), Flavour.MARIADB))
+    return SqlTexts(schema, target_table(schema, NAME, ServerTable((A,), ((("a", None),),)), Flavour.MARIADB))
 
 
 @pytest.mark.parametrize("kind", ["int", "text", "binary"])
@@ -163,10 +163,10 @@ def test_a_chunk_that_is_done_again_goes_on_behind_its_slot() -> None:
 def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, generated: bool) -> None:
     """As MySQL 8 and TiDB, unlike MariaDB, tell of DEFAULT CURRENT_TIMESTAMP."""
 
-    class Told:
+    class Checking:
         def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
             return [("at", "timestamp", None, extra, None)] if "COLUMNS" in sql else []
 
-    table = read_table(cast("MysqlSession", Told()), NAME)
+    table = read_table(cast("MysqlSession", Checking()), NAME)
     assert table is not None
     assert [column.generated for column in table.columns] == [generated]

@@ -93,7 +93,7 @@ def test_tls() -> None:
         ("mysql://u@db/?ddl-done=x", "ddl-done"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(uri: str, problem: str) -> None:
+def test_what_cannot_be_intended_is_refused_by_name(uri: str, problem: str) -> None:
     with pytest.raises(SinkError, match=problem):
         read(uri)
 

@@ -63,7 +63,7 @@ def finals(value: Named) -> list[str]:
     return [path for _, path in value.files]
 
 
-def told(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
+def reported(texts: dict[str, str] | object) -> list[tuple[str, int, str, int]]:
     assert isinstance(texts, dict)
     result = map(json.loads, texts.values())
     return [(one["Table"], one["TableVersion"], one["Query"], one["Type"]) for one in result]
@@ -73,12 +73,12 @@ def versions(names: StorageNames) -> dict[TableName, int]:
     return {name: version.version for name, version in names.versions.items()}
 
 
-def test_numbers_go_on_in_a_folder_and_begin_anew_with_a_date() -> None:
+def test_numbers_go_on_in_a_folder_and_begin_again_with_a_date() -> None:
     first = named(
         StorageNames(), [head([table(A, "id")])], files(StoragePlace(A), StoragePlace(A, 7), StoragePlace(A)), OPTIONS, date="2026-01-01"
     )
     assert finals(first) == ["s/a/100/2026-01-01/CDC000001.csv", "s/a/100/7/2026-01-01/CDC000001.csv", "s/a/100/2026-01-01/CDC000002.csv"]
-    assert told(first.before) == [("a", 100, "", 0)]
+    assert reported(first.before) == [("a", 100, "", 0)]
     names = StorageNames().after(first.change)
     again = named(names, [head([table(A, "id")], ts=300)], files(StoragePlace(A)), OPTIONS, date="2025-12-31")
     assert (finals(again), again.before) == (["s/a/100/2026-01-01/CDC000003.csv"], {})
@@ -91,12 +91,12 @@ def test_the_same_is_named_the_same_whoever_asks_again() -> None:
     assert named(StorageNames(), *requested, date="") == named(StorageNames(), *requested, date="")
 
 
-def test_a_ddl_makes_a_version_whose_file_tells_it() -> None:
+def test_a_ddl_makes_a_version_whose_file_reports_it() -> None:
     names, before, after = StorageNames(begin_ts=BEGIN), table(A, "id"), table(A, "id", "more")
     query = "ALTER TABLE `a` ADD COLUMN `more` INT NOT NULL"
     result = named(names, [head([before], [after], ts=200, ddls=[(A, query)])], files(StoragePlace(A)), OPTIONS, date="")
     assert finals(result) == ["s/a/100/CDC000001.csv"]
-    assert (told(result.before), told(result.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
+    assert (reported(result.before), reported(result.after)) == ([("a", 100, "", 0)], [("a", 210, query, 5)])
     names = names.after(result.change)
     result = named(names, [head([after], ts=210)], files(StoragePlace(A)), OPTIONS, date="")
     assert (finals(result), result.before, result.after) == (["s/a/210/CDC000001.csv"], {}, {})
@@ -107,12 +107,12 @@ def test_an_index_makes_one_too_and_what_only_partitions_do_does_not() -> None:
     result = named(
         StorageNames(begin_ts=BEGIN), [head([before], ts=200, ddls=[(A, "ALTER TABLE a ADD INDEX k(id)")])], [], OPTIONS, date=""
     )
-    assert told(result.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
+    assert reported(result.after) == [("a", 210, "ALTER TABLE a ADD INDEX k(id)", 7)]
     result = named(StorageNames(begin_ts=BEGIN), [head([before], [replace(before, physical_ids=(5, 6, 7))], ts=200)], [], OPTIONS, date="")
     assert (result.after, result.change.versions) == ({}, {})
 
 
-def test_a_renamed_table_is_told_under_its_new_name() -> None:
+def test_a_renamed_table_is_reported_under_its_new_name() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     for requested in (A, B, TableName("S", "B")):
         result = named(
@@ -122,15 +122,15 @@ def test_a_renamed_table_is_told_under_its_new_name() -> None:
             OPTIONS,
             date="",
         )
-        assert told(result.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
+        assert reported(result.after) == [("b", 210, "RENAME TABLE s.a TO s.b", 14)]
         after = names.after(result.change)
         assert (versions(after), dict(after.lasts)) == ({B: 210}, {})
 
 
-def test_a_dropped_table_is_told_as_it_was_and_one_made_again_begins_anew() -> None:
+def test_a_dropped_table_is_reported_as_it_was_and_one_made_again_begins_again() -> None:
     names = StorageNames(begin_ts=BEGIN, versions={A: StoredVersion(100, 1)}, lasts={StoragePlace(A): Last(100, "", 4)})
     result = named(names, [head([table(A, "id")], [], ts=200, ddls=[(A, "DROP TABLE s.a")])], [], OPTIONS, date="")
-    assert told(result.after) == [("a", 210, "DROP TABLE s.a", 4)]
+    assert reported(result.after) == [("a", 210, "DROP TABLE s.a", 4)]
     assert json.loads(next(iter(result.after.values())))["TableColumnsTotal"] == 1
     names = names.after(result.change)
     assert (dict(names.versions), dict(names.lasts)) == ({}, {})
@@ -146,10 +146,10 @@ def test_the_other_table_of_an_exchange_has_a_version_without_a_statement() -> N
     after = [table(A, "id", table_id=1, physical_ids=(7, 2)), table(B, "id", table_id=8)]
     query = "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"
     result = named(StorageNames(begin_ts=BEGIN), [head(before, after, ts=200, ddls=[(A, query)])], [], OPTIONS, date="")
-    assert sorted(told(result.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
+    assert sorted(reported(result.after)) == [("a", 210, query, 42), ("b", 210, "", 0)]
 
 
-def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() -> None:
+def test_ddls_of_schemas_are_reported_beside_their_tables_and_the_marks_nowhere() -> None:
     ddls = [
         (TableName("s", ""), "CREATE DATABASE s"),
         (MARK_TABLE, "CREATE TABLE x"),
@@ -167,7 +167,7 @@ def test_ddls_of_schemas_are_told_beside_their_tables_and_the_marks_nowhere() ->
 def test_columns_that_are_others_without_a_ddl_have_a_version_of_their_own() -> None:
     first = named(StorageNames(), [head([table(A, "id")])], files(StoragePlace(A)), OPTIONS, date="")
     result = named(StorageNames().after(first.change), [head([table(A, "id", "x")], ts=300)], files(StoragePlace(A)), OPTIONS, date="")
-    assert (finals(result), told(result.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
+    assert (finals(result), reported(result.before)) == (["s/a/300/CDC000001.csv"], [("a", 300, "", 0)])
 
 
 @pytest.mark.parametrize("name", [TableName("s", "a/b"), TableName("..", "a"), TableName("_ticdc_dump", "a"), TableName("s", "x" * 256)])
@@ -194,7 +194,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name: TableName) -> None:
         ("enum('a','b(1)')", "'a'", {"ColumnType": "ENUM", "ColumnDefault": "a"}),
     ],
 )
-def test_a_column_as_ticdc_tells_it(type_text: str, default: str | None, made: dict[str, str]) -> None:
+def test_a_column_as_ticdc_reports_it(type_text: str, default: str | None, made: dict[str, str]) -> None:
     column = ColumnDefinition("c", type_text, default=default)
     schema = TableSchema(A, (Column("c", "text", elements=("a", "b(1)")),), (), definition=TableDefinition((column,)))
     assert table_columns(schema, "classic") == ({"ColumnName": "c", **made},)

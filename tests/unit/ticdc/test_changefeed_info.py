@@ -122,12 +122,12 @@ def test_an_old_release_is_read() -> None:
 
 
 @pytest.mark.parametrize(("job", "state"), [(0, "normal"), (1, "stopped"), (2, "normal"), (3, "removed"), (4, "finished")])
-def test_the_oldest_releases_tell_the_state_by_the_admin_job(job: int, state: str) -> None:
+def test_the_oldest_releases_notify_the_state_by_the_admin_job(job: int, state: str) -> None:
     assert made(**{"admin-job-type": job}).state == state
     assert made(**{"admin-job-type": job, "state": "failed"}).state == "failed"
 
 
-def test_the_error_is_told_or_the_warning() -> None:
+def test_the_error_is_reported_or_the_warning() -> None:
     failure = {"time": "2026", "addr": "a:1", "code": "CDC:ErrGCTTLExceeded", "message": "too late"}
     assert made(state="failed", error=failure).error == "CDC:ErrGCTTLExceeded: too late"
     assert made(state="warning", warning=failure).error == "CDC:ErrGCTTLExceeded: too late"
@@ -192,7 +192,7 @@ def test_a_changefeed_that_is_made_again_is_another_incarnation() -> None:
         info("kafka://u:hunter2@h/t", id={"display": {"name": "another"}}),
     ],
 )
-def test_what_is_no_definition_is_refused_without_telling_secrets(text: bytes | str) -> None:
+def test_what_is_no_definition_is_refused_without_notifying_secrets(text: bytes | str) -> None:
     with pytest.raises(ConfigError) as refused:
         changefeed(NAME, text)
     assert "hunter2" not in str(refused.value)

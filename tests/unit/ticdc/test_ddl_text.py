@@ -14,7 +14,7 @@ from tests.support.recordings import recording
 
 @pytest.mark.recordings
 @pytest.mark.parametrize("name", ["ddl", "ddl-new"])
-def test_each_recorded_job_has_the_action_that_its_text_tells(name: str) -> None:
+def test_each_recorded_job_has_the_action_that_its_text_reports(name: str) -> None:
     lines = (recording(name) / "schema" / "ddl_history.jsonl").read_text().splitlines()
     jobs = [json.loads(json.loads(line)["job_meta"]) for line in lines]
     judged = [job for job in jobs if job["query"]]

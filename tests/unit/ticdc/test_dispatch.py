@@ -55,13 +55,13 @@ def test_dispatchers_by_name(written: str, kind: str) -> None:
     assert router({"matcher": ["*.*"], "dispatcher": written, "partition": ""}).partition_rule(ITEM).kind == kind
 
 
-def test_what_is_no_dispatcher_is_by_table_as_in_ticdc_and_told() -> None:
+def test_what_is_no_dispatcher_is_by_table_as_in_ticdc_and_reported() -> None:
     result = router(
         {"matcher": ["*.*"], "partition": "round-robin"}, {"matcher": ["*.*"], "partition": "ts", "index": "uk", "columns": ["a"]}
     )
     assert result.partition_rule(ITEM) == PartitionRule("table")
-    assert ["round-robin" in result.told[0], "index 'uk'" in result.told[1], "columns" in result.told[2]] == [True] * 3
-    assert router({"matcher": ["*.*"], "partition": "rowid"}).told == ()
+    assert ["round-robin" in result.reported[0], "index 'uk'" in result.reported[1], "columns" in result.reported[2]] == [True] * 3
+    assert router({"matcher": ["*.*"], "partition": "rowid"}).reported == ()
 
 
 @pytest.mark.parametrize(

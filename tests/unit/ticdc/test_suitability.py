@@ -136,7 +136,7 @@ def test_everything_is_found_at_once() -> None:
     assert against == ["state", "bdr-mode", "protocol", "large-message-handle-option", "filter", "force-replicate"]
 
 
-def test_the_error_of_a_stopped_changefeed_is_told_and_no_password() -> None:
+def test_the_error_of_a_stopped_changefeed_is_reported_and_no_password() -> None:
     against = problems(made("mysql://u:hunter2@h/", state="failed", error={"code": "CDC:ErrX", "message": "too late"}))
     assert "CDC:ErrX: too late" in against[0].what
     assert "hunter2" not in str(against)

@@ -188,7 +188,7 @@ def test_each_part_has_its_own_kind_of_pattern() -> None:
         ("i", ["i", "I", "İ"]),
     ],
 )
-def test_case_does_not_matter_unless_asked(pattern: str, inside: list[str]) -> None:
+def test_case_does_not_matter_unless_requested(pattern: str, inside: list[str]) -> None:
     assert all(matches(pattern, name, case_sensitive=False) for name in inside)
     assert not all(matches(pattern, name, case_sensitive=True) for name in inside)
 
@@ -487,7 +487,7 @@ def test_refuses_files_of_rules() -> None:
     ),
     st.booleans(),
 )
-def test_what_is_asked_for_is_what_matches_and_what_is_idle_matches_nothing(
+def test_what_is_requested_for_is_what_matches_and_what_is_idle_matches_nothing(
     parts: list[tuple[bool, str, str]], tables: list[TableName], case_sensitive: bool
 ) -> None:
     rules = [f"{'' if positive else '!'}{schema}.{name}" for positive, schema, name in parts]
@@ -532,7 +532,7 @@ def test_ten_thousand_names_are_looked_up_and_a_schema_is_compared_once(monkeypa
 
         return found
 
-    monkeypatch.setattr(table_rules, "_found", counting)
+    monkeypatch.setattr(table_rules, "_result", counting)
     tables = [TableName("s", f"t{number}") for number in range(RULES_MAX)]
     assert asked([f"s.t{number}" for number in range(RULES_MAX)], tables, case_sensitive=False) == (tables, [])
     assert compared == 0

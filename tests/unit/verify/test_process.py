@@ -84,7 +84,7 @@ def silent() -> Iterator[SqlServer]:
         yield SqlServer((listening.getsockname(),), "nobody")
 
 
-def test_it_carries_out_what_is_asked_of_sinks_by_their_names_and_is_there_for_no_longer(worker: Worker) -> None:
+def test_it_carries_out_what_is_requested_of_sinks_by_their_names_and_is_there_for_no_longer(worker: Worker) -> None:
     worker.steps()
     assert worker.made._child is None, "nothing is asked"
     asked(worker.world, "shown", "other")
@@ -189,7 +189,7 @@ def test_nothing_that_happens_to_it_ends_the_worker(worker: Worker, monkeypatch:
     assert len(worker.notices) == 2, "each once"
 
 
-def test_one_that_stands_still_is_ended_whatever_it_has_not_heard(worker: Worker) -> None:
+def test_one_that_stuck_still_is_ended_whatever_it_has_not_received(worker: Worker) -> None:
     """It takes no more messages after some hundreds, and nobody may wait for it then."""
     with silent() as server:
         worker.made = worker.process(server)

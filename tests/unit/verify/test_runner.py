@@ -16,8 +16,8 @@ import pytest
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
 from sidecar.log.verification import (
-    AskedTable,
     CheckState,
+    RequestedTable,
     VerifyReport,
     VerifyRequest,
     differences_name,
@@ -44,7 +44,7 @@ def settings_of(world: World, **sinks: str) -> VerifySettings:
 
 
 def asked(world: World, *sinks: str, operation_id: str = "v1", asked_ms: int = 0) -> VerifyRequest:
-    request = VerifyRequest(operation_id, sinks, (AskedTable(*TABLE),), asked_ms=asked_ms)
+    request = VerifyRequest(operation_id, sinks, (RequestedTable(*TABLE),), asked_ms=asked_ms)
     storage.write_atomically(world.job.log, request_name(operation_id), request.to_json())
     return request
 
@@ -166,7 +166,7 @@ def test_a_sink_that_cannot_be_opened_fails_its_own_tables_alone(world: World, e
 
 
 @pytest.mark.parametrize("error", [LogUnreachable("the log is away", hint="wait"), OSError("of a kind that nobody expects")])
-def test_what_keeps_verifications_from_going_on_is_told_once_and_they_are_tried_again(
+def test_what_keeps_verifications_from_going_on_is_reported_once_and_they_are_tried_again(
     world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(runner, "LOOK_EVERY_S", 0.0)
@@ -252,7 +252,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     assert WAIT_S not in pauses
 
 
-def test_verifications_are_carried_out_in_the_order_in_which_they_were_asked_for(world: World) -> None:
+def test_verifications_are_carried_out_in_the_order_in_which_they_were_requested_for(world: World) -> None:
     for operation_id, asked_ms in (("b", 2), ("a", 3), ("c", 1)):
         asked(world, "mine", operation_id=operation_id, asked_ms=asked_ms)
     assert [one.id for one in Verifications(settings_of(world)).due()] == ["c", "b", "a"]
@@ -295,7 +295,7 @@ def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(worl
     assert end.needs_from is None
 
 
-def test_what_is_to_be_read_is_told_before_the_first_piece_of_work(world: World) -> None:
+def test_what_is_to_be_read_is_reported_before_the_first_piece_of_work(world: World) -> None:
     """Which may take hours: until then nothing else is told."""
     reported: list[int | None] = []
 

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from sidecar.core.keyset import Key
 from sidecar.core.model import CommitTs, TableSchema
 from sidecar.errors import SinkError, SourceChanged, SourceLost
-from sidecar.log.verification import AskedTable, CheckState, Slice, Unjudged
+from sidecar.log.verification import CheckState, RequestedTable, Slice, Unjudged
 from spark_merge.merge.rule import Image
 from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.registry import open_sink
@@ -36,7 +36,7 @@ from tests.support.verified import InOrder, World, WorldPart
 def check_of(world: World, uri: str, *, where: str = "", hidden: Sequence[str] = (), **parts: Any) -> TableCheck:
     """`hidden`: kinds of differences that the changefeed's filter explains. `parts`: `sample` and `slice`, and of the context."""
     sink, of_check = open_sink(uri, log_id="log-1"), {name: parts.pop(name) for name in ("sample", "slice") if name in parts}
-    table = AskedTable(TABLE.schema, TABLE.table, where)
+    table = RequestedTable(TABLE.schema, TABLE.table, where)
     unjudged = [Unjudged("mine", *TABLE, (kind,), "hidden") for kind in hidden]
     return TableCheck(world.context(**parts), "mine", sink, table, "one", unjudged=unjudged, **of_check)  # type: ignore[arg-type]  # it can be read
 
@@ -372,7 +372,7 @@ def test_the_second_look_waits_for_a_sink_that_is_behind(still: Still) -> None:
     assert not wait.left
 
 
-def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_told(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_reported(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_check, "SINK_WAIT_S", -1.0)
     with pytest.raises(SinkError, match=r"sink mine has not reached \d+ within -1 s, so s\.t cannot be compared"):
         still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
@@ -461,7 +461,7 @@ def test_what_was_passed_while_the_sink_is_read_is_not_kept_for_it(still: Still)
     assert needed[1] > needed[0]
 
 
-def test_what_a_table_waits_for_is_told_while_it_does(still: Still) -> None:
+def test_what_a_table_waits_for_is_reported_while_it_does(still: Still) -> None:
     reported: list[str] = []
     wait = Steps(*[lambda: None] * 3, still.world.deliver)
     check = check_of(
@@ -519,7 +519,7 @@ def test_a_ddl_is_waited_for_until_the_sink_has_it_however_far_the_sink_is_behin
     assert next(waits) == 51
 
 
-def test_another_error_of_the_source_is_tried_again_and_then_told(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_of_the_source_is_tried_again_and_then_reported(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
 
     def read(part: WorldPart) -> Iterator[RowsRead]:

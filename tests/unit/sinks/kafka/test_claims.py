@@ -19,13 +19,13 @@ from spark_merge.sinks.kafka.claims import (
     Failed,
     FencedOff,
     TaskAnswer,
-    TaskAsked,
     TaskBegun,
+    TaskRequested,
 )
 from spark_merge.sinks.kafka.position_records import Control, PositionRead, SinkTerm, Slot
 
 OWNER = Owner(3, 7)
-TASK, NEXT = TaskAsked(Seq(5), "live", 10), TaskAsked(Seq(6), "live", 10)
+TASK, NEXT = TaskRequested(Seq(5), "live", 10), TaskRequested(Seq(6), "live", 10)
 DONE = Outcome("live", {(Seq(5), TableName("s", "t")): Rows(1)})
 NOTHING_TO_SAY = Outcome("live", {})
 TAKE, READ, AGAIN = ClaimStep.TAKE_ID, ClaimStep.READ_POSITION, ClaimStep.READ_AGAIN

@@ -14,16 +14,16 @@ from tests.lanes import LANE
 from tests.support.recordings import recording
 
 MARGIN_MS = 50
-Told = Change | Ddl | Resolved
+Checking = Change | Ddl | Resolved
 
 
 class Topic:
     """Lanes of (time, event). Seeking by time is Kafka's: the first record at or after it, by its place and not by its value."""
 
-    def __init__(self, lanes: list[list[tuple[int, Told]]]) -> None:
+    def __init__(self, lanes: list[list[tuple[int, Checking]]]) -> None:
         self.lanes = lanes
 
-    def since(self, time_ms: int) -> list[list[Told]]:
+    def since(self, time_ms: int) -> list[list[Checking]]:
         result = []
         for lane in self.lanes:
             first = next((at for at, (time, _) in enumerate(lane) if time >= time_ms), len(lane))
@@ -31,7 +31,7 @@ class Topic:
         return result
 
 
-def ts_of(event: Told) -> int:
+def ts_of(event: Checking) -> int:
     return event.ts if isinstance(event, Resolved) else event.commit_ts
 
 
@@ -64,7 +64,7 @@ def merged_of(topic: Topic, rng: Random) -> Topic:
     last = min(max(ts_of(event) for _, event in lane if isinstance(event, Resolved)) for lane in topic.lanes)
     marks = sorted({event.ts for lane in topic.lanes for _, event in lane if isinstance(event, Resolved) and event.ts < last})
     cuts = [*sorted(rng.sample(marks, len(marks) // 2)), last]
-    lanes: list[list[tuple[int, Told]]] = [[], []]
+    lanes: list[list[tuple[int, Checking]]] = [[], []]
     rest = sorted((event for event in events.values() if ts_of(event) <= last), key=ts_of)
     for cut, segment in groupby(rest, key=lambda event: next(cut for cut in cuts if ts_of(event) <= cut)):
         time = physical_ms(cut) + rng.randrange(2000)
@@ -77,11 +77,11 @@ def merged_of(topic: Topic, rng: Random) -> Topic:
     return Topic(lanes)
 
 
-def rows(events: list[Told]) -> list[tuple[object, ...]]:
+def rows(events: list[Checking]) -> list[tuple[object, ...]]:
     return [identity(event) for event in events if isinstance(event, Change)]
 
 
-def ddls(events: list[Told]) -> set[tuple[object, ...]]:
+def ddls(events: list[Checking]) -> set[tuple[object, ...]]:
     return {identity(event) for event in events if isinstance(event, Ddl)}
 
 
@@ -97,7 +97,7 @@ def test_nothing_is_missed_and_nothing_comes_twice(name: str) -> None:
     assert len(everything) > 1000
     for mark in rng.sample(marks[:-1], min(12, len(marks) - 1)):
         time = physical_ms(mark) - MARGIN_MS
-        of_topic: list[Told] = []
+        of_topic: list[Checking] = []
         for lane in topic.lanes:
             above = next(at for at, (_, event) in enumerate(lane) if isinstance(event, Resolved) and event.ts > mark)
             of_topic += [event for _, event in lane[:above] if ts_of(event) <= mark]
@@ -107,7 +107,7 @@ def test_nothing_is_missed_and_nothing_comes_twice(name: str) -> None:
         assert set(rows(of_topic)) | set(rows(on)) == everything
         assert (ddls(of_topic) | ddls(on), ddls(of_topic) & ddls(on)) == (of_ddls, set())
 
-        of_merged: list[Told] = []
+        of_merged: list[Checking] = []
         for lane in merged.lanes:
             there = next(at for at, (_, event) in enumerate(lane) if isinstance(event, Resolved) and event.ts == mark)
             of_merged += [event for _, event in lane[:there]]

@@ -44,7 +44,7 @@ def test_its_scheme_means_tls(parameters: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["kafka://b:9092", "kafka://b:9092/", "kafka:///orders", "kafka://u:p@/orders"])
-def test_brokers_and_topic_are_asked_for_in_words_of_a_sink(uri: str) -> None:
+def test_brokers_and_topic_are_requested_for_in_words_of_a_sink(uri: str) -> None:
     with pytest.raises(SinkError, match="a kafka: sink's URI names brokers and a topic"):
         output(uri)
 
