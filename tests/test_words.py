@@ -1,0 +1,152 @@
+"""Plain words, as a test: private words that a reader would have to learn are not used where everybody reads, and elsewhere get fewer.
+
+    nowhere     the core, the pipeline, the rooms `delivery` and `port`, each package's docstring, public docstrings, messages and log lines
+    counted     comments, private docstrings, names: by file, as tests/data/private_words.txt allows it
+
+What is on the wire, on disk, in metrics or in settings keeps its name; so does what a library calls so. After a file has fewer:
+`python -m tests.test_words`.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED = ROOT / "tests" / "data" / "private_words.txt"
+GENERATED = ("_pb2.py", "_pb2_grpc.py")
+FILES = sorted(
+    path for top in ("sidecar", "spark_merge", "tests") for path in (ROOT / top).rglob("*.py") if not path.name.endswith(GENERATED)
+)
+PRODUCT = [path for path in FILES if path.relative_to(ROOT).parts[0] != "tests"]
+
+WORDS = frozenset(
+    {"found", "told", "tells", "telling", "heard", "unheard", "hears", "asked", "meant", "gathered", "anew", "former", "news", "whoever"}
+)
+PHRASES = re.compile(
+    r"\b(pass(?:ed|es)? by|left out|leav(?:e|es|ing) out|(?:go|goes|gone|going|went) on(?! record)|by (?:it|them)sel(?:f|ves)|refused by name)\b",
+    re.IGNORECASE,
+)
+INSTEAD = {
+    "found": "result, match, or what it is: rows, manifest",
+    "told": "reported, returned, logged",
+    "tells": "reports, returns, says",
+    "telling": "reporting",
+    "heard": "received",
+    "unheard": "not received",
+    "hears": "receives",
+    "asked": "requested, queried",
+    "meant": "intended, for",
+    "gathered": "collected",
+    "anew": "again",
+    "former": "previous, old",
+    "news": "what it is",
+    "whoever": "the owner, the worker, the consumer",
+}
+OTHERS_NAMES = re.compile(r"Not_?Found|FOUND_ROWS|not_found|FileNotFound", re.IGNORECASE)
+"""Of libraries and of SQL."""
+WIRE = frozenset({"asked_by", "asked_ms", "asked_for", "heard_s", "heard_ms", "asked", "told", "former", "anew"})
+"""Keys of records, parameters and protobuf's fields, as texts."""
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+STRICT = ("sidecar/core", "sidecar/pipeline.py", "spark_merge/delivery", "spark_merge/port")
+
+
+def private_in(text: str) -> list[str]:
+    """Of prose."""
+    words = [word for word in re.findall(r"[A-Za-z]+", OTHERS_NAMES.sub("", text)) if word.lower() in WORDS]
+    return words + PHRASES.findall(text)
+
+
+def private_in_name(name: str) -> list[str]:
+    return [] if OTHERS_NAMES.search(name) else [part for part in _PART.findall(name) if part.lower() in WORDS]
+
+
+@cache
+def counted(path: Path) -> int:
+    """Of the whole file: names, comments, texts."""
+    total = 0
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.NAME and token.string not in WIRE:
+            total += len(private_in_name(token.string))
+        elif token.type in (tokenize.COMMENT, tokenize.STRING) and token.string.strip("rbuf'\"") not in WIRE:
+            total += len(private_in(token.string))
+    return total
+
+
+def allowed() -> dict[str, int]:
+    lines = (line.rsplit(" ", 1) for line in ALLOWED.read_text().splitlines() if not line.startswith("#"))
+    return {name: int(count) for name, count in lines}
+
+
+def strict_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of what everybody reads: a package's and public docstrings, messages."""
+    tree = ast.parse(path.read_text())
+    docstrings = dict(_docstrings(tree))
+    for node, public in docstrings.items():
+        if public:
+            yield node.lineno, node.value
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, bool]]:
+    """Each with whether it is public: of a module, of a name without an underscore. A text that stands alone says what is above it."""
+    todo: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while todo:
+        parent, public = todo.pop()
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                yield node.value, public
+            name = getattr(node, "name", None)
+            todo.append((node, public and not (isinstance(name, str) and name.startswith("_") and not name.startswith("__"))))
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_everybody_reads_has_plain_words(path: Path) -> None:
+    for line, text in strict_texts(path):
+        private = private_in(text)
+        assert not private, (
+            f"{path}:{line}: {private[0]!r}: write {INSTEAD.get(private[0].lower(), 'skips, omits; continues; automatically')}"
+        )
+
+
+@pytest.mark.parametrize("path", [path for path in PRODUCT if str(path.relative_to(ROOT)).startswith(STRICT)], ids=lambda path: path.name)
+def test_the_core_and_the_ports_have_no_private_word(path: Path) -> None:
+    assert counted(path) == 0, f"{path} has private words: `python -m tests.test_words {path}` prints them"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_words_only_get_fewer(path: Path) -> None:
+    most, count = allowed().get(str(path.relative_to(ROOT)), 0), counted(path)
+    assert count <= most, f"{path} has {count} private words, {most} are allowed: `python -m tests.test_words {path}` prints them"
+    assert count == most, f"{path} has {count} private words, {most} are allowed: run `python -m tests.test_words`, which writes the list"
+
+
+def main(names: list[str]) -> None:
+    for path in map(Path, names):
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            private = private_in_name(token.string) if token.type == tokenize.NAME else []
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                private = private_in(token.string)
+            if private and token.string.strip("rbuf'\"") not in WIRE:
+                print(f"{path}:{token.start[0]}: {', '.join(private)}: {token.string[:120]!r}")  # noqa: T201 - the command's answer
+    if not names:
+        counts = Counter({str(path.relative_to(ROOT)): counted(path) for path in FILES})
+        ALLOWED.write_text("# files with private words, and how many; written by `python -m tests.test_words`\n")
+        with ALLOWED.open("a") as file:
+            file.writelines(f"{name} {count}\n" for name, count in sorted(counts.items()) if count)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])
