@@ -32,7 +32,8 @@ WORDS = frozenset(
     {"found", "told", "tells", "telling", "heard", "unheard", "hears", "asked", "meant", "gathered", "anew", "former", "news", "whoever"}
 )
 PHRASES = re.compile(
-    r"\b(pass(?:ed|es)? by|left out|leav(?:e|es|ing) out|(?:go|goes|gone|going|went) on(?! record)|by (?:it|them)sel(?:f|ves)|refused by name)\b",
+    r"\b(pass(?:ed|es)? by|left out|leav(?:e|es|ing) out|(?:go|goes|gone|going|went) on(?! record)|by (?:it|them)sel(?:f|ves)"
+    r"|refused by name)\b",
     re.IGNORECASE,
 )
 INSTEAD = {
@@ -92,10 +93,10 @@ def strict_texts(path: Path) -> Iterator[tuple[int, str]]:
     docstrings = dict(_docstrings(tree))
     for node, public in docstrings.items():
         if public:
-            yield node.lineno, node.value
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and " " in node.value.strip():
-            yield node.lineno, node.value
+            yield node.lineno, str(node.value)
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part not in docstrings and " " in part.value.strip():
+            yield part.lineno, part.value
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, bool]]:
