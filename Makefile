@@ -8,7 +8,8 @@ WORKERS ?= 3
 SEED ?= 0
 ARGS ?=
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
-PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py
+PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py tests/test_words.py
+TOOLS := tests/bench tests/fuzz tests/peers tests/rig tests/soak
 
 .PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
 
@@ -33,8 +34,8 @@ demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; ve
 fast: setup ## the tests that need no server and no Spark (about six minutes on two cores)
 	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
 
-rest: setup ## all tests but those of `fast`
-	@$(PYTEST) $(PURE:%=--ignore=%)
+rest: setup ## all tests but those of `fast`, and those of tools, which `make matrix` has
+	@$(PYTEST) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
 
 test: setup ## all tests: those of `fast`, and where they pass the rest
 	@$(MAKE) --no-print-directory fast

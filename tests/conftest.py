@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,6 +86,10 @@ def _nothing_is_left_to_the_next_module() -> Iterator[None]:
             server.execute("SET foreign_key_checks = 0", f"DROP DATABASE `{schema}`")
 
 
+SLOW_MODULES = 30
+"""Modules that a run's end names with their seconds: what to make faster."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
@@ -130,3 +134,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"skipped: {skipped.total() or 'nothing'}")
     for reason, count in sorted(skipped.items()):
         terminalreporter.write_line(f"{count:6} {reason}")
+    spent_s = module_seconds([report for reports in terminalreporter.stats.values() for report in reports])
+    terminalreporter.write_line(f"seconds of {sum(spent_s.values()):.0f}, by module:")
+    for module in sorted(spent_s, key=spent_s.__getitem__, reverse=True)[:SLOW_MODULES]:
+        terminalreporter.write_line(f"{spent_s[module]:6.0f} {module}")
+
+
+def module_seconds(reports: list[Any]) -> dict[str, float]:
+    """Of set-up, test and clean-up, of all workers."""
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            spent_s[report.nodeid.partition("::")[0]] += report.duration
+    return spent_s
