@@ -92,7 +92,7 @@ class Conversation:
     def _begin(self) -> None:
         """A stream begins with nothing granted, and numbers from 1."""
         self._streams += 1
-        self._number = self._heard = self._credit = 0
+        self._number = self._received = self._credit = 0
         self._batch_bytes = 0
         self._heartbeat_s = 1.0
         self._said_s = time.monotonic()
@@ -156,7 +156,7 @@ class Conversation:
                 self._call = call
             try:
                 for answer in call:
-                    self._hear(answer)
+                    self._receive(answer)
             except grpc.RpcError as error:
                 if self._finished:
                     return
@@ -210,11 +210,11 @@ class Conversation:
 
     # ---- what is told ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, answer: pb.SidecarMessage) -> None:
+    def _receive(self, answer: pb.SidecarMessage) -> None:
         with self._changed:
-            self._heard += 1
-            if answer.number != self._heard:
-                self._report(f"message {answer.number} came in the place of {self._heard}: connecting again")
+            self._received += 1
+            if answer.number != self._received:
+                self._report(f"message {answer.number} came in the place of {self._received}: connecting again")
                 self._call.cancel()
                 return
             match answer.WhichOneof("body"):

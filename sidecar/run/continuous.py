@@ -1,6 +1,6 @@
 """Continuous verification: a slice of a table in a sink is compared, then there is a pause, then comes the next one.
 
-    due? ─► cycle.py: which slice ─► cycle.json ─► the request, as of an operator (verifying.py) ─► its report ─► cycle.json
+    due? ─► cycle.py: which slice ─► cycle.json ─► the request, as of an operator (term_verifications.py) ─► its report ─► cycle.json
 
 - The file is written before the request and after the report, so the next owner continues with the slice that is under way.
 - One slice at a time, and none while a dump or another verification is there.

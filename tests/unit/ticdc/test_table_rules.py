@@ -532,7 +532,7 @@ def test_ten_thousand_names_are_looked_up_and_a_schema_is_compared_once(monkeypa
 
         return found
 
-    monkeypatch.setattr(table_rules, "_result", counting)
+    monkeypatch.setattr(table_rules, "_pattern_of", counting)
     tables = [TableName("s", f"t{number}") for number in range(RULES_MAX)]
     assert asked([f"s.t{number}" for number in range(RULES_MAX)], tables, case_sensitive=False) == (tables, [])
     assert compared == 0
