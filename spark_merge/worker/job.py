@@ -43,7 +43,7 @@ from spark_merge.port.contract import Delivered, Head, Outcome, Rows, Sink
 T = TypeVar("T")
 R = TypeVar("R")
 
-LOG4J = Path(__file__).with_name("log4j2.properties").as_uri()
+LOG4J = (Path(__file__).parents[1] / "log4j2.properties").as_uri()
 """Errors only, on standard error: what an operator must see of Spark's own log."""
 
 JOBS_MEASURED = 8

@@ -57,7 +57,7 @@ class Machine:
         program.parent.mkdir(exist_ok=True)
         (program.parent / "answers.json").write_text(json.dumps(answers or {}))
         text = DOUBLE.format(
-            python=sys.executable, answers=str(program.parent / "answers.json"), reported=str(program.parent / "told.json")
+            python=sys.executable, answers=str(program.parent / "answers.json"), told=str(program.parent / "told.json")
         )
         return script(program, text)
 
