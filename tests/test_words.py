@@ -32,7 +32,8 @@ WORDS = frozenset(
     {"found", "told", "tells", "telling", "heard", "unheard", "hears", "asked", "meant", "gathered", "anew", "former", "news", "whoever"}
 )
 PHRASES = re.compile(
-    r"\b(pass(?:ed|es)? by|left out|leav(?:e|es|ing) out|(?:go|goes|gone|going|went) on(?! record)|by (?:it|them)sel(?:f|ves)|refused by name)\b",
+    r"\b(pass(?:ed|es)? by|left out|leav(?:e|es|ing) out|(?:go|goes|gone|going|went) on(?! record)|by (?:it|them)sel(?:f|ves)"
+    r"|refused by name)\b",
     re.IGNORECASE,
 )
 INSTEAD = {
@@ -53,6 +54,10 @@ INSTEAD = {
 }
 OTHERS_NAMES = re.compile(r"Not_?Found|FOUND_ROWS|not_found|FileNotFound", re.IGNORECASE)
 """Of libraries and of SQL."""
+QUOTED = re.compile(
+    r"ddl-anew|(?<==)anew|`anew`|`heard_ms`|index not found when dispatch event|columns not found|found virtual generated columns"
+)
+"""Values of settings, keys of records and TiCDC's error texts, as prose quotes them."""
 WIRE = frozenset({"asked_by", "asked_ms", "asked_for", "heard_s", "heard_ms", "asked", "told", "former", "anew"})
 """Keys of records, parameters and protobuf's fields, as texts."""
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -61,7 +66,7 @@ STRICT = ("sidecar/core", "sidecar/pipeline.py", "spark_merge/delivery", "spark_
 
 def private_in(text: str) -> list[str]:
     """Of prose."""
-    words = [word for word in re.findall(r"[A-Za-z]+", OTHERS_NAMES.sub("", text)) if word.lower() in WORDS]
+    words = [word for word in re.findall(r"[A-Za-z]+", QUOTED.sub("", OTHERS_NAMES.sub("", text))) if word.lower() in WORDS]
     return words + PHRASES.findall(text)
 
 
