@@ -54,13 +54,13 @@ INSTEAD = {
 }
 OTHERS_NAMES = re.compile(r"Not_?Found|FOUND_ROWS|not_found|FileNotFound", re.IGNORECASE)
 """Of libraries and of SQL."""
+WIRE = frozenset({"asked_by", "asked_ms", "asked_for", "heard_s", "heard_ms", "asked", "told", "former", "anew"})
+"""Keys of records, parameters and protobuf's fields, as texts."""
+_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 QUOTED = re.compile(
     r"ddl-anew|(?<==)anew|`anew`|`heard_ms`|index not found when dispatch event|columns not found|found virtual generated columns"
 )
 """Values of settings, keys of records and TiCDC's error texts, as prose quotes them."""
-WIRE = frozenset({"asked_by", "asked_ms", "asked_for", "heard_s", "heard_ms", "asked", "told", "former", "anew"})
-"""Keys of records, parameters and protobuf's fields, as texts."""
-_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 STRICT = ("sidecar/core", "sidecar/pipeline.py", "spark_merge/delivery", "spark_merge/port")
 
 
