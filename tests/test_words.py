@@ -95,9 +95,9 @@ def strict_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of what everybody reads: a package's and public docstrings, messages."""
     tree = ast.parse(path.read_text())
     docstrings = dict(_docstrings(tree))
-    for node, public in docstrings.items():
+    for docstring, public in docstrings.items():
         if public:
-            yield node.lineno, node.value
+            yield docstring.lineno, str(docstring.value)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and " " in node.value.strip():
             yield node.lineno, node.value
