@@ -27,7 +27,7 @@ class NoMoment(ValueError):
 
 
 class ServerZone:
-    """`ambiguous`: what to take of two moments. `guessed`: how many values it was asked of."""
+    """`ambiguous`: which of two moments is taken. `guessed`: for how many values it was taken."""
 
     def __init__(self, name: str = "UTC", ambiguous: Ambiguous = "refuse") -> None:
         self.is_utc = name == "UTC"
@@ -59,7 +59,7 @@ class ServerZone:
     def _of_two(self, local: datetime) -> datetime:
         if local.astimezone(UTC).astimezone(self._zone).replace(fold=0) != local:
             raise NoMoment(
-                f"is a time that the zone {self._zone.key} leaves out",
+                f"is a time that the zone {self._zone.key} skips",
                 "set kafka.server_tz to the TiCDC server's --tz: `ticdc-dump check` compares them",
             )
         if self._ambiguous == "refuse":

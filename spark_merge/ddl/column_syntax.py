@@ -205,7 +205,7 @@ def _now(reader: TokenReader) -> None:
 
 
 def check(reader: TokenReader) -> None:
-    """`[CONSTRAINT [name]] CHECK (…) [[NOT] ENFORCED]`. TiDB keeps none by default, so rows may not hold it: left out."""
+    """`[CONSTRAINT [name]] CHECK (…) [[NOT] ENFORCED]`. TiDB ignores it by default, so rows may violate it: it is omitted."""
     if reader.skip("CONSTRAINT") and not reader.sees("CHECK"):
         reader.option()
     reader.must_skip("CHECK")
@@ -274,7 +274,7 @@ def element(reader: TokenReader) -> bool:
 
 
 def _columnar_index(reader: TokenReader) -> None:
-    """Of TiFlash, which no target has by itself: no row depends on it."""
+    """Of TiFlash, which a target may not have: no row depends on it."""
     reader.skip("VECTOR|COLUMNAR|HYBRID INDEX|KEY")
     reader.skip("IF NOT EXISTS")
     name = "" if reader.sees("(|USING|TYPE") else reader.option()

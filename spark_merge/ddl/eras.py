@@ -104,19 +104,19 @@ class Era:
         """Of rows that do not have this column."""
         if one.redefined:
             return self._redefined(one)
-        why = f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output tells since when it is there"
+        why = f"rows up to {self.upto_ts} have no column {one.name}, and no DDL of the output added it"
         return _refused(self.schema.name, why)
 
     def _redefined(self, one: PreviousColumn) -> SinkError:
         return _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
 
     def decoded(self) -> Era:
-        """As it is for rows whose decoding has told what became of their values."""
+        """As it is for rows whose decoding shows what became of their values."""
         return replace(self, columns=tuple(replace(one, redefined="") for one in self.columns))
 
     def present(self, rows: Mapping[str, pa.Array], count: int, *, types: Mapping[str, Column] | None = None) -> list[pa.Array]:
         """The columns of `schema`, of `count` rows. `rows`: canonical text by the era's names. `types`: what these were, where the output
-        tells. Raises SinkError for a value that is not known to be the same in the present type."""
+        has them. Raises SinkError for a value that is not known to be the same in the present type."""
         self.check()
         return [self._column(one, rows, count, types) for one in self.columns]
 
@@ -241,7 +241,7 @@ class _Backwards:
         self._era = replace(self._era, unreadable=self._era.unreadable or why)
 
     def _renamed(self, statement: Statement, source: TableName) -> None:
-        own_name = source.folded() == self._era.name.folded()  # `RENAME TABLE t TO other.t`, told for the schema `other`
+        own_name = source.folded() == self._era.name.folded()  # `RENAME TABLE t TO other.t`, with the schema `other` in its record
         if own_name or statement.guesses(source):
             self._refuse(f"{statement.text!r} does not tell of which schema the table was")
         self._era = replace(self._era, name=source)

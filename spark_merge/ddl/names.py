@@ -20,7 +20,7 @@ _ASIDE, _NAME_MAX = "__ticdc_dump", 64
 
 def of_the_log(statement: Statement, record: DdlRecord, head: Head) -> Statement:
     """With the spelling of the log, in which rows come, and without what is another record's or no table of the log: of DROP TABLE a, b
-    each table is told by itself, with the whole text; RENAME TABLE may name tables that are not replicated."""
+    each table has a record of its own, with the whole text; RENAME TABLE may name tables that are not replicated."""
     tables = {name.folded(): name for known in (head.next_schemas, head.schemas) for name in known if name.table}
     schemas = {lowered(name.schema): name.schema for name in tables.values()}
 
@@ -81,7 +81,7 @@ def name_before(statement: Statement, name: TableName) -> TableName | None:
 
 
 def together(statements: Sequence[Statement], head: Head) -> Statement:
-    """Several RENAMEs of one commit as one statement. TiCDC tells each table of RENAME TABLE by itself, from the name before to the name
+    """Several RENAMEs of one commit as one statement. TiCDC sends a record for each table of RENAME TABLE, from the name before to the name
     after all of them: where they cannot come one after another, they are done as if at once."""
     moves = [move for statement in statements for move in statement.moves]
     if not _one_after_another(moves, {name for name, schema in head.schemas.items() if schema.columns}):
@@ -137,7 +137,7 @@ def renamed(statement: Statement, table: Callable[[TableName], TableName], schem
 
 def _across_schemas(statement: Statement, head: Head) -> Statement:
     """`RENAME TABLE a TO other.b`: the job's schema is the new one, and `a` belongs to its author's, which no text says. Its id does. Of
-    several moves each is judged by itself: `a` and `other.a` may be two tables that would have one name."""
+    several moves each is judged alone: `a` and `other.a` may be two tables that would have one name."""
     if all(source and target for source, target in statement.unqualified):
         return statement
     now = {schema.table_id: name for name, schema in head.next_schemas.items() if schema.table_id}
@@ -172,7 +172,7 @@ def _own_drop(statement: Statement, record: DdlRecord) -> Statement:
     own = TableName(record.schema, record.table).folded()
     items = tuple(item for item in statement.items if any(isinstance(one, TableName) and one.folded() == own for one in item))
     if not items:
-        raise UnsupportedDdl(f"the DDL {statement.text!r} is told for {record.schema}.{record.table}, which it does not name", hint=REPORT)
+        raise UnsupportedDdl(f"the DDL {statement.text!r} came for {record.schema}.{record.table}, which it does not name", hint=REPORT)
     # of `t, s2.t` the first one is of the author's schema, and has the record's here: the statement names each table once
     return replace(statement, items=items[:1])
 

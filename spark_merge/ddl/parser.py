@@ -1,4 +1,4 @@
-"""A DDL's text as TiCDC tells it, or as its author wrote it, to a `Statement`.
+"""A DDL's text as TiCDC sends it, or as its author wrote it, to a `Statement`.
 
 A reader of our own and not a library's: of the statements that TiDB knows, sqlglot's MySQL dialect takes two thirds of those in our
 recordings, answers the rest with an error or as an unparsed command, and makes a plain comment of `/*T![clustered_index] … */`. What is

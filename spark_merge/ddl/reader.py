@@ -1,7 +1,7 @@
 """A place in a statement's tokens, and the pieces that were made of those before it.
 
 `take` and `need` copy words as they are; `skip` passes over them; `name`, `table`, `schema`, `parens` and `value` copy what they read.
-Whatever is not asked for raises UnsupportedDdl with the word at which the reading ended: nothing is copied that was not understood.
+What the parser does not expect raises UnsupportedDdl with the word at which the reading ended: no text is copied that was not understood.
 """
 
 from __future__ import annotations

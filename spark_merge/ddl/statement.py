@@ -88,8 +88,8 @@ class ColumnChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`head items tail`; the items are separated by commas, and one of which a target needs nothing is left out. Of an ALTER TABLE without
-    items left, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
+    """`head items tail`; the items are separated by commas, and one of which a target needs nothing is omitted. Of an ALTER TABLE without
+    items, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
     table and the other one; `unqualified`: of RENAME and of ALTER TABLE … RENAME, which names of each move had no schema in the text;
     `partition`: the one that is exchanged. `changes`: of ALTER TABLE, in the order of the text."""
 

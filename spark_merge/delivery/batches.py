@@ -12,7 +12,7 @@
   one that accepts so slowly that a second batch would delay the live rows more (ACCEPT_QUICK_S), and one that gathers (`Gathers`).
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
-- What an operator has decided to leave out (sidecar/log/skips.py) is read when the sink is opened: until then such a row ends every batch.
+- Rows that an operator has decided to skip (sidecar/log/skips.py) are read when the sink is opened: until then such a row ends every batch.
 - Which segments the windows of a batch reach back to is known before its first task runs: one that is missing is an error, never "no keys".
 """
 
@@ -131,7 +131,7 @@ class Delivery:
     def deliver(self) -> list[Delivered]:
         """The next batch; empty when nothing new is in the log.
 
-        Raises OwnershipLost before it delivers a segment of a later owner, SinkError for a log that does not go on from what the sink has.
+        Raises OwnershipLost before it delivers a segment of a later owner, SinkError for a log that does not continue what the sink has.
         """
         manifests = self._next()
         while manifests:

@@ -6,7 +6,7 @@
 A sink that gathers waits before its next batch, and that counts as the batch's time: to a dump's pace it is a sink whose batches take long.
 
 An error of the sink, of the log's storage, of a library (port/foreign.py), or of a row that cannot be decoded (until an operator
-leaves it out: sidecar/log/skips.py) is reported and tried again; all others (a log that is broken, a later owner, Spark gone) end the
+skips it: sidecar/log/skips.py) is reported and tried again; all others (a log that is broken, a later owner, Spark gone) end the
 loop, and `check` raises them.
 """
 
@@ -45,7 +45,7 @@ EPOCH_WAIT_S = 2.0
 
 
 class SinkLoop:
-    """`told(segments)` is called after each batch and with none after anything else that a report should hold, by the loop's thread.
+    """The loop's thread calls `reported(segments)` after each batch, and with no segments after any other event that a report holds.
     `watched`: as of Delivery."""
 
     def __init__(
@@ -65,7 +65,7 @@ class SinkLoop:
         """Of the last segment that the sink has accepted."""
         self.opened = False
         self.skips: Skips = {}
-        """What is left out, as known when the sink was opened."""
+        """Rows of the log that are skipped, as known when the sink was opened."""
         self.guessed = 0
         """TIMESTAMPs that stood for two moments, since this loop began."""
         self.name, self._settings, self._tasks, self._reported, self._watched = sink_id.name, settings, tasks, reported, watched
@@ -77,7 +77,7 @@ class SinkLoop:
         self._batch_began_s: float | None = None
         self._batch_s = self._gather_s = 0.0
         self.took_s: deque[float] = deque(maxlen=BATCHES_KEPT)
-        """The last batches, without the time for which the sink gathered before them."""
+        """The last batches, without `gather_s` before them."""
         self._to_the_end = False
         self._certify_due_s = 0.0
         self._running: Background | None = None

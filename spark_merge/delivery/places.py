@@ -5,7 +5,7 @@ it has one core for the task. So a batch runs here if this process is expected t
 
     cost x row_s  <=  job_s + cost x row_s / cores             cost: rows, weighted by what decoding and merging take
 
-- `row_s` is measured here, of each sink by itself, and `job_s` by Spark's own jobs. Up to `rows_max` live rows, or as many rows of chunks
+- `row_s` is measured here, for each sink alone, and `job_s` by Spark's own jobs. Up to `rows_max` live rows, or as many rows of chunks
   as cost the same, nothing is compared: that is half a second of one core at most, and it runs here.
 - A batch whose files are larger than WORKER_BYTES_MAX is always Spark's: this process has one core for it. Memory does not follow a batch's
   bytes, wherever it runs: what a task holds is bounded (port/pieces.py).

@@ -1,6 +1,6 @@
 """Our errors on their way out of a Spark task: the driver gets only a text, so the error travels in it, encoded.
 
-`telling` wraps a task's function, `told` finds the error again in what Spark raised. Any other error stays Spark's own.
+`notifying` wraps a task's function; `error_of_task` finds the error in what Spark raised. Any other error stays Spark's own.
 """
 
 from __future__ import annotations

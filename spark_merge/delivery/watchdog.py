@@ -1,4 +1,4 @@
-"""A hang ends the process, with the stacks of all threads on standard error. Whoever minds the process starts it again.
+"""A hang ends the process, with the stacks of all threads on standard error. The supervisor of the process starts it again.
 
     with dog.watched(): …     work of this thread, and of the threads that it begins
     progressed()              (sidecar/process/progress.py) the work's next deadline is HANG_S from now
@@ -38,7 +38,7 @@ HANG_S = 300.0
 """Without progress. Longer than any request that a task waits for; those that may be longer say so."""
 
 _NOTED_PART = 0.01
-"""Of HANG_S: progress within so short a time of the last is not noted again, for Python's timer is a thread that is started anew."""
+"""Of HANG_S: progress within so short a time of the last is not noted again, because each note starts a thread of Python's timer."""
 
 _SPARE_PART = 0.1
 """Of HANG_S: what a client's timeout needs beyond its number to become an error."""

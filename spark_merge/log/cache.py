@@ -1,8 +1,8 @@
 """Decoded rows that somebody may ask for again, for any number of threads: keys and live rows of one task, windows that overlap, and, in
 the worker's own process, the sinks, which read the same segments each at its own pace.
 
-- What is asked for is decoded once, however many ask at once: sinks that follow the log closely all want its newest segment.
-- What is kept is bounded; the oldest asked for goes first. A table that is in use lives as long as its user, kept or not.
+- A table is decoded once, however many threads request it at once: sinks that follow the log closely all want its newest segment.
+- What is kept is bounded; the least recently requested goes first. A table that is in use lives as long as its user, kept or not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BYTES_MAX = 256 << 20
 
 
 class DecodedRows:
-    """Tables by their `place`: whatever tells what was decoded, and how. They are never changed."""
+    """Tables by their `place`: what was decoded, and how. They are never changed."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,5 +1,5 @@
-"""Whether a log goes on from what an output has. Numbers alone do not tell: a log that was restored from a backup, or a new one, comes
-to the same numbers again, and what has them is something else.
+"""Whether a log continues what an output has. Numbers alone do not show it: a log that was restored from a backup, or a new one, comes
+to the same numbers again, with other segments.
 
     before a sink is opened   the log has the very segment that the output ends with
     at each batch             its first segment begins where the output ends, and each other one where the one before it does
@@ -25,8 +25,8 @@ _WAY_OUT = (
 
 
 def check_has(log: Folder, accepted: Accepted) -> None:
-    """Raises SinkError for a log that ends below `accepted`, or has another segment in its place. One that retention has removed is told
-    by who reads on after it."""
+    """Raises SinkError for a log that ends below `accepted`, or has another segment in its place. Not for one that retention has removed:
+    the next read after it reports that."""
     name = manifest_name(accepted.seq)
     with storage_errors(log):
         data = storage.read_files(log, [name]).get(name)

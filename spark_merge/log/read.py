@@ -1,6 +1,6 @@
 """Reading the log: manifests by exact name, rows and schemas by the names in them.
 
-A poll asks for the next manifest by its name and lists nothing; only the start of a log is found by listing. What is
+A poll requests the next manifest by its name and lists nothing; only the start of a log needs a listing. What is
 missing is never taken for "nothing new" when later segments exist, or when the position itself is retained away (P6).
 """
 
@@ -25,7 +25,7 @@ from sidecar.log.storage import Folder
 from sidecar.process.progress import progressed
 
 MANIFESTS_AT_ONCE_MAX = 64
-"""Asked for in one go while there is a backlog."""
+"""Requested at once while there is a backlog."""
 
 _TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
 _COLUMNS = [(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]

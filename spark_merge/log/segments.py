@@ -47,8 +47,8 @@ has it in its cache, a sixth less time a row (measured), at the price of one mor
 
 @dataclass(frozen=True, slots=True)
 class SegmentSource:
-    """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. `skips`: rows that are left out, of these
-    segments. Picklable."""
+    """`heads`: every segment that the task reads, by seq. `server_tz`: the TiCDC server's zone. `skips`: rows of these
+    segments that are skipped. Picklable."""
 
     log: Folder
     heads: Mapping[Seq, Head]
@@ -131,7 +131,7 @@ class Segments:
         result = None if streamed or not count else self._whole(part, table)
         if result is None:
             yield from in_order(lambda: self._streamed(part, table)) if count else ()
-        elif result.num_rows:  # else all were left out
+        elif result.num_rows:  # else all were skipped
             yield _sorted(result)
 
     def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
@@ -184,7 +184,7 @@ class Segments:
         return self._pack
 
     def _beside(self, part: SegmentPart, table: TableName) -> frozenset[TableName]:
-        """The table, and those that are asked for next and fit beside it: tables are asked for by name, upwards."""
+        """The table, and those that are requested next and fit beside it: tables are requested by name, upwards."""
         tables, left = {table}, self._pack_rows_max - self.tables(part)[table]
         for name in sorted(name for name in self.tables(part) if name > table):
             left -= self.tables(part)[name]

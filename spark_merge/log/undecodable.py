@@ -1,8 +1,8 @@
 """Which rows of a segment cannot be decoded, and an operator's decision to leave some of them out (sidecar/log/skips.py).
 
-- It is never made here by itself, and never for a row that can be decoded: a wrong number loses nothing.
+- Nothing here decides it automatically, and it is never made for a row that can be decoded: a wrong number loses nothing.
 - A segment that a sink has accepted is not touched: its outputs would differ (a version or a setting that decodes it has delivered it).
-- All that is asked for is looked at before the first of it is on record.
+- All requested rows are checked before the first of them is on record.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def undecodable(log: Folder, seq: Seq, how: Decoding) -> list[Skip]:
 
 
 def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Decoding, *, by: str, now_ms: int) -> list[tuple[Skip, bool]]:
-    """Put on record that these rows are left out, None: all of the segment that cannot be decoded. Each with whether that is new.
+    """Put on record that these rows are skipped, None: all of the segment that cannot be decoded. Each with whether that is new.
 
     Raises RefusedRequest, and then nothing is on record, for what can be decoded or is not there, and for a segment that a sink has.
     """
@@ -55,7 +55,7 @@ def leave_out(log: Folder, seq: Seq, ordinals: Collection[int] | None, how: Deco
     for ordinal in sorted(set(ordinals or ()) - {skip.ordinal for skip in results}):
         why = "can be decoded here" if ordinal < manifest.rows else f"is not there: the segment has {manifest.rows} rows"
         raise RefusedRequest(
-            f"ordinal {ordinal} of segment {seq} {why}, and so it is not left out",
+            f"ordinal {ordinal} of segment {seq} {why}, and so it is not skipped",
             hint=f"see `ticdc-dump skip --config FILE --seq {seq}` for those that cannot, by the settings of the sidecar that wrote it",
         )
     skips = [replace(skip, by=by, skipped_ms=now_ms) for skip in results]
@@ -84,7 +84,7 @@ def _check_nobody_has_it(log: Folder, seq: Seq) -> None:
     having = sorted(sink for sink, last in accepted.items() if last is not None and last >= seq)
     if having or (report is not None and report.seq is not None and report.seq >= seq):
         raise RefusedRequest(
-            f"segment {seq} is delivered to {', '.join(having) or 'every sink'}: what is left out now would be in one output only",
+            f"segment {seq} is delivered to {', '.join(having) or 'every sink'}: what is skipped now would be in one output only",
             hint="deliver it to the others with the version and the settings that delivered it there",
         )
 

@@ -173,7 +173,7 @@ _Decoded: TypeAlias = dict[tuple[Seq, TableName | range | None], int]
 
 
 def _decoded(unit: Unit, heads: Mapping[Seq, Head]) -> _Decoded:
-    """For a unit by itself. A segment before the batch is taken to be as the one where the window closes."""
+    """For one unit. A segment before the batch is taken to be as the one where the window closes."""
     head = heads[unit.seq]
     result: _Decoded = {}
     if unit.live and unit.within is None and head.table_rows is not None:

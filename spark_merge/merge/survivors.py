@@ -39,7 +39,7 @@ def touched(changes: pa.Table, low_ts: CommitTs, high_ts: CommitTs) -> pa.Array:
 
 
 class ChunkSurvivors(NamedTuple):
-    """`absent`: keys that the dump asked for and the source did not have, the other columns null. `rows`: of the source."""
+    """`absent`: keys that the dump requested and the source did not have, the other columns null. `rows`: of the source."""
 
     absent: Survivors
     rows: Survivors

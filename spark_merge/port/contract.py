@@ -58,7 +58,7 @@ RAW_CHANGES = pa.schema(
 
 class DumpPass(NamedTuple):
     """One reading of a table by a dump, from its beginning to its end: a key is in one chunk of it at most (sidecar/core/plan.py). It has
-    no chunk in segments before `since_seq`. As text it tells the passes over a table apart."""
+    no chunk in segments before `since_seq`. Two passes over a table differ as text."""
 
     dump_id: str
     since_seq: Seq
@@ -147,7 +147,7 @@ Between: TypeAlias = "tuple[CommitTs, CommitTs]"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Of segment `seq`: its live rows if `live`, and these chunks. `part` tells it from the segment's other units; a table is in each of
+    """Of segment `seq`: its live rows if `live`, and these chunks. `part` identifies it among the segment's units; a table is in each of
     them once at most. `within`: only live rows of these ordinals, which count all rows of the segment in commit order from 0. `between`:
     only live rows of these commit_ts."""
 
@@ -166,7 +166,7 @@ at one commit_ts deletes first across all tables, then by ordinal."""
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`id` tells it from the others of its batch. `raw`: pieces of live rows have RAW_CHANGES."""
+    """`id` is unique in its batch. `raw`: pieces of live rows have RAW_CHANGES."""
 
     id: str
     units: tuple[Unit, ...]
@@ -275,7 +275,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def after(cls, last: Owner | None, epoch: int | None, *, of: object) -> Owner:
-        """Who opens `of` now, that `last` has opened before. `epoch` as in `Sink.open`. Raises OwnershipLost for a former epoch."""
+        """The owner that opens `of` now, after `last`. `epoch` as in `Sink.open`. Raises OwnershipLost for an earlier epoch."""
         if last is None:
             return cls(epoch or 0, 1)
         if epoch is not None and epoch < last.epoch:
@@ -287,8 +287,8 @@ class Owner(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The last segment that an output has; every earlier one is accepted too. `upto_ts` and `manifest` (`Manifest.id`) tell it from another
-    log's of this number: kept beside it, None and empty where the output did not keep them (spark_merge/log/follow.py compares)."""
+    """The last segment that an output has; every earlier one is accepted too. `upto_ts` and `manifest` (`Manifest.id`) differ from those of
+    another log's segment `seq` (spark_merge/log/follow.py compares). They are None and empty where the output did not keep them."""
 
     seq: Seq
     upto_ts: CommitTs | None = None
@@ -318,9 +318,9 @@ class Sink(Protocol):
     """
 
     def look(self) -> Accepted | None:
-        """As `Standing.accepted`, without becoming its writer: for whoever only wants to know. Raises SinkError for an output that is
-        another log's or cannot be read. An output of 0.2.0 or before names the changefeed alone: it is continued, and `open` makes it this
-        log's (sidecar/log/identity.py::continues)."""
+        """`Standing.accepted`, without becoming the writer. Raises SinkError for an output that is another log's or cannot be read.
+        An output of 0.2.0 or before names the changefeed alone: it is continued, and `open` makes it this log's
+        (sidecar/log/identity.py::continues)."""
 
     def open(self, *, epoch: int | None) -> Standing:
         """Become its one writer: from here on earlier owners can neither accept nor sweep nor be seen. What they left is swept.
@@ -335,7 +335,7 @@ class Sink(Protocol):
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Make the batch's segments accepted, all tasks being done: the last durable step. A sink that carries out DDLs has carried out the
-        last head's before. Raises OwnershipLost for a former owner, SinkError for a gap or a step back; then nothing is accepted."""
+        last head's before. Raises OwnershipLost for an earlier owner, SinkError for a gap or a step back; then nothing is accepted."""
 
     def close(self) -> None:
         """Free connections; never raises. What was not accepted is done again by the next owner."""
@@ -352,7 +352,7 @@ class Certifies(Protocol):
 
 @runtime_checkable
 class Gathers(Protocol):
-    """A sink to which a batch is dear by itself, however little is in it (a lake's commit): the next one begins `gather_s` seconds after
+    """A sink for which each batch is expensive, however few rows it has (a lake's commit). The next batch begins `gather_s` seconds after
     the last one was accepted, unless more waits than a batch holds."""
 
     gather_s: float

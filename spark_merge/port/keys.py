@@ -14,7 +14,7 @@ def key_text(columns: Sequence[Any]) -> Any:
     """One text per row that is equal exactly for equal keys: a JSON array of the key columns' canonical text.
 
     `columns`: the key's columns in key order, each a pa.Array or ChunkedArray of strings without nulls. Control
-    characters are left as they are: the text is an identity, not meant to be parsed.
+    characters are left as they are: the text is an identity, and nobody parses it.
     """
     escaped = [pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"') for column in columns]
     quoted = pc.binary_join_element_wise(*escaped, '","') if len(escaped) > 1 else escaped[0]

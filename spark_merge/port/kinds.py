@@ -37,7 +37,7 @@ class SinkUri:
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that cannot be meant. `parameters`: the names that
+    """`open` makes the sink; it reads and writes nothing, and raises SinkError for a URI that is not valid. `parameters`: the names that
     may stand behind the `?`; the registry rejects others. `holds_rows`: whether the target has rows that no log of ours brought, for a sink
     that can tell; writes nothing. `misfits`: what keeps the target from having rows of these tables, each with the way out; writes nothing.
     `leaves`: for who takes a sidecar away, what is ours beside the output, and how it is removed; asks nobody. `unreadable`: why its rows

@@ -3,12 +3,12 @@
     piece ─► bounded ─► pieces of at most PIECE_BYTES_MAX bytes, or of one row that is larger
 
 The rule: an array of text in one piece (`pa.string`, `pa.binary`, `pa.list_`) has 32-bit offsets, so at most 2 GiB. Nothing here needs
-64-bit offsets, because whatever becomes one array is made of one piece, of rows that were gathered up to a bound in bytes, or of one row:
+64-bit offsets, because each array is made of one piece, of rows that were collected up to a bound in bytes, or of one row:
 
 - A piece is PIECE_BYTES_MAX at most. An encoding writes a byte as six at most (`\\u0001` in JSON), so a piece makes 192 MiB.
 - A row is 120 MiB at most (TiDB's `txn-entry-size-limit`), with its old image 240 MiB, and so 1,440 MiB encoded; a BLOB's text is hex.
 
-The bounds of what is gathered are beside their uses: HELD_BYTES_MAX of a segment's rows (log/segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
+The bounds of what is collected are beside their uses: HELD_BYTES_MAX of a segment's rows (log/segments.py), CHUNK_TEXT_BYTES_MAX of a chunk
 (sidecar/core/messages.py), and each sink's own.
 """
 

@@ -1,4 +1,4 @@
-"""What every sink asks of an output before it goes on: that it is this log's, that its next segment comes, that nobody else has it."""
+"""What every sink checks of an output before it continues: that it is this log's, that its next segment comes, that nobody else has it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def check_next(place: object, after: Seq | None, first: Seq) -> None:
 
 
 def check_exclusive(folder: Folder, probe: str) -> None:
-    """Raises SinkError where commits that are created exclusively would not shut out a former owner."""
+    """Raises SinkError where commits that are created exclusively would not shut out an earlier owner."""
     with storage_errors(folder):
         exclusive = storage.keeps_exclusive(folder, probe)
     if not exclusive:
         raise SinkError(
-            f"{folder} lets a file be created twice, so a former worker could overwrite the output",
+            f"{folder} lets a file be created twice, so an earlier worker could overwrite the output",
             hint="use a storage that honours `If-None-Match: *` (S3, MinIO), or a local or network file system",
         )
 

@@ -137,7 +137,7 @@ def one_of(*known: Word, any_case: bool = False) -> ValueKind[Word]:
 
 
 def is_word(intended: str, *known: str, any_case: bool = False) -> ValueKind[bool]:
-    """Of two words, whether it is `meant`."""
+    """Of two words, whether it is `intended`."""
     (other,) = set(known) - {intended}
     words = one_of(*known, any_case=any_case)
     return words.then(lambda word: word == intended, lambda value: intended if value else other)

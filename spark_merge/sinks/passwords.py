@@ -14,7 +14,7 @@ from sidecar.process.kept_secrets import keep, kept
 
 
 def keep_password(server: object, reported: str | None, *, kind: str, file: str, variable: str) -> None:
-    """`told` by the URI, percent-encoded; None: the environment may. Raises as `password_of`."""
+    """`reported`: the URI's, percent-encoded; None: the environment may have it. Raises as `password_of`."""
     if not file:
         keep(kind, str(server), os.environ.get(variable, "") if reported is None else unquote(reported))
     password_of(server, kind=kind, file=file, variable=variable)

@@ -99,7 +99,7 @@ class PositionKeeper(Generic[Detail, Payload]):
         return None if stored is None else stored.accepted
 
     def stored(self) -> OutputState[Detail] | None:
-        """What is stored, whoever owns it; None before the first owner. Raises SinkError for another log's output."""
+        """What is stored, of whichever owner; None before the first owner. Raises SinkError for another log's output."""
         stored = self._read()
         return None if stored is None else stored.state
 

@@ -46,7 +46,7 @@ class JsonRecord(Generic[T]):
         return self.read_all(folder, [path]).get(path)
 
     def read_all(self, folder: Folder, paths: Iterable[str]) -> dict[str, T]:
-        """By path, in this order; those that do not exist are left out."""
+        """By path, in this order; those that do not exist are omitted."""
         with storage_errors(folder):
             files = storage.read_files(folder, list(paths))
         return {path: self.from_json(data, name=f"{folder}/{path}") for path, data in files.items()}

@@ -79,7 +79,7 @@ COMMON_PARAMETERS = names_of(CommonOptions)
 
 _PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ENCODE = "in a password, and in a parameter's value, write '?' as %3F, '#' as %23, '/' as %2F, '@' as %40, '&' as %26, '[' as %5B"
-"""What is told of no such name: it may be a part of a password."""
+"""The hint for an unknown name: it may be a part of a password."""
 
 
 _DISTINGUISH = frozenset({"format", "position-schema", "position-topic", "position-index"})

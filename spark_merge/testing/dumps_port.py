@@ -1,4 +1,4 @@
-"""What every sink keeps of dumps, of whatever kind: a part of SinkPort (sink_port.py), and a suite by itself.
+"""What every sink keeps of dumps, of whatever kind: a part of SinkPort (sink_port.py), and a suite of its own.
 
 The logs are of tables that are really there (true_histories.py): dumps of keys and exact ones, whose deletes come between rows; dumps for
 this sink alone, and for another; two dumps side by side, with chunks of both in one segment; tables that are read again.

@@ -153,7 +153,7 @@ def write_log(folder: Folder, history: RandomHistory, *, made: str = "once", mov
 
 def written(folder: Folder, history: RandomHistory, *, made: str = "once", moved_ts: int = 0) -> Iterator[Manifest]:
     """Each segment is in the log when its manifest is given. Every third manifest does not say which tables have rows, as if an earlier
-    version had written it. `made` tells logs of one history apart; segments of one that is moved begin and end later."""
+    version had written it. `made` differs between logs of one history; segments of one that is moved begin and end later."""
     log = FolderLog(folder)
     log.recover(epoch=1)
     names = {chunk.table for windows in history.windows for w in windows for chunk in w.chunks} | {row.table for row in history.rows}

@@ -307,7 +307,7 @@ class Story:
                 assert sorted(map(repr, rows)) == sorted(repr(row) for row in expected if row[0] <= last), table
 
     def _check_rows_go_forward(self, table: TableName, value: Newest, expected: list[Shown]) -> None:
-        """Each by itself: those of different keys are written side by side, and a worker may die between them."""
+        """Each alone: those of different keys are written side by side, and a worker may die between them."""
         states: dict[tuple[str | None, ...], list[tuple[str | None, ...] | None]] = {}
         for _, _, _, key, after in expected:
             states.setdefault(key, [None]).append(after)

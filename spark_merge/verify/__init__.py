@@ -9,7 +9,7 @@
     by_keys      a sink's rows with the source's keys, for a sample or a slice
     source       the source's rows by ranges and keys;  port/readable.py, above this package, is how a sink's rows are read
     digest       rows as digests in files, by bucket;  compare  two sides of a bucket
-    tally        what was found, and what is not judged
+    tally        the result, and what is not judged
     moving       the keys that the log changed between two positions;  keeping_up  whether it is followed fast enough
     look         rows value by value
 

@@ -46,7 +46,7 @@ HERE_ROWS = 5_000
 
 
 class WorkerLink:
-    """This process's end. Whoever receives is a thread of its own, which calls `ended` when the other end is gone."""
+    """This process's end. A thread of its own receives, and calls `ended` when the other end is gone."""
 
     def __init__(self, link: Link, ended: Callable[[], object]) -> None:
         self._link, self._ended = link, ended
@@ -146,7 +146,7 @@ class OnSpark:
 
 
 class _Reported(Verifications):
-    """The worker hears which one is under way."""
+    """The worker learns which one is under way."""
 
     def __init__(self, settings: VerifySettings, link: WorkerLink) -> None:
         super().__init__(settings)

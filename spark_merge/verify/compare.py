@@ -4,7 +4,7 @@
 
 - A bucket whose number of rows and sum of 128-bit hashes are equal on both sides has no difference. Only others are compared by key.
 - A sink without versions keeps one row of each key. One that has a key twice has a row too many, whichever of them is right.
-- What is found is a difference between the two readings. Whether the log explains it is for who knows the positions (moving.py).
+- The result is a difference between the two readings. Whether the log explains it is for who knows the positions (moving.py).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _HIGH_SEED, _LOW_SEED, _BUCKET_SEED = 0x7469, 0x6463, 0x6475
 
 
 def digests(schema: TableSchema, value: RowsRead) -> pa.Table:
-    """One a row. `found.rows` has the schema's columns. Raises SinkError for a row without a key."""
+    """One a row. `value.rows` has the schema's columns. Raises SinkError for a row without a key."""
     rows = value.rows.select(list(schema.column_names()))
     key = key_text([rows.column(name) for name in schema.key]) if rows.num_rows else pa.chunked_array([[]], pa.string())
     if key.null_count:

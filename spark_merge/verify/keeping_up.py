@@ -1,5 +1,5 @@
 """Whether a comparison can follow the log as fast as it grows: else it reads no more ranges, so that what it has read comes to an end, and
-says what it has left out."""
+reports what it has skipped."""
 
 from __future__ import annotations
 

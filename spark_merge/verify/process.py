@@ -37,7 +37,7 @@ from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, Spa
 LOOK_S = 0.25
 """Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
 REQUESTED_EVERY_S = 1.0
-"""Between two looks for what is asked; each lists a folder."""
+"""Between two looks for requests; each lists a folder."""
 STOP_S = 0.5
 IDLE_S = 30.0
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
@@ -86,8 +86,8 @@ class _Child:
         return self._process.poll()
 
     def kill(self) -> None:
-        """With the processes that it has started, which end with it by themselves, the one that frees their semaphores after them; and
-        with its work on a cluster: that would go on reading, and write files that nobody removes."""
+        """The processes that it has started end with it, the one that frees their semaphores last. Its work on a cluster is ended here:
+        that would continue to read, and write files that nobody removes."""
         self._process.kill()
         self._process.wait(END_S)
         if self._cluster is not None and any(one.alive for one in self._works):
@@ -186,7 +186,7 @@ class VerifyProcess:
             child.tell(self.lateness.late())
 
     def _due(self) -> list[str]:
-        """Those that are asked for and not over."""
+        """Those that are requested and not over."""
         result = []
         for operation_id in request_ids(self._log):
             if operation_id not in self._over:

@@ -6,7 +6,7 @@
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
 - It yields to delivery: after each piece of work it waits while deliveries are late, PAUSE_MAX at most.
-- A table that cannot be compared has its reason in the report, and the others go on.
+- A table that cannot be compared has its reason in the report, and the others continue.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Ending(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifySettings:
-    """`sinks`: makes each by its name, for reading alone. `late`: whether deliveries are (lateness.py). `notice`: hears of what an operator
+    """`sinks`: makes each by its name, for reading alone. `late`: whether deliveries are (lateness.py). `notice`: receives what an operator
     should know."""
 
     job: JobSettings
@@ -110,7 +110,7 @@ class Verifications:
             pause_s, last = (min(2 * pause_s, RETRY_MAX_S) if errors else LOOK_EVERY_S), errors
 
     def due(self) -> Iterator[VerifyRequest]:
-        """Those that are not over, in the order in which they were asked for."""
+        """Those that are not over, in the order of their requests."""
         waiting = []
         for operation_id in request_ids(self._log):
             report, request = self.report(operation_id), read_request(self._log, operation_id)

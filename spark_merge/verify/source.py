@@ -39,7 +39,7 @@ class TimedPart(ReadPart, Protocol):
 
 
 class ComparedSource(Protocol):
-    """The source of a verification. Raises SourceError; SourceChanged where it has another schema than the one that is asked for."""
+    """The source of a verification. Raises SourceError; SourceChanged where it has another schema than the requested one."""
 
     def has_snapshots(self) -> bool:
         """Whether it reads as of a TSO."""

@@ -57,7 +57,7 @@ LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
 """Second looks at a table's keys, and the waits between them, which double."""
 
 LOOKED_KEYS_MAX = 100_000
-"""Of a table, that differ: beyond, differences are what the first look found."""
+"""Of a table, that differ: beyond, the result of the first look stays."""
 MOVED_KEYS_MAX = 1_000_000
 """Of a table, that changed between the two sides' reads: beyond, the table counts as compared in part. Some 100 MB."""
 
@@ -363,7 +363,7 @@ class TableCheck:
         return walked
 
     def _followed(self, moving: Moving) -> None:
-        """Before anything is saved: another worker would begin anew, and needs no segment that was passed."""
+        """Before anything is saved: another worker would begin again, and needs no segment that was passed."""
         moving.follow()
         if moving.seq is not None:
             self.context.needs(moving.seq)

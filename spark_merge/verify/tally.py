@@ -1,4 +1,4 @@
-"""What a comparison of a table has found: differences, what is none because it can be right, and the state that follows from both."""
+"""The result of comparing a table: differences, what is none because it can be right, and the state that follows from both."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ JOBS_MEASURED = 8
 """Of which what a job takes besides its tasks is the least: a minute or less of a dump."""
 
 LOAD_TRIES = 3
-"""Of what tasks need, where Spark on one machine tries no task again by itself."""
+"""Of what tasks need, because Spark on one machine does not retry a task."""
 
 CLOSE_WAIT_S = 15.0
 """For the batches that are under way; one that is cut off is done again. Below what the sidecar gives its worker to end."""
@@ -193,7 +193,7 @@ class SparkTasks:
             return self._job(notifying(partial(_called, self._hang_s)), work)
 
     def cancel(self) -> None:
-        """End the work of `each` that is under way: whoever asked for it is gone."""
+        """End the work of `each` that is under way: its caller is gone."""
         if self._ready.is_set() and self._spark is not None:
             with self._asking():
                 self._spark.sparkContext.cancelJobGroup(BESIDE)
@@ -242,7 +242,7 @@ class SparkTasks:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around all that the JVM is asked for."""
+        """Around each call of the JVM."""
         try:
             yield
         except (PySparkException, Py4JError, OSError) as error:
@@ -262,7 +262,7 @@ class SparkTasks:
 
 
 class SparkJob:
-    """Delivers one log to the sinks, by name, each in a loop of its own. It is `ports.Deliveries` for whoever runs it beside a sidecar.
+    """Delivers one log to the sinks, by name, each in a loop of its own. A program with a sidecar uses it as `ports.Deliveries`.
 
     `counts` and `delivered`: rows by table and segments, each counted once, when the first sink has it. `outputs`: the sinks' URIs without
     secrets, by name; of a sink that is not in it, its name.
@@ -320,14 +320,14 @@ class SparkJob:
         return tuple(loop.standing() for loop in self._loops)
 
     def report_times(self) -> None:
-        """It tells at the moment of asking."""
+        """Nothing to do: what this reports is current whenever it is read."""
 
     def rows(self) -> Mapping[str, int]:
         """By place, of all sinks together."""
         return dict(sum((places.rows for places in self._places.values()), Counter()))
 
     def skipped(self) -> int:
-        """Rows of the log that are left out, as far as its sinks know."""
+        """Rows of the log that are skipped, as far as its sinks know."""
         return max((sum(map(len, loop.skips.values())) for loop in self._loops), default=0)
 
     def guessed(self) -> int:

@@ -9,8 +9,8 @@
   own, and two must not deliver to one sink.
 - Verifications run in a process of their own (spark_merge/verify/process.py), and end no delivery.
 - A sink that fails is tried again in its loop, and holds no other (delivery/loop.py). A report that cannot be written is tried again, too.
-  On any other error the worker ends, and where something hangs in this process (delivery/watchdog.py): whoever minds it starts it again.
-- It ends when its standard input does, if told so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
+  On any other error the worker ends, and where something hangs in this process (delivery/watchdog.py): its supervisor starts it again.
+- It ends when its standard input does, if set so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
   that sidecar has become the owner again: the loops open their sinks with it, and Spark stays.
 """
 
@@ -93,8 +93,8 @@ class Quiet:
 
 
 class Worker:
-    """Runs until told to end or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
-    hears of each sink that fails, and that goes on again."""
+    """Runs until `end` or until an error ends it. `watched`: around what runs in this process (`watchdog.Watchdog`). `notice(what)`
+    receives each sink that fails, and that delivers again."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Worker:
             self.ending.wait(report_every_s)
 
     def _report_if_it_can_be(self, job: SparkJob) -> None:
-        """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks go on."""
+        """No delivery rests on a report: one that cannot be written now is written when there is room, and the sinks continue."""
         try:
             self._report(job, RUNNING)
         except (StorageFull, LogUnreachable) as error:
@@ -188,7 +188,7 @@ class Worker:
         errors = {sink.sink: sink.error for sink in job.sinks()}
         for sink, error in errors.items():
             if error != self._errors.get(sink, ""):
-                self._notice(f"{sink} does not go on, and is tried again: {error}" if error else f"{sink} goes on again")
+                self._notice(f"{sink} has stopped, and is tried again: {error}" if error else f"{sink} delivers again")
         self._errors = errors
 
     def _previous_report(self) -> DeliveryReport | None:
@@ -201,8 +201,8 @@ class Worker:
         return report if report is not None and report.log in ("", own_of(self.settings.log_id)) else None
 
     def _report(self, job: SparkJob | None, state: str, *, error: str = "") -> None:
-        """`seq`: the last segment that all sinks have accepted; its ts is told where the log still has it. Of a worker that did not come so
-        far the former one's report stands, but for the error."""
+        """`seq`: the last segment that all sinks have accepted; its ts is reported where the log still has it. If a worker did not come so
+        far, the previous report stays, but for the error."""
         with storage_errors(self.settings.job.log):
             storage.write_atomically(self.settings.job.log, DELIVERED_NAME, self._reported(job, state, error).to_json())
 
@@ -241,7 +241,7 @@ def _error_text(error: Exception) -> str:
 
 
 def end_with_stdin(worker: Worker) -> None:
-    """Let `worker` end when its standard input does: whoever started it is gone. Each line is an epoch that it serves from then on."""
+    """Let `worker` end when its standard input does: its parent process is gone. Each line is an epoch that it serves from then on."""
 
     def wait() -> None:
         said = b""
@@ -251,4 +251,4 @@ def end_with_stdin(worker: Worker) -> None:
                 worker.serve(int(line))
         worker.ending.set()
 
-    Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be told to end, and nobody waits for it
+    Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be interrupted, and nobody waits for it

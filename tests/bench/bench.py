@@ -17,7 +17,7 @@ QUICK_PART = 0.1
 
 
 class Bench:
-    """Close it: it removes all folders and stops Spark. `session_cost` and `cold_cost` are known once `spark` was asked for."""
+    """Close it: it removes all folders and stops Spark. `session_cost` and `cold_cost` are known once `spark` was requested."""
 
     def __init__(self, *, quick: bool = False) -> None:
         self.quick = quick

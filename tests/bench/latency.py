@@ -36,7 +36,7 @@ from tests.bench.figures import Cost, Figure, percentile, timed_tree
 
 RUN_S, WARM_UP_S = 25, 5
 ACCEPT_S, SLOW_RUN_S = 3.0, 40
-"""Of the slow sink; and how much longer that run is, so that the dump has found its pace."""
+"""Of the slow sink; and how much longer that run is, so that the dump has reached its pace."""
 CHUNK_ROWS = 5_000
 SELECT_S = 0.1
 """What a database needs for a chunk; two readers so ask for 100,000 rows a second at most."""
@@ -70,7 +70,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """By sink. `ages_s`: of each segment, warm-up left out, when it was accepted. `dump_rows_a_s`: delivered while the feed ran.
+    """By sink. `ages_s`: of each segment, without the warm-up, when it was accepted. `dump_rows_a_s`: delivered while the feed ran.
     `bounds_s`: what the dump kept it within at the end."""
 
     ages_s: dict[str, list[float]]

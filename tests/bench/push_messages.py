@@ -143,7 +143,7 @@ def _producer(broker: KafkaBroker) -> _Send:
 
 
 def _read(feed: Feed, count: int) -> None:
-    """The first mark of Kafka's feed is held until its topics are told: all come."""
+    """The first mark of Kafka's feed is held until its topics are reported: all come."""
     left = count
     while left > 0:
         left -= len(feed.poll(timeout_s=1.0))

@@ -114,5 +114,5 @@ def _walk(source: TidbSource, cuts: list[int]) -> int:
             rows += event.file.rows
             if not event.exhausted:
                 ask(event.file.last, upper, follows=event.number)
-        time.sleep(POLL_S)  # a source tells what is done only when asked
+        time.sleep(POLL_S)  # a source reports what is done only to a query
     return rows

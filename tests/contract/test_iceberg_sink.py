@@ -85,7 +85,7 @@ class TestIceberg(SinkPort):
         monkeypatch.setattr(LakeTables, "bring", meanwhile)
         with pytest.raises(OwnershipLost):
             previous.accept(batch, outcomes)
-        with pytest.raises(SinkError, match="from a former worker while this batch was written"):
+        with pytest.raises(SinkError, match="from an earlier worker while this batch was written"):
             successor.accept(*late[0])
         story.check_beginning()
         story.finish()

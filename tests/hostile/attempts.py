@@ -72,7 +72,7 @@ class Result:
 
 
 def refuses(name: str, requested: Callable[[], object], **more: float | bool) -> Attempt:
-    """`asked` must raise an error of ours, or the protocol's."""
+    """`requested` must raise an error of ours, or the protocol's."""
 
     def tried() -> Outcome:
         return _accepted(requested())
@@ -81,7 +81,7 @@ def refuses(name: str, requested: Callable[[], object], **more: float | bool) ->
 
 
 def serves(name: str, requested: Callable[[], object], **more: float | bool) -> Attempt:
-    """`asked` looks odd and is right: it must be answered, by something that is true."""
+    """`requested` looks odd and is right: it must be answered, by something that is true."""
 
     def tried() -> Outcome:
         if not requested():

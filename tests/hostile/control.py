@@ -34,7 +34,7 @@ DUMP_ID = "a" * 16
 
 
 class Target:
-    """The service, as whoever reaches its port sees it."""
+    """The service, as any client of its port sees it."""
 
     right = RIGHT
 
@@ -286,7 +286,7 @@ RULES: dict[str, list[str]] = {
     "no table": ["shop"],
     "no end of quotes": ['"shop.t'],
     "a NUL": ["shop.\0"],
-    "all left out": ["!*.*"],
+    "all excluded": ["!*.*"],
     "nothing matches": ["nowhere.*"],
     "hidden": ["hidden.*"],
     "1,000 wildcards that match nothing": [f"x{number}*.y?" for number in range(1000)],

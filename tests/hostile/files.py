@@ -188,7 +188,7 @@ def _spoilt(folder: Path, whole: Log) -> Iterator[Attempt]:
 
 
 def _read_spoilt(folder: Path, whole: Log, spoil: Spoilt) -> object:
-    """By who delivers it. Whoever owns it next may refuse it too, and must not take away what is not the log's."""
+    """By the worker that delivers it. The next owner may refuse it too, and must not take away what is not the log's."""
     log = whole.copy(folder)
     victim = folder / "victim.txt"
     victim.write_text("not the log's")
@@ -251,7 +251,7 @@ def _rows_with(changed: Callable[[pa.Table], pa.Table], log: Log) -> None:
     pq.write_table(changed(pq.read_table(_data(log, 3))), _data(log, 3))
 
 
-# ---- what is told beside a log ---------------------------------------------------------------------------------------------
+# ---- what is reported beside a log -----------------------------------------------------------------------------------------
 
 REPORTS: dict[str, dict[str, Any]] = {
     "seq beyond the log": {"seq": 999_999},
@@ -331,12 +331,12 @@ def _goes_on(folder: Path, whole: Log, spoil: Spoilt, accepted: Accepted) -> obj
     log = whole.copy(folder)
     spoil(log)
     check_has(open_folder(str(log.folder)), accepted)
-    return "it goes on"
+    return "it continues"
 
 
 def _follows(accepted: Accepted, manifest: Manifest) -> object:
     check_follows(open_folder("/nowhere"), accepted, [manifest])
-    return "it goes on"
+    return "it continues"
 
 
 def _claimed(folder: Path, whole: Log, name: str, data: bytes) -> object:

@@ -66,7 +66,7 @@ def _descriptors() -> int:
 
 
 def _answered(target: Target) -> None:
-    """Over a connection of its own. One that finds no place is asked again, as our client does."""
+    """Over a connection of its own. One that finds no place is sent again, as our client does."""
     ask = pb.DumpRequest(changefeed=pb.Changefeed(id="cf")).SerializeToString()
     until_s = monotonic() + BACK_S
     while True:

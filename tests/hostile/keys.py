@@ -99,7 +99,7 @@ def _entries() -> Iterator[tuple[str, bytes]]:
 
 
 def _left_out(data: bytes) -> Outcome:
-    """The others are listed, and the owner goes on."""
+    """The others are listed, and the owner continues."""
     key, reported = f"{ROOT}/history/{'1' * 16}/entry", list[str]()
     client = _client({key: data})
     entries = [
@@ -107,7 +107,7 @@ def _left_out(data: bytes) -> Outcome:
         EtcdHistory(client, ROOT, cast("EtcdOwner", None), reported.append).find("1" * 16),
     ]
     if entries != [None] or len(reported) != 2:
-        raise Fault(Outcome.ACCEPTED, f"{entries}, and told: {reported}")
+        raise Fault(Outcome.ACCEPTED, f"{entries}, and reported: {reported}")
     return Outcome.HARMLESS
 
 
@@ -116,11 +116,11 @@ def _client(values: dict[str, bytes]) -> EtcdClient:
 
 
 def _passed_over(values: dict[str, bytes]) -> Outcome:
-    """The log is the truth: who owns it says what is there, and writes it anew."""
+    """The log is the truth: its owner knows what is there, and writes it again."""
     reported: list[str] = []
     results = EtcdProgress(_client(values), ROOT, cast("EtcdOwner", None), reported.append).load()
     if results or len(reported) != 1:
-        raise Fault(Outcome.ACCEPTED, f"{results}, and told: {reported}")
+        raise Fault(Outcome.ACCEPTED, f"{results}, and reported: {reported}")
     return Outcome.HARMLESS
 
 

@@ -3,7 +3,7 @@ everything that others may see: logs, answers of commands, `check`, metrics, key
 processes, what their ports answer to a stranger, and files that others may read.
 
 An S3 secret in a URI is in the environment of the worker, by design (sidecar/log/storage/folder.py): there it is not looked for. What is
-asked of the worker's ports is garbage of several protocols: nobody here speaks Java.
+sent to the worker's ports is garbage of several protocols: nobody here speaks Java.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ class Target:
                 yield f"{what} of {pid}", Path(f"/proc/{pid}/{what}").read_bytes()
 
     def ports(self) -> Texts:
-        """Of everything that listens, asked by one who knows nothing."""
+        """Of everything that listens, to a caller that knows nothing."""
         for port in sorted({port for pid in self.processes() for port in _listening(pid)}):
             for said in STRANGERS:
-                yield f"port {port}", b"asked: " + _requested(port, said)
+                yield f"port {port}", b"answer: " + _requested(port, said)
 
     def files(self) -> Texts:
         """Which others than this user may read, below the folders that it writes in."""
@@ -198,7 +198,7 @@ class _Aside(SidecarProcess):
 
 
 def _wait(target: Target) -> None:
-    """It owns the changefeed, and its worker's Spark is ready: then everything that has a secret has been asked for it."""
+    """It owns the changefeed, and its worker's Spark is ready: then everything that has a secret has used it."""
     reports, until_s = open_folder(target.s3.uri("hostile/log", keys=True)), monotonic() + START_S
     while monotonic() < until_s and target.process.ended() is None:
         data = storage.read_files(reports, [DELIVERED_NAME]).get(DELIVERED_NAME)

@@ -1,7 +1,7 @@
 """Area 2: the push feed's server and puller over TCP. Each attempt has a puller of its own, which somebody polls as the pipeline does.
 
 What is wrong with a conversation ends its stream, what is wrong with the data stops the sidecar by the sender's name, and everybody else
-is heard.
+is received.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _opened(polling: Polling, sender: RawSender, name: str = "node-1") -> RawSen
 
 
 def _goes_on(polling: Polling) -> Outcome:
-    """A sender that does all well is heard."""
+    """A sender that does all well is received."""
     with RawSender(_port(polling)) as other:
         _opened(polling, other, "another").entries(1, sent(KEY, 500))
         other.resolved(1, 600, entries=1)
@@ -93,7 +93,7 @@ def _end(polling: Polling, sender: RawSender, *, sent_bytes: int = 0) -> Outcome
     until_s = monotonic() + ENDS_S + sent_bytes / BYTES_A_S_MIN
     polling.until(lambda: sender.ended or monotonic() > until_s)
     if sender.ended is None:
-        raise Fault(Outcome.ACCEPTED, "the stream goes on")
+        raise Fault(Outcome.ACCEPTED, "the stream continues")
     code, text = sender.ended
     if TOKEN in text:
         raise Fault(Outcome.LEAK, text)
@@ -181,7 +181,7 @@ def _of_one_name() -> Outcome:
 
 
 def _taken_over() -> Outcome:
-    """What the former owner still says of it counts for nothing."""
+    """What the earlier owner still says of it counts for nothing."""
     with _pulled() as polling, RawSender(_port(polling)) as first, RawSender(_port(polling)) as second:
         _opened(polling, first, "first")
         _opened(polling, second, "second")

@@ -47,7 +47,7 @@ MIB = 1 << 20
 LARGE_BYTES = 100 * MIB
 MEMORY_BYTES_MAX = 22 * LARGE_BYTES
 """What the process may have more at its peak, when 33 streams send LARGE_BYTES each: a third of what they would take at once, each held
-twice. Two are taken at a time; 0.5 to 1.7 GB were seen, as gRPC gives back by and by what it gathered for a stream that has ended."""
+twice. Two are taken at a time; 0.5 to 1.7 GB were seen, as gRPC gives back by and by what it collected for a stream that has ended."""
 
 
 class Narrow(SidecarProcess):
@@ -78,7 +78,7 @@ class Target:
         return RawSender(self.push_port, token=token)
 
     def welcomed(self, name: str) -> RawSender:
-        """A sender that does all well. The process polls by itself."""
+        """A sender that does all well. The process polls on its own."""
         until_s = monotonic() + START_S
         while True:
             made = self.sender()
@@ -128,7 +128,7 @@ def _attempts(target: Target) -> Iterator[Attempt]:
     for name, said in {"silent": b"", "garbage": b"\x16\x03\x01\0\xff" * 50, "HTTP/1": b"GET / HTTP/1.1\r\n"}.items():
         yield add(f"{name} connections to every port, more than there are descriptors", _connections(said))
     yield Attempt("a broken sender stops it by its name", lambda: _broken_sender(target), within_s=START_S + END_S)
-    yield Attempt("it comes back, and is told to stop amid silent connections", lambda: _stopped(target), within_s=START_S + END_S)
+    yield Attempt("it comes back, and is stopped amid silent connections", lambda: _stopped(target), within_s=START_S + END_S)
 
 
 def _without_token(target: Target) -> None:
@@ -177,7 +177,7 @@ def _silent_probe(target: Target) -> None:
 
 def _connections(said: bytes) -> Any:
     def tried(target: Target) -> None:
-        """Amid them the sender that was there before is heard, and the log is written: in the same term as before."""
+        """Amid them the sender that was there before is received, and the log is written: in the same term as before."""
         with target.welcomed("steady") as sender, ExitStack() as opened:
             steady = Steady(target, sender)
             steady.written()
@@ -242,7 +242,7 @@ def _broken_sender(target: Target) -> Outcome:
         until_s = monotonic() + END_S
         while target.process.ended() is None:
             if monotonic() > until_s:
-                raise Fault(Outcome.ACCEPTED, "it goes on")
+                raise Fault(Outcome.ACCEPTED, "it continues")
             sleep(0.05)
     said = target.process.log.read_text()
     if target.process.ended() != 3 or "broken-1" not in said.splitlines()[-2] + said.splitlines()[-1]:

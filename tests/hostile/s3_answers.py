@@ -86,7 +86,7 @@ class Answering:
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = say  # noqa: N815  # the server's names
 
             def log_message(self, format: str, *args: object) -> None:
-                """What is asked is of no interest."""
+                """Requests are of no interest."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)

@@ -196,20 +196,20 @@ def _written(path: Path, data: bytes) -> Path:
 
 
 def _program(path: Path) -> Outcome:
-    """It must end by itself, with an error of ours."""
+    """It must end on its own, with an error of ours."""
     return ended(
         subprocess.Popen([*PROGRAM, "run", "--config", str(path)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ})
     )
 
 
 def ended(process: subprocess.Popen[bytes], *, code: int = 3) -> Outcome:
-    """What became of a program that must end with `code` and our words. One that goes on has taken what it was given."""
+    """What became of a program that must end with `code` and our words. One that continues has taken what it was given."""
     try:
         _, said = process.communicate(timeout=START_S)
     except subprocess.TimeoutExpired:
         process.kill()
         _, said = process.communicate()
-        raise Fault(Outcome.ACCEPTED, f"it goes on: {_tail(said)}") from None
+        raise Fault(Outcome.ACCEPTED, f"it continues: {_tail(said)}") from None
     if process.returncode != code or b"Traceback" in said or b"what to do" not in said:
         raise Fault(Outcome.FOREIGN, f"exit code {process.returncode}: {_tail(said)}")
     return Outcome.REFUSED

@@ -1,6 +1,6 @@
 """Area 5: an unlucky operator. Settings that nobody can mean, the environment in which a process is started, the folders and masters that
 a merge worker is given, keys of etcd, what comes to the metrics port, signals. Programs are started for real, with an etcd that nobody
-serves: they have to come up, to say what they wait for, and to end when told.
+serves: they have to come up, to say what they wait for, and to end on a signal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def opened() -> Iterator[Sequence[Attempt]]:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Of a program. `first`: commands of a shell before it. `told`: whether it can say anything."""
+    """Of a program. `first`: commands of a shell before it. `reported`: whether it can say anything."""
 
     variables: dict[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class Program:
             sleep(POLL_S)
 
     def _loads(self) -> bool:
-        """Whether its handlers of signals are not there yet, as the system tells it."""
+        """Whether its handlers of signals are not there yet, as the system shows it."""
         caught = next(line for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
         return not int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
 
@@ -180,7 +180,7 @@ def _ignored(folder: Path) -> Outcome:
         until_s = monotonic() + END_S
         while program.said().count(WAITS) == before:
             if program.process.poll() is not None or monotonic() > until_s:
-                raise Fault(Outcome.FOREIGN, f"it does not go on: {program.said()[-600:]}")
+                raise Fault(Outcome.FOREIGN, f"it does not continue: {program.said()[-600:]}")
             sleep(POLL_S)
         _send(signal.SIGTERM, program)
         program.ends(0)

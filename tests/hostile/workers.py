@@ -1,4 +1,4 @@
-"""Merge workers that cannot work, of area 5: started for real, each must end by itself, by an exit code of its own, and say why: on
+"""Merge workers that cannot work, of area 5: started for real, each must end on its own, by an exit code of its own, and say why: on
 standard error, or in its report beside the log, where the sidecar that minds it reads it. None of them gets as far as a Spark."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _command(here: Path, text: str) -> list[str]:
 
 
 def _environment(here: Path) -> dict[str, str]:
-    """Without a Java: what is wrong is found before one is needed."""
+    """Without a Java: what is wrong is reported before one is needed."""
     without = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
     return without | {"PATH": "/nowhere", "SPARK_LOCAL_DIRS": str(here)}
 
@@ -82,7 +82,7 @@ def _started(here: Path, make: Made) -> Outcome:
     try:
         process.wait(ENDS_S)
     except subprocess.TimeoutExpired:
-        raise Fault(Outcome.HANG, f"it goes on: {_report(here)}") from None
+        raise Fault(Outcome.HANG, f"it continues: {_report(here)}") from None
     finally:
         process.kill()
         _, said = process.communicate()

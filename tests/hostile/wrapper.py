@@ -1,4 +1,4 @@
-"""Area 6: `cdc` in the place of TiCDC's own, which is a double that tells how it was run. What is not ours must reach it as it is, no PATH
+"""Area 6: `cdc` in the place of TiCDC's own, which is a double that says how it was run. What is not ours must reach it as it is, no PATH
 may send it round in circles, who ends us ends it, and our own commands refuse what they cannot mean: for each that is a process.
 """
 
@@ -25,11 +25,11 @@ MARK = "the real one, with "
 DOUBLE = f"""#!{sys.executable}
 import json, os, signal, sys
 if sys.argv[-1].startswith("--wait="):
-    def told(number, _):
+    def ended(number, _):
         print("stopped by", number, flush=True)
         sys.exit(7)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, told)
+        signal.signal(number, ended)
     open(sys.argv[-1].partition("=")[2], "w").write("ready")
     signal.pause()
 print({MARK!r} + json.dumps([sys.argv[1:], sys.stdin.isatty(), os.environ.get("GIVEN")]), flush=True)

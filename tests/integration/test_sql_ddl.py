@@ -253,7 +253,7 @@ def test_a_swap_of_equal_tables_that_has_no_ids_stops_with_both_pictures(two_tab
     assert noted is not None
     assert noted.done
     position.note_intent(Intent(noted.seq, noted.number, noted.statement, noted.since, noted.before))  # died before it was noted as done
-    with pytest.raises(SinkError, match=r"(?s)cannot be told. Before it:\n  app\.a: ids None, CREATE TABLE .*now:.*ddl-done.*ddl-again"):
+    with pytest.raises(SinkError, match=r"(?s)is not known. Before it:\n  app\.a: ids None, CREATE TABLE .*now:.*ddl-done.*ddl-again"):
         DdlRunner(connect, position, settings).carry_out(swap)
     assert texts(two_tables, "a") == ["of b"]
     DdlRunner(connect, position, DdlSettings("log-1", decided={at: "done"})).carry_out(swap)

@@ -9,6 +9,6 @@ The publisher gives every transaction a commit_ts made of the binlog alone (`tso
 
 What it is not: there is no TiKV, no TSO of PD and no region; there is one commit order, the binlog's, and no two transactions
 share a commit_ts; there are no snapshot reads at a ts and no `@@tidb_*` variables; no partitioned tables and no vector columns,
-and JSON stands as it was written; views, sequences, large-message options and compression are left out; a DDL is MariaDB's
+and JSON stands as it was written; views, sequences, large-message options and compression are not made; a DDL is MariaDB's
 text, and is sent when the binlog has it. What depends on those is tested on the recordings of a real cluster.
 """

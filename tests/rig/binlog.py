@@ -112,7 +112,7 @@ def transactions(
 
 
 def _connects_once() -> Callable[..., pymysql.Connection[Any]]:
-    """The library would reconnect by itself, at the position where it began. It has one connection for the stream and one to ask."""
+    """The library would reconnect automatically, at the position where it began. It has one connection for the stream and one to ask."""
     left = iter(("stream", "questions"))
 
     def connect(**options: Any) -> pymysql.Connection[Any]:

@@ -27,7 +27,7 @@ _Key = tuple[object, ...]
 
 
 def net_changes(rows: Iterable[Change]) -> list[Change]:
-    """The changes of one transaction, tables in the order of their first row. Tables without a handle key are left out."""
+    """The changes of one transaction, tables in the order of their first row. Tables without a handle key are omitted."""
     by_table: dict[str, tuple[Table, dict[_Key, list[Image | None]]]] = {}
     for row in rows:
         if not row.table.handle:

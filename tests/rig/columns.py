@@ -101,7 +101,7 @@ class Index:
 
 
 def read_tables(cursor: Any, *, only: TableName | None = None) -> dict[TableName, Table]:
-    """Every base table outside the server's own schemas, or the one asked for (empty if it does not exist)."""
+    """Every base table outside the server's own schemas, or the requested one (empty if it does not exist)."""
     where = "table_schema not in ('mysql', 'sys', 'information_schema', 'performance_schema')"
     arguments: tuple[str, ...] = ()
     if only is not None:

@@ -41,7 +41,7 @@ REPORT = Path("out/demo-live-report.html")
 
 
 def main() -> int:
-    instrumentation.set_on_retry_hooks([])  # a sidecar that is starting is asked again: no news
+    instrumentation.set_on_retry_hooks([])  # a sidecar that is starting is queried again: no message
     with tempfile.TemporaryDirectory(prefix="demo-live-", ignore_cleanup_errors=True) as folder:
         return _demo(Path(folder))
 
@@ -61,7 +61,7 @@ def _demo(folder: Path) -> int:
             stuck = _rows(sidecar.ask("dumpquery"))
             _run(sidecar, "dumpresume")
             went_on = sidecar.await_status(lambda value: _rows(value) > stuck, timeout_s=DEADLINE_S)
-            _say(f"  it stood at {stuck} rows and went on from there: {_rows(went_on)}")
+            _say(f"  it stood at {stuck} rows and continued from there: {_rows(went_on)}")
             _run(sidecar, "dumprestart")
             _say(f"  another dump of the same tables, from the start: {_rows(sidecar.ask('dumpquery'))} rows")
             done = sidecar.await_status(lambda value: value["state"] in ("finished", "failed"), timeout_s=DEADLINE_S)

@@ -21,7 +21,7 @@ from tests.support.services.freezing import freeze, thaw
 
 DEADLINE_S = 600.0
 AWAY_S = 32.0 if LANE.whole else 3.0
-"""In the whole lane longer than the sink asks by itself, so that its loop does."""
+"""In the whole lane longer than the sink's own retries, so that its loop retries."""
 
 
 class Target(Protocol):
@@ -70,14 +70,14 @@ class Disasters:
         self.worker.start()
 
     def tasks_die(self) -> None:
-        """The worker may end by that, and whoever minds it starts it again."""
+        """The worker may end by that, and its supervisor starts it again."""
         for pid in eventually(self._tasks, "Spark has no task", within_s=DEADLINE_S):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         before = self._delivered_tso()
         eventually(
             lambda: self.worker.ended() is not None or self._delivered_tso() > before,
-            "nothing goes on without its tasks",
+            "nothing continues without its tasks",
             within_s=DEADLINE_S,
         )
         if self.worker.ended() is not None:
@@ -103,7 +103,7 @@ class Disasters:
         self.worker.start()
         self.await_delivery()
         os.killpg(previous.pid, signal.SIGCONT)
-        eventually(lambda: previous.poll() is not None, "a former worker that woke up goes on", within_s=DEADLINE_S)
+        eventually(lambda: previous.poll() is not None, "an earlier worker that woke up does not end", within_s=DEADLINE_S)
         with suppress(ProcessLookupError):
             os.killpg(previous.pid, signal.SIGKILL)  # Spark's JVM, if it ends more slowly
 
@@ -142,7 +142,7 @@ def start_dump(sidecar: SidecarProcess, *, rows_per_s: int) -> None:
 
 
 def pass_through(disasters: Disasters, names: Sequence[str], *, rows_per_s: int) -> None:
-    """After each disaster see the dump go on. Another one is started where the last one has ended before the next disaster."""
+    """After each disaster see the dump continue. Another one is started where the last one has ended before the next disaster."""
     sidecar = disasters.sidecar
     for name in names:
         result = sidecar.await_status(lambda _: True, timeout_s=DEADLINE_S)
@@ -162,7 +162,7 @@ def await_finished(sidecar: SidecarProcess) -> None:
 
 
 def await_progress(sidecar: SidecarProcess, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """As long as delivery goes on, however slowly; else TimeoutError."""
+    """As long as delivery continues, however slowly; else TimeoutError."""
     delivered_tso = 0
     while True:
         progress = sidecar.await_status(

@@ -1,7 +1,7 @@
 """Writes open-protocol as TiCDC's classic architecture does (tiflow pkg/sink/codec/open, internal/column.go).
 
 A message holds up to `ROWS_MAX` rows; columns are sorted by name. `rid` is the row's number where the primary key is one
-integer, left out when 0.
+integer, omitted when 0.
 """
 
 from __future__ import annotations

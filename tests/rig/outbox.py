@@ -23,7 +23,7 @@ Outgoing = tuple[str, int, bytes | None, bytes]
 
 
 class Outbox:
-    """`partitions`: of each topic in use; the owner may raise them. `count` tells those of a topic not met before.
+    """`partitions`: of each topic in use; the owner may raise them. `count` returns those of a topic not met before.
     `protocol`: open-protocol or canal-json."""
 
     def __init__(self, protocol: str, topic: str, dispatchers: tuple[Dispatcher, ...], count: Callable[[str], int]) -> None:

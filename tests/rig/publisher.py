@@ -48,7 +48,7 @@ PARTITIONS_EVERY_S = 1.0
 """How often a topic's partitions are counted again."""
 
 TOPIC_S_MAX = 300.0
-"""How long a new topic may take before it is asked for again."""
+"""How long a new topic may take before it is requested again."""
 
 _TICK_S = EVERY_S / 2
 """A source that is idle gives a transaction every EVERY_S: half of it keeps a mark from waiting for one more."""
@@ -129,7 +129,7 @@ class Publisher:
                 logging.warning("MariaDB has ended the stream")
             except (pymysql.err.OperationalError, pymysql.err.InternalError, ConnectionError) as error:
                 logging.warning("MariaDB is away: %s", error)
-            time.sleep(RECONNECT_EVERY_S)  # nothing tells when a port opens
+            time.sleep(RECONNECT_EVERY_S)  # there is no event when a port opens
 
     def _open_topics(self) -> None:
         """Of the changefeed, and of every table that it has: marks go to them all from the start."""
@@ -147,7 +147,7 @@ class Publisher:
                 return self._settings.source.connect()
             except pymysql.err.OperationalError as error:
                 logging.warning("MariaDB is away: %s", error)
-                time.sleep(RECONNECT_EVERY_S)  # nothing tells when a port opens
+                time.sleep(RECONNECT_EVERY_S)  # there is no event when a port opens
 
     def _in_scope(self, table: TableName) -> bool:
         return matches(self._settings.filter_rules, table)

@@ -95,7 +95,7 @@ class PublisherProcess:
             time.sleep(POLL_S)  # its checkpoints are lines in a file
 
     def check(self) -> None:
-        """Raises RuntimeError with the end of its log if it has ended by itself."""
+        """Raises RuntimeError with the end of its log if it has ended on its own."""
         if self._process is not None and self._process.poll() is not None:
             raise RuntimeError(f"the publisher ended with {self._process.returncode}: {self.log_tail()}")
 

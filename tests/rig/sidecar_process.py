@@ -97,7 +97,7 @@ class SidecarProcess:
         return result
 
     def await_status(self, wanted: Callable[[dict[str, Any]], bool], *, timeout_s: float) -> dict[str, Any]:
-        """Ask until `wanted` is true of the status; a sidecar that does not answer is asked again. Raises TimeoutError."""
+        """Ask until `wanted` is true of the status; a sidecar that does not answer is queried again. Raises TimeoutError."""
         until_s, last = time.monotonic() + timeout_s, ""
         request = control_pb2.DumpRequest(changefeed=control_pb2.Changefeed(id=self.changefeed_id))
         while time.monotonic() < until_s:
@@ -112,12 +112,12 @@ class SidecarProcess:
                 last = json.dumps(status)
             if self.ended() is not None:
                 raise TimeoutError(f"the sidecar ended with {self.ended()}: {self.log.read_text()[-3000:]}")
-            time.sleep(POLL_S)  # a query tells of one moment
+            time.sleep(POLL_S)  # a query is of one moment
         raise TimeoutError(f"not within {timeout_s} s; last: {last[-3000:]}")
 
 
 class MergeWorkerProcess:
-    """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Started again by whoever kills it.
+    """`ticdc-dump merge --config`, for a sidecar whose settings leave the worker to others. Its killer starts it again.
     `slow_job_s`: by how much each of its Spark's jobs takes longer. `odd`: with a defect in its `sqlite:` sinks (odd_worker.py)."""
 
     def __init__(self, config: Path, log: Path, *, slow_job_s: float = 0.0, odd: bool = False) -> None:

@@ -23,7 +23,7 @@ def slow_down(job_s: float) -> None:
     quick = SparkTasks._job
 
     def slow(tasks: SparkTasks, task: Callable[[T], R], over: Sequence[T]) -> list[R]:
-        time.sleep(job_s)  # the delay is what is asked for
+        time.sleep(job_s)  # the delay is what is intended
         return quick(tasks, task, over)
 
     setattr(SparkTasks, "_job", slow)  # noqa: B010  # a method of the product, replaced in the process that exists for that

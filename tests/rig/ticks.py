@@ -1,10 +1,10 @@
-"""A table whose rows tell by themselves which of two is the newer: so whoever looks on sees a row go back.
+"""A table whose rows say which of two is the newer: so a reader sees a row go back.
 
     Rig(folder, statements=TICK_STATEMENTS)
     with Ticker(rig.source):
             floors.look(rows)          AssertionError for a row that is older than what was seen before
 
-`n` comes from one counter for all rows, and no row has the number of another or of a former life of its own.
+`n` comes from one counter for all rows, and no row has the number of another or of an earlier life of its own.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def await_delivered(output: Folder, truth: LiveTruth, *, complete_at: Mapping[Ta
             return verify(output, truth, complete_at=complete_at, tables=tuple(truth.tables))
         if time.monotonic() > give_up_s:
             raise TimeoutError(f"after {timeout_s} s the output reaches {upto_ts} in {len(segments)} segments, the truth is at {truth.ts}")
-        time.sleep(POLL_S)  # a folder tells nobody that it grew
+        time.sleep(POLL_S)  # there is no event when a folder grows
 
 
 def differences(truth: LiveTruth, value: Mapping[TableName, Mapping[Key, Row]]) -> list[str]:

@@ -1,7 +1,7 @@
 """Writes to the rig's tables from several sessions at a steady rate: what a busy source does, seeded.
 
 Inserts, updates (also of the key), deletes, replaces, transactions of several rows over several tables, hot keys, and
-deleted keys that come back. A session whose write loses (duplicate key, deadlock, connection gone with the server) goes on
+deleted keys that come back. A session whose write loses (duplicate key, deadlock, connection gone with the server) continues
 with its next one; every other error stops the workload and is raised by `stop`.
 """
 

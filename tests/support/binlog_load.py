@@ -1,4 +1,4 @@
-"""Sessions that write to a made TiDB with TiDB-Binlog until they are told to stop: what becomes of each transaction is a seed's to say."""
+"""Sessions that write to a made TiDB with TiDB-Binlog until they are stopped: what becomes of each transaction is a seed's to say."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ticdc_dump.binlog import binlog_pb2
 
 
 def envelopes(message: Message) -> Iterable[Envelope]:
-    """A transaction as one change, told apart by its start_ts and value; then what it resolves."""
+    """A transaction as one change, identified by its start_ts and value; then what it resolves."""
     assert message.value is not None
     if message.lane == PUMPS_LANE:
         yield Resolved(message.lane, CommitTs(int.from_bytes(message.value[1:])), message.position)

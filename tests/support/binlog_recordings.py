@@ -28,7 +28,7 @@ Row = tuple[str | None, ...]
 
 
 def unmarked() -> KvTable:
-    """For codecs that are asked for no mark."""
+    """For codecs of which no mark is requested."""
     raise AssertionError("no mark was expected")
 
 

@@ -23,7 +23,7 @@ class BinlogRig(Protocol):
         """All pumps of the recording, to be read from its start."""
 
     def advance(self) -> None:
-        """The cluster goes on a little."""
+        """The cluster advances a little."""
 
     def durable_ts(self) -> CommitTs: ...
 

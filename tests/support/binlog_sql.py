@@ -102,7 +102,7 @@ class _Sql(FakeTidb):
 
 
 def _put(made: sqlite3.Connection, table: Table, rows: list[Row]) -> None:
-    """Binary columns as blobs, so that they order by their bytes and HEX tells them."""
+    """Binary columns as blobs, so that they order by their bytes and HEX shows them."""
     columns = {id_: result["name"]["O"] for id_, result in table.columns.items()} | ({} if table.clustered else {ROWID: "_tidb_rowid"})
     place = f"{table.name.schema}.{table.name.table}"
     made.execute(f"CREATE TABLE {place} ({', '.join(columns.values())})")

@@ -1,7 +1,7 @@
 """A few tables of a recorded TiDB, with a key of each kind: what rows of them are in SQL, in binlogs, and in an output.
 
 A row is its plain values (kv_encoder.py) by column id; that of a table without a clustered key has its `_tidb_rowid` at ROWID. A **key** is
-the values of the key that TiCDC tells rows apart by.
+the values of the key by which TiCDC identifies rows.
 """
 
 from __future__ import annotations

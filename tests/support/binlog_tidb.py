@@ -1,4 +1,4 @@
-"""A TiDB with TiDB-Binlog: transactions of rows, each with its commit_ts from the made PD, kept in all their versions, and told to pumps.
+"""A TiDB with TiDB-Binlog: transactions of rows, each with its commit_ts from the made PD, kept in all their versions, and sent to pumps.
 
     locks on its rows ─► start_ts ─► prewrite binlog ─► commit_ts, and visible ─► commit binlog
                                           │                    │                       │
@@ -133,7 +133,7 @@ class BinlogTidb:
                 self._versions[table.name, table.key(row)].append((at_ts, row))
 
     def transact(self, places: Sequence[Place], make: Callable[[Mapping[Place, Row | None]], Iterable[Written]], fate: Fate) -> int:
-        """`make` tells the changes, in their order, from the rows at `places`; it may change no others. How many rows it changed."""
+        """`make` returns the changes, in their order, from the rows at `places`; it may change no others. How many rows it changed."""
         with self._holding(places):
             start_ts, before = self._begin(places)
             changes = list(make(before))

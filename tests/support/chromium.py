@@ -73,7 +73,7 @@ class Window:
         return self.page
 
     def until(self, expression: str) -> None:
-        """The expression is true in the page. Asked from here: the pages' policy forbids texts that a script runs (wait_for_function)."""
+        """The expression is true in the page. Queried from here: the pages' policy forbids texts that a script runs (wait_for_function)."""
         eventually(lambda: self.page.evaluate(expression), expression)
 
     def overflow(self) -> int:

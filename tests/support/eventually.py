@@ -1,4 +1,4 @@
-"""What becomes true by itself, and soon."""
+"""What becomes true without more, and soon."""
 
 from __future__ import annotations
 

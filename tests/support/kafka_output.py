@@ -28,7 +28,7 @@ UNDER_WAY_S = 5.0
 
 @dataclass(frozen=True)
 class Read:
-    """One record. `origin`: the header's words. `dump`: what a mark tells of the dump, None where it tells nothing."""
+    """One record. `origin`: the header's words. `dump`: what a mark says of the dump, None where it says nothing."""
 
     topic: str
     partition: int

@@ -71,7 +71,7 @@ Place = tuple[TableName, int, Row]
 
 
 def feed_versions(name: str, feed: str, *, server_tz: str = "UTC") -> dict[Place, Versions]:
-    """Decoded as Spark decodes it, watermark table left out, up to `end_ts`."""
+    """Decoded as Spark decodes it, without the watermark table, up to `end_ts`."""
     result = Recording(recording(name))
     config = result.feed_config(feed)
     codec = config.codec()

@@ -36,17 +36,17 @@ class Stored:
 class State:
     """`rows`: of each table id that has a handle key, by the key's text."""
 
-    def __init__(self, found: DdlRecording) -> None:
-        self._result = found
+    def __init__(self, recorded: DdlRecording) -> None:
+        self._recorded = recorded
         self._done = 0
-        self._waiting = sorted([*found.entries], key=lambda raw: raw.commit_ts)
-        self._events = sorted(found.events, key=lambda event: event.commit_ts)
+        self._waiting = sorted([*recorded.entries], key=lambda raw: raw.commit_ts)
+        self._events = sorted(recorded.events, key=lambda event: event.commit_ts)
         self.rows: dict[int, dict[Row, Stored]] = {}
         self._replaced: dict[tuple[int, int], KvColumn] = {}
         self.cells: Counter[str] = Counter()
-        start = found.recording.start_ts
-        for name, rows in found.recording.truth(start).items():
-            version = found.history.by_name(name, start)
+        start = recorded.recording.start_ts
+        for name, rows in recorded.recording.truth(start).items():
+            version = recorded.history.by_name(name, start)
             assert isinstance(version, TableVersion)
             if version.description.schema.key and name != MARK_TABLE:
                 self.rows[version.table_id] = dict(_at_start(version, rows_by_key(version.description.schema, rows)))
@@ -63,7 +63,7 @@ class State:
         while self._done < len(self._waiting) and self._waiting[self._done].commit_ts <= upto_ts:
             raw = self._waiting[self._done]
             self._done += 1
-            version = self._result.history.table_at(raw.table_id, raw.commit_ts - 1)
+            version = self._recorded.history.table_at(raw.table_id, raw.commit_ts - 1)
             if version is None or not version.description.schema.key or version.name == MARK_TABLE:
                 continue
             table, rows = version.description, self.rows[version.table_id]
@@ -80,7 +80,7 @@ class State:
             if one.id_before is not None and one.id_before in self.rows:
                 before[one.id_before] = self.rows.pop(one.id_before)
         for one in event.tables:
-            if one.id_after is None or self._result.history.table_at(next(iter(one.physical_after), 0), event.commit_ts) is None:
+            if one.id_after is None or self._recorded.history.table_at(next(iter(one.physical_after), 0), event.commit_ts) is None:
                 continue
             everywhere = {key: row for rows in before.values() for key, row in rows.items() if row.physical_id in one.physical_after}
             match event.action:
@@ -98,7 +98,7 @@ class State:
         """What MODIFY COLUMN with reorganisation put under another id: table and new id, and the column that it was."""
         for one in event.tables:
             if event.effect is Effect.SWITCH and not one.appeared:
-                version = self._result.history.table_at(one.physical_after[0], event.commit_ts)
+                version = self._recorded.history.table_at(one.physical_after[0], event.commit_ts)
                 assert version is not None
                 self._replaced |= {
                     (version.table_id, column.successor.id): column for column in version.description.columns if column.successor

@@ -80,7 +80,7 @@ def committed(table: Table) -> Iterator[tuple[range, list[dict[str, Any]]]]:
 
 
 def fold(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> list[Texts]:
-    """The rows as they are, of a change log, in the schema's columns as canonical text: what the page tells a reader to do."""
+    """The rows as they are, of a change log, in the schema's columns as canonical text: what the page has a reader do."""
     seq, ordinal, commit_ts, op, origin, _, untyped = file_schema(schema).names[:7]
     del seq
     last: dict[Texts, Texts | None] = {}

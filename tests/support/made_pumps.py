@@ -318,7 +318,7 @@ def recorded_pumps(folder: Path) -> RecordedPumps:
 
 
 def _registered(pumps: Any) -> Iterator[Registered]:
-    """An entry tells when it was written; who watched saw it later."""
+    """An entry says when it was written; a watcher saw it later."""
     for key, value in pumps["registry_before"].items():
         if "/pumps/" in key:
             yield Registered(0, node_of(key, value.encode()))

@@ -10,7 +10,7 @@ Row = tuple[str, int]
 
 @dataclass
 class MarkTable:
-    """`held`: uuid and kind by changefeed. `updated`: told of each UPDATE that has matched, with the row before it."""
+    """`held`: uuid and kind by changefeed. `updated`: receives each UPDATE that has matched, with the row before it."""
 
     held: dict[str, Row] = field(default_factory=dict)
     updated: Callable[[str, Row, Row], None] = lambda changefeed, before, after: None

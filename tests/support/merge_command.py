@@ -1,4 +1,4 @@
-"""`ticdc-dump merge` as it is used: a process with a settings file, by itself or started by spark-submit."""
+"""`ticdc-dump merge` as it is used: a process with a settings file, started alone or by spark-submit."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ class MergeCommand:
         self._process.wait()
 
     def ended(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Its exit code, once it has ended on its own."""
         return self._process.wait(END_S_MAX)

@@ -154,7 +154,7 @@ class Client:
 
 
 class MadeDrainer(cistern_pb2_grpc.CisternServicer):
-    """Answers Notify, as one that is registered. `heard`: what the registry had of the pump then. `refusals`: that come first."""
+    """Answers Notify, as one that is registered. `received`: what the registry had of the pump then. `refusals`: that come first."""
 
     def __init__(self, etcd: Etcd, node_id: str = "drainer", *, refusals: int = 0, state: str = "online") -> None:
         self.etcd, self.node_id, self.refusals = etcd, node_id, refusals

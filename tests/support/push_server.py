@@ -3,7 +3,7 @@
     python -m tests.support.push_server --folder DIR [--listen 127.0.0.1:0] [--changefeed default/default/cf]
 
 Says `listening HOST:PORT` once it does. What was kept and read is in DIR/messages.jsonl, a line a message: topic is not known to a feed,
-so `key` and `value` in hex, and `position`. Ends with its standard input, or by a signal; started again on DIR it goes on.
+so `key` and `value` in hex, and `position`. Ends with its standard input, or by a signal; started again on DIR it continues.
 
 --unread: it reads nothing before a line comes on its standard input. --secure: mutual TLS and a token; DIR/tls has what a sender brings,
 and what it must not.

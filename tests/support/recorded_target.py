@@ -134,7 +134,7 @@ def deliver(folder: Path, uri: str, *, seed: int, deaths: int, after: Callable[[
 
 
 def differences(made: Stage, read: Read) -> list[str]:
-    """Of the target's tables at the end from the truth's, marks left out."""
+    """Of the target's tables at the end from the truth's, without marks."""
     truth, results = made.truth.truth(made.recording.end_ts), []
     for name in made.tables:
         if name == MARK_TABLE:

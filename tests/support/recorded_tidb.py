@@ -2,7 +2,7 @@
 
     with recorded_tidb(recording, folder) as source: … [source] of the sidecar's settings …
 
-It tells the tables' TableInfos and ids, and the recording's start as the present. It has no rows: a dump cannot be asked of it.
+It returns the tables' TableInfos and ids, and the recording's start as the present. It has no rows: no dump can be made of it.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ def recorded_tidb(recording: Recording, folder: Path) -> Iterator[SourceSection]
         status.paths["/schema/mysql/tidb_ddl_job"] = (200, json.dumps(DDL_JOB_TABLE_INFO).encode())
         infos = {table["id"]: table for tables in status.tables.values() for table in tables}
         tidb.history = {0: {name: replace(table, info=infos[table.id]) for name, table in status.sql().items()}}
-        tidb.now_ts = recording.start_ts - 1  # the first that asks is told the next one
+        tidb.now_ts = recording.start_ts - 1  # the first query gets the next one
         yield tidb.settings(status_port=status.port)

@@ -138,12 +138,12 @@ class Run:
     resends: int = 1
     drop_nothing: bool = False
     after_part: float = 0.0
-    """How much of the feed is played before the dump is asked for, of the tables that there are then."""
+    """How much of the feed is played before the dump is requested, of the tables that there are then."""
 
 
 @dataclass
 class Later:
-    """The requests port: nothing is asked for before its time has come."""
+    """The requests port: nothing is requested before its time has come."""
 
     made: Stage
     run: Run

@@ -1,4 +1,4 @@
-"""An HTTP server in this process that answers as it is told, for what a client makes of answers; else it takes all, as a receiver does."""
+"""An HTTP server in this process that answers as a test sets it, for what a client makes of answers. Else it takes all, as receivers do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink that goes away under its merge worker and comes back: the worker is one process all the time, says what it waits for, and goes on.
+"""A sink that goes away under its merge worker and comes back: the worker stays one process, says what it waits for, and continues.
 
 The worker is the real one, minded as a sidecar does it; what Spark would do it does itself, and its patience with a sink is short.
 """
@@ -26,7 +26,7 @@ from spark_merge.testing.story import Story, newest
 from tests.support.services.kafka import KafkaBroker
 
 DEADLINE_S = 600.0
-"""A broker starts anew on a loaded machine."""
+"""A broker starts again on a loaded machine."""
 
 FROZEN_S = 12.0
 """Longer than a request to a broker waits, so that calls are made again."""
@@ -57,9 +57,9 @@ class Here:
 
 worker.SparkTasks = Here
 log, uri = sys.argv[1:]
-found = worker.Worker(worker.WorkerSettings(JobSettings(open_folder(log)), (uri,), "log-1", "local[1]", "1g"))
-worker.end_with_stdin(found)
-found.run()
+merging = worker.Worker(worker.WorkerSettings(JobSettings(open_folder(log)), (uri,), "log-1", "local[1]", "1g"))
+worker.end_with_stdin(merging)
+merging.run()
 """
 
 
@@ -80,7 +80,7 @@ def check_a_worker_waits(folder: Path, place: Place, *, stop: Callable[[], objec
             if report is not None and what(report):
                 return report
             assert monotonic() < until_s, report
-            sleep(0.02)  # a report tells of one moment
+            sleep(0.02)  # a report is of one moment
 
     process.start()
     try:

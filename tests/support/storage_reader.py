@@ -55,7 +55,7 @@ class Ddl:
 @dataclass(frozen=True)
 class Line:
     """`op` I, U or D. `values` in the schema file's order; of csv the text with whether it was quoted, of canal-json text or None.
-    `is_update` None: not told."""
+    `is_update` None: not known."""
 
     folder: Folder
     number: int
@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Form:
-    """How the folder's changefeed was set up, which a consumer is told."""
+    """How the folder's changefeed was set up, which a consumer gets as settings."""
 
     protocol: str = "csv"
     date: str = "day"

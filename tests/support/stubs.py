@@ -1,4 +1,4 @@
-"""`make stubs`: generate the gRPC stubs anew and fail if what is committed differs; `--write` commits them to the tree."""
+"""`make stubs`: generate the gRPC stubs again and fail if what is committed differs; `--write` commits them to the tree."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def make_slow(file_s: str) -> None:
 
 
 class RecordingWatch:
-    """A watch that notes what it hears: progress, and how long a call may take."""
+    """A watch that notes its calls: progress, and how long a call may take."""
 
     def __init__(self) -> None:
         self.progress = 0

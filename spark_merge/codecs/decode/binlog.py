@@ -3,7 +3,7 @@
     values ─► images (which rows they are, old and new) ─► pairs (binlog_walk.py) ─► where each column is in each image
            ─► kernels of raw key-values (kv_columns.py) ─► one text array a column
 
-What it does not vouch for goes to the slow decoder row by row, which gives texts or the error: rows of former layouts, broken ones, and
+What it does not vouch for goes to the slow decoder row by row, which gives texts or the error: rows of earlier layouts, broken ones, and
 rare values. The result is the slow decoder's in every case (sidecar/rowcodec/binlog_row.py).
 
 Images are numbered row by row, the old one first. `at[c, i]` is where the flag of column c is in image i, or NULL_CELL, or ABSENT.
@@ -124,7 +124,7 @@ def _grid(schema: TableSchema, cells: KvCells) -> _Grid:
 
 
 def _middles(data: Bytes, begin: Numbers, stops: Numbers, settled: Mask, slow: Mask) -> Numbers:
-    """Where new rows begin that are told by a size; of others where the row begins. Adds to `slow`."""
+    """Where the new rows begin, of rows with a size before them; of others where the row begins. Adds to `slow`."""
     middle = begin.copy()
     numbers = np.flatnonzero(settled & ~slow)
     if len(numbers):
@@ -202,7 +202,7 @@ def _refuse_decimals(pairs: Pairs, of_image: Numbers, columns: Numbers, data: By
 
 
 def _handles(table: KvTable, data: Bytes, runs: Runs, has_handle: Mask, bad: Mask) -> tuple[dict[int, pa.Array], Numbers]:
-    """Texts of the columns that the handle tells, for runs with one, and where the pairs begin. Adds to `bad`."""
+    """Texts of the columns that the handle holds, for runs with one, and where the pairs begin. Adds to `bad`."""
     starts, texts = runs.starts.copy(), dict[int, pa.Array]()
     numbers = np.flatnonzero(has_handle)
     at, stops = starts[numbers], runs.stops[numbers]

@@ -1,4 +1,4 @@
-"""Rows of TiDB-Binlog as the log keeps them (sidecar/codecs/binlog.py), to images; the value alone tells the row.
+"""Rows of TiDB-Binlog as the log keeps them (sidecar/codecs/binlog.py), to images; the value alone holds the row.
 
 A few rows are decoded one by one: a column's fixed cost is that of some ten rows. A block that is refused is read again so, to name the
 row.

@@ -123,7 +123,7 @@ def _column_texts(values: Sequence[str | None], column: Column, zone: ServerZone
 
 
 def _refuse_types(rows: Sequence[Any], schema: TableSchema) -> None:
-    """Rows have the same types but where columns were added or left out, so each set of types is looked at once."""
+    """Rows have the same types but where columns were added or are missing, so each set of types is checked once."""
     for types in {row.types for row in rows}:
         for column, mysql_type in zip(schema.columns, msgspec.structs.astuple(types), strict=True):
             if mysql_type is not None and kind_of(mysql_type) != column.kind:
@@ -142,7 +142,7 @@ def kind_of(mysql_type: str) -> Kind | None:
 
 
 def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowParser, *, whole: bool) -> Any:
-    """The row, with what `old` or a delete leaves out filled in; or the reason why it is refused."""
+    """The row, with what `old` or a delete omits filled in; or the reason why it is refused."""
     try:
         return parser.decode(value)
     except _JSON_ERRORS as refusal:

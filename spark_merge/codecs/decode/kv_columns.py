@@ -4,7 +4,7 @@
     floats of cells  ─► texts_of_floats
     cells            ─► texts_of_bytes, texts_of_decimals, texts_one_by_one (json, vector)
 
-A cell is `data[start:stop]`; starts rise. Each kernel gives one text a cell and tells which cells it does not vouch for
+A cell is `data[start:stop]`; starts rise. Each kernel returns one text a cell, and which cells it does not vouch for
 (`bad`): values that are broken, and rare ones (a decimal to be rounded). Their texts mean nothing; the slow decoder
 (sidecar/rowcodec/kv_row.py) has the last word on their rows. Nothing here raises for what the bytes hold.
 
@@ -190,7 +190,7 @@ def _put_fraction(rows: Bytes, at: int, micros: Numbers, scale: int) -> None:
 
 
 def _texts_of_durations(nanoseconds: Numbers, scale: int) -> KvTexts:
-    """In a matrix of sign, three digits of hours, then the rest; what is not needed in front is left out."""
+    """In a matrix of sign, three digits of hours, then the rest; what is not needed in front is omitted."""
     bad = (nanoseconds <= -_DURATION_MAX_NS) | (nanoseconds >= _DURATION_MAX_NS) | (nanoseconds % 1000 != 0)
     seconds, micros = np.divmod(np.abs(np.where(bad, 0, nanoseconds)) // 1000, 1_000_000)
     bad |= micros % 10 ** (_FRACTION_DIGITS - scale) != 0

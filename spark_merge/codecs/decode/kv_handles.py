@@ -37,7 +37,7 @@ _UINT_FLAG, _BYTES_FLAG, _DECIMAL_FLAG = 4, 1, 6
 
 
 class Handles(NamedTuple):
-    """`texts`: by column number, of the columns that the handle alone tells; they mean nothing for `bad` keys.
+    """`texts`: by column number, of the columns that the handle alone holds; they mean nothing for `bad` keys.
 
     `bare_at` and `handle_at` are where key r begins without its keyspace, and where its handle begins.
     """
@@ -116,7 +116,7 @@ def _decimals(column: KvColumn, data: Bytes, starts: Numbers, sizes: Numbers, ba
 
 
 def _bytes_part(column: KvColumn, data: Bytes, at: Numbers, stops: Numbers, *, is_whole: bool) -> tuple[KvTexts, Numbers]:
-    """Groups of eight bytes and a marker, walked for all keys at once; the last group's marker tells its padding."""
+    """Groups of eight bytes and a marker, walked for all keys at once; the last group's marker holds its padding."""
     count = len(at)
     ends, lengths = at.copy(), np.zeros(count, np.int64)
     bad = np.zeros(count, np.bool_)

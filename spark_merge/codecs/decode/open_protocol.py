@@ -4,7 +4,7 @@ A struct type is made for each table, so that one typed parse checks names, type
 without dictionaries. Value rules are those of tiflow pkg/sink/codec/internal/column.go:
 - type codes 249 to 252 are base64, of text too; on 15, 253 and 254 binary is the body of a Go `strconv.Quote` and text stands as it is;
 - which of both a column is its schema says, for both architectures encode by it. Flag bit 1 does not: the new one has flags from a cache
-  by table id that outlives DDLs (ticdc pkg/sink/codec/open/encoder.go), so a new column has none and a column made anew its namesake's;
+  by table id that outlives DDLs (ticdc pkg/sink/codec/open/encoder.go), so a new column has none, and one made again its namesake's;
 - enum and set are numbers, a timestamp is in the server's zone.
 
 Two settings show here:
@@ -244,7 +244,7 @@ def _unbase64(text: str) -> bytes:
 
 
 def _read_slowly(number: int, value: bytes, schema: TableSchema, parser: RowParser, *, whole: bool) -> Any:
-    """The row, with what a delete of the key alone leaves out as null; or the reason why it is refused."""
+    """The row, with what a delete of the key alone omits as null; or the reason why it is refused."""
     try:
         return parser.decode(value)
     except _JSON_ERRORS as refusal:

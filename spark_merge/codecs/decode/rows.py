@@ -2,8 +2,8 @@
 
     rows of a segment ─► by table ─► images (a protocol's reader) ─► changes ─► one Arrow table
 
-Rules: rows of the watermark table are left out. A table's schema is the one given, and a row that differs from it is
-refused with its lane and position, and its segment and ordinal, by which an operator may leave it out (sidecar/log/skips.py); nothing is
+Rules: rows of the watermark table are omitted. A table's schema is the one given. A row that differs from it is
+refused with its lane and position, and its segment and ordinal, by which an operator may skip it (sidecar/log/skips.py); nothing is
 skipped here. An update that changes the handle key becomes a delete of the old
 key and an insert of the new one. Which update has no old image is the reader's concern (open_protocol.py).
 
@@ -137,7 +137,7 @@ def _refused(kind: type[FeedError], text: str, hint: str, group: pa.Table, row: 
     at = Message(lane, position, None, None).at()
     if seq is None:
         return kind(f"{at}: {text}", hint=hint)
-    or_skip = f"to go on without this row, see `ticdc-dump skip --config FILE --seq {seq} --ordinal {ordinal}`"
+    or_skip = f"to continue without this row, see `ticdc-dump skip --config FILE --seq {seq} --ordinal {ordinal}`"
     return kind(f"{at}: {text} (segment {seq}, ordinal {ordinal} of the log)", hint=f"{hint}; {or_skip}")
 
 

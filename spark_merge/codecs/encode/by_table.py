@@ -1,7 +1,7 @@
 """Live rows of a unit, table by table, though they come as they were committed: a table's rows are encoded many at once, and a transaction
 of a table is whole, as the splits of its updates need it (split.py).
 
-At one commit_ts tables may come in any order, as they do from TiCDC; whoever writes them merges them by commit_ts.
+At one commit_ts tables may come in any order, as they do from TiCDC; the caller merges them by commit_ts.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class CanalJsonEncoder:
     def resolved(self, ts: CommitTs) -> RowMessage:
         return RowMessage(None, _no_row("", "", "TIDB_WATERMARK", ts, sql=None))
 
-    def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage:  # noqa: ARG002  (the record tells)
+    def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage:  # noqa: ARG002  (the record has it)
         return RowMessage(None, _no_row(ddl.schema, ddl.table, canal_word(ddl.query), ddl.commit_ts, sql=ddl.query))
 
     def _values(self, table: CanalTable, changes: pa.Table) -> Sequence[bytes]:
@@ -167,7 +167,7 @@ def encoder(*, architecture: Architecture, options: Mapping[str, str]) -> CanalJ
             )
     if not _flag(options, "enable-tidb-extension"):
         raise ConfigError(
-            "canal-json without TiDB's extension tells neither commit_ts nor resolved marks",
+            "canal-json without TiDB's extension has neither commit_ts nor resolved marks",
             hint="add enable-tidb-extension=true",
         )
     full_types = _flag(options, "content-compatible")

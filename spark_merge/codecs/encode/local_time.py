@@ -49,7 +49,7 @@ def local_texts(texts: pa.Array, zone: ZoneInfo) -> pa.Array:
 
 
 def _offsets_s(seconds: npt.NDArray[np.int64], zone: ZoneInfo) -> npt.NDArray[np.int64]:
-    """The zone is asked once a day, and of each moment on days at whose end it is another than at their beginning."""
+    """The zone is queried once a day, and for each moment of a day at whose end the offset differs from that at its beginning."""
     days, of_day = np.unique(seconds // _DAY_S, return_inverse=True)
     at_begin = np.array([_offset_s(zone, int(day) * _DAY_S) for day in days], np.int64)
     at_end = np.array([_offset_s(zone, (int(day) + 1) * _DAY_S) for day in days], np.int64)

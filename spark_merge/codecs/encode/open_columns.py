@@ -1,6 +1,6 @@
 """A column as open-protocol describes it, and its values in JSON.
 
-Type codes are TiDB's (pkg/parser/mysql/type.go), told from the definition's SQL type. Flags are TiCDC's own (cdc/model/sink.go,
+Type codes are TiDB's (pkg/parser/mysql/type.go), from the definition's SQL type. Flags are TiCDC's own (cdc/model/sink.go,
 schema_storage.go::initColumnFlags; ticdc pkg/sink/codec/open/message.go::initColumnFlags):
 
       1  binary       charset binary, which all types have but those of text

@@ -2,7 +2,7 @@
 
                     classic                                                        new
     columns             sorted by the bytes of their names                             in table order
-    key                 ts, scm, tbl, rid, ptn, t; what is empty or 0 is left out      ts, scm, tbl, t, ptn
+    key                 ts, scm, tbl, rid, ptn, t; what is empty or 0 is omitted       ts, scm, tbl, t, ptn
     JSON                Go's encoding/json                                             jsoniter (encode/go_json.py)
 
 `ptn` is the id of the row's partition, of partitioned tables. `rid` is the value of an integer primary key that is clustered; TiCDC
@@ -41,7 +41,7 @@ from spark_merge.port.contract import CHANGES
 _VERSION = (1).to_bytes(8, "big")
 _DDL, _RESOLVED = 2, 3
 _TABLES_MAX = 4096
-"""Table schemas whose columns are kept told in a process."""
+"""Table schemas whose described columns a process keeps."""
 
 _NOT_HERE = {
     "large-message-handle-compression": ("none", "leave it out: Kafka's own compression= makes messages smaller as well"),
@@ -197,7 +197,7 @@ def _is_partitioned(schema: TableSchema, physical_ids: pa.Array | None) -> bool:
         return False
     if physical_ids is None or physical_ids.null_count:
         raise SinkError(
-            f"which partition of {schema.name} a row is in is not known, and open-protocol tells it",
+            f"which partition of {schema.name} a row is in is not known, and open-protocol needs it",
             hint="the partitions of this kind of table cannot be worked out here: leave the table out of the sink, and report it",
         )
     return True

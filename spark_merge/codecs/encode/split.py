@@ -1,6 +1,6 @@
 """Updates that TiCDC sends as two rows: one that changes a value of a unique key is a delete and an insert of one commit_ts.
 
-One that moves the handle key comes as two rows already (decode/rows.py). Where TiCDC was told not to (output-raw-change-event), its own
+One that moves the handle key comes as two rows already (decode/rows.py). Where TiCDC is set not to split (output-raw-change-event), its own
 message stays one.
 
 Source: pingcap/tiflow cdc/model/sink.go, `TrySplitAndSortUpdateEvent`.

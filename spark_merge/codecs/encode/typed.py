@@ -186,7 +186,7 @@ def _untyped_text(untyped: Sequence[tuple[str, pa.Array]], count: int) -> pa.Arr
     if not untyped:
         return pa.nulls(count, pa.string())
     pairs = [pc.binary_join_element_wise(f',{json.dumps(name, ensure_ascii=False)}:"', text, '"', "") for name, text in untyped]
-    # not null_handling="skip": Arrow leaves out rows that are null in every argument
+    # not null_handling="skip": Arrow omits rows that are null in every argument
     joined = pc.binary_join_element_wise(*pairs, "", null_handling="replace", null_replacement="")
     objects = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(joined, 1), "}", "")
     return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), objects)

@@ -8,7 +8,7 @@ alter      what a table needs to become another               sink, fit  the por
 reading    the rows that the views show, read back by key ranges
 
 - Types are exact. A value that a type cannot hold is rejected with what to do.
-- ClickHouse has no compare-and-set. What one owner was told is accepted stays accepted, and an earlier owner finds out that it lost.
+- ClickHouse has no compare-and-set. What was reported to one owner as accepted stays accepted, and an earlier owner sees that it lost.
 - A schema change is on record with the table, and removes no row that is newer than it.
 """
 

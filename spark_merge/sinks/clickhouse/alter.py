@@ -20,7 +20,7 @@ BY_HAND = (
     "change the table at the target by hand so that it has what the source's has, and name the DDL's commit_ts in the sink's `ddl-done`"
 )
 AGAIN = (
-    "drop the table at the target and name the DDL's commit_ts in the sink's `ddl-done`: it is made anew, empty; then dump the table again"
+    "drop the table at the target and name the DDL's commit_ts in the sink's `ddl-done`: it is made again, empty; then dump the table again"
 )
 
 
@@ -66,7 +66,7 @@ def change(was: TableSchema, now: TableSchema, columns: Sequence[ColumnEffect], 
 def _check_key(was: TableSchema, now: TableSchema, moves: Mapping[str, str]) -> None:
     if was.key != now.key:
         raise SinkError(
-            f"{now.name}: its handle key changes from ({', '.join(was.key)}) to ({', '.join(now.key)}), and rows are told apart by it",
+            f"{now.name}: its handle key changes from ({', '.join(was.key)}) to ({', '.join(now.key)}), and rows are identified by it",
             hint=AGAIN,
         )
     if moves.keys() & set(now.key):

@@ -27,7 +27,7 @@ _ZERO = {"date": "1970-01-01", "datetime": "1970-01-01 00:00:00", "timestamp": "
 _EMPTY = frozenset({"text", "binary", "enum", "set", "time", "json", "vector"})
 
 DATES_HINT = (
-    "have such columns as text: add dates=text to the sink's URI, which turns the target's columns into String and goes on;"
+    "have such columns as text: add dates=text to the sink's URI, which turns the target's columns into String and continues;"
     " or correct the value at the source, if nobody needs it as it was"
 )
 
@@ -122,5 +122,5 @@ def stream_of(rows: pa.Table, compression: Compression) -> bytes:
 
 def token_of(output: str, content: bytes) -> str:
     """The same for the same content in the same life of an output. By its content, and not by where it came from: what a unit holds hangs
-    on more than its place (rows that an operator leaves out), and a token that promises too much would lose a row."""
+    on more than its place (rows that an operator skips), and a token that promises too much would lose a row."""
     return f"{output}-{hashlib.blake2b(content, digest_size=16).hexdigest()}"

@@ -4,7 +4,7 @@
 
 - Done again it changes nothing: a table's note says which DDL it has behind it, and a move looks for tables by the name in their notes.
 - What a DDL takes away of rows is what is not newer than it: a TRUNCATE raises the table's floor, below which its view shows nothing, and
-  deletes what is below. So a former worker that wakes up and inserts, or truncates, takes and brings nothing.
+  deletes what is below. So an earlier worker that wakes up and inserts, or truncates, takes and brings nothing.
 - A DDL that an operator has carried out is not carried out: its tables are compared, and noted.
 """
 
@@ -48,7 +48,7 @@ def followed(head: Head) -> list[TableEffect]:
 
 
 class Ddls:
-    """`check_owner` is called before each step that changes something, and raises for a former owner."""
+    """`check_owner` is called before each step that changes something, and raises for an earlier owner."""
 
     def __init__(self, tables: ClickHouseTables, check_owner: Callable[[], None]) -> None:
         self._tables, self._check_owner = tables, check_owner

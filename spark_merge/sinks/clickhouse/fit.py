@@ -1,4 +1,4 @@
-"""What the sink is told of its server before anything is written there."""
+"""What the sink checks of its server before anything is written there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
 
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
+    """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be queried,
     or that has another log's position."""
     with _requested(uri) as settings:
         accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()

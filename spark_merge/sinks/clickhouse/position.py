@@ -42,7 +42,7 @@ TABLE = "ticdc_dump_position"
 
 WAIT_FACTOR = 4.0
 """Of workers that open at once each waits for a random time before it claims again, at most this many times what its claim took: else they
-could go on claiming in step."""
+could continue to claim in step."""
 
 _COLUMNS = "epoch, incarnation, token, number, log_id, output, seq, upto_ts, manifest"
 _MADE = """CREATE TABLE IF NOT EXISTS {table} (
@@ -52,7 +52,7 @@ ENGINE = ReplacingMergeTree(number) ORDER BY (epoch, incarnation, token) SETTING
 
 
 class JournalOwner(NamedTuple):
-    """An owner. `token`: tells it from others of its number, whose claims failed."""
+    """An owner. `token`: differs from that of others of its number, whose claims failed."""
 
     owner: Owner
     token: int

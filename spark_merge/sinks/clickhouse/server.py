@@ -1,8 +1,8 @@
-"""Requests to a ClickHouse server over HTTP, and what its errors mean: which pass by themselves, and what the operator does about others.
+"""Requests to a ClickHouse server over HTTP, and what its errors mean: which pass without help, and what the operator does about others.
 
-- Errors are told apart by the server's code; one without a code came from the way there, or from a proxy.
-- What is asked to wait (too many parts, no memory, too many queries) is asked again with jitter, within RETRY_S; then the sink's loop does,
-  and tells it. Every request may be done twice: rows have versions, and statements are such that a second one changes nothing.
+- Errors are classed by the server's code; one without a code came from the way there, or from a proxy.
+- What the server asks to wait (too many parts, no memory, too many queries) is sent again with jitter, within RETRY_S. Then the sink's
+  loop reports it, and sends it again. Every request is idempotent: rows have versions, and a statement done twice changes nothing.
 - An insert is answered when its rows are there: never buffered by the server (`async_insert`), never with a default for a NULL.
 """
 
@@ -97,7 +97,7 @@ class ClickHouseServer(shared.Server):
         return self._retried(ask, doing, "")
 
     def batches(self, sql: str, *, doing: str) -> Iterator[pa.RecordBatch]:
-        """The rows of a SELECT as they come, on a connection of its own. It is asked again until the answer begins; what fails amid the
+        """The rows of a SELECT as they come, on a connection of its own. It is sent again until the answer begins; what fails amid the
         rows raises SinkError, also where the answer ends before its end."""
         client = self._retried(lambda: _opened(self), doing, "")
         try:
@@ -121,7 +121,7 @@ class ClickHouseServer(shared.Server):
         self._retried(lambda: _client(self).command(sql, settings=_WAITED_FOR), doing, hint)
 
     def insert(self, table: TableName, columns: Sequence[str], block: bytes, *, token: str, hint: str = "") -> None:
-        """`block`: a stream of Arrow IPC. `token`: of this content; the server may leave out one that it has had."""
+        """`block`: a stream of Arrow IPC. `token`: of this content; the server may skip one that it has had."""
         settings: Mapping[str, Any] = {**_INSERT, "insert_deduplication_token": token}
         self._retried(
             lambda: _client(self).raw_insert(identifier(table), columns, insert_block=block, settings=dict(settings), fmt="ArrowStream"),

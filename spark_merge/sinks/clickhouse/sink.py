@@ -2,7 +2,7 @@
 
     open (claimed) → plan (tables are there) → rows → at a DDL: noted as written, carried out → accept
 
-- A former worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
+- An earlier worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
 - A batch whose DDL may be carried out in part has its rows, and its tables may have the shape after the DDL. So the retry neither compares
   these tables nor writes rows: it finishes the DDL.
 """
@@ -98,7 +98,7 @@ class ClickHouseSink:
 
 
 def _leaves(uri: SinkUri) -> str:
-    return f"DROP TABLE {uri.parts.path.strip('/') or DATABASE}.{TABLE}: it holds the position, for a sink that is not to go on"
+    return f"DROP TABLE {uri.parts.path.strip('/') or DATABASE}.{TABLE}: it holds the position, for a sink that is not to continue"
 
 
 def _open(uri: SinkUri) -> ClickHouseSink:

@@ -28,7 +28,7 @@ from spark_merge.sinks.clickhouse.uri import ClickHouseSettings
 NAMES_A_QUERY = 200
 
 DEDUPLICATION_WINDOW = 1000
-"""Blocks whose content a table remembers, so that one that is sent again is left out."""
+"""Blocks whose content a table remembers, so that one that is sent again is skipped."""
 
 _VIEW_NOTE = "ticdc-dump "
 

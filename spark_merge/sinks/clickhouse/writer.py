@@ -1,6 +1,6 @@
 """A task: portions of rows in, inserts out. Any order, any number of times: of each key the greatest version wins.
 
-Rows of a table are gathered over pieces and segments, so that a server has few parts to merge: an insert is as large as BLOCK_ROWS_MAX and
+Rows of a table are collected over pieces and segments, so that a server has few parts to merge: an insert is as large as BLOCK_ROWS_MAX and
 BLOCK_BYTES_MAX allow, and a task holds no more than HELD_BYTES_MAX of all its tables.
 """
 
@@ -49,7 +49,7 @@ class ClickHouseWriter:
 
 @dataclass
 class _Inserts:
-    """What is gathered, by table."""
+    """Collected rows, by table."""
 
     writer: ClickHouseWriter
     _held: dict[TableName, list[pa.Table]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Carries out what `ddl` found, a commit a table."""
+"""Carries out what `ddl` returns, a commit a table."""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
     TRUNCATE, DROP TABLE, DROP DATABASE     all rows are deleted; the Delta table stays
     ADD COLUMN                              a column; rows that are there get its default where that is a plain value
     DROP COLUMN                             null in all rows; the Delta column stays
-    RENAME COLUMN, CHANGE, MODIFY           another Delta column with the former's values, where its type holds each of them
+    RENAME COLUMN, CHANGE, MODIFY           another Delta column with the old one's values, where its type holds each of them
     RENAME TABLE                            nothing, where `routes` lead both names to one place; else refused
     indexes, comments, views, CREATE …      nothing
 
-TiDB changes rows for the rest without telling of each one: a conversion that rounds or reads a text, EXCHANGE, DROP and TRUNCATE PARTITION,
-a default that is computed (but of logs of raw key-values, which tell it). They are refused by name, with nothing done. Each table's part is
-one commit with a transaction of its own, after new columns, which a repetition finds.
+TiDB changes rows for the rest without a change event of each: a conversion that rounds or reads a text, EXCHANGE, DROP and TRUNCATE
+PARTITION, a default that is computed (but of logs of raw key-values, which have it). They fail with an error, and nothing is done. Each
+table's part is one commit with a transaction of its own, after new columns, which a repetition finds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
 @dataclass(frozen=True, slots=True)
 class DeltaAltered:
     """A table after a DDL, and what its rows get, by the source's names of its columns. `emptied`: no row stays, whatever else. `moved`: a
-    column before and after, with the SQL of the value, in which `{}` is the former. `filled`: a new column with the SQL of its value.
+    column before and after, with the SQL of the value, in which `{}` is the one before. `filled`: a new column with the SQL of its value.
     `unless_empty`: why rows that are there cannot follow."""
 
     before: TableSchema

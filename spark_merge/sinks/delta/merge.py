@@ -9,7 +9,7 @@
   which pass a chunk is of, so a worker that dies changes nothing.
 - Memory: the keys of a batch's rows of a table, then a piece of them at a time; of the MERGE itself MERGE_BYTES_MAX, after which delta-rs
   spills to the disk. A MERGE rewrites the files in which it finds a key, so it costs what these are large: files that the least and the
-  greatest key of a batch leave out are not read.
+  greatest key of a batch exclude are not read.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _merging(place: TablePlace, files: Sequence[WrittenFile], folder: Folder) ->
 
 
 class Folded:
-    """Of each key the last row that files have of it. `gone`: the column that tells that it was deleted."""
+    """Of each key the last row that files have of it. `gone`: the column that says that it was deleted."""
 
     def __init__(self, place: TablePlace, files: Sequence[WrittenFile], folder: Folder) -> None:
         self._place, self._files, self._folder = place, files, folder

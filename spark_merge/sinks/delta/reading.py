@@ -41,12 +41,12 @@ from spark_merge.sinks.formats.parquet_rows import Source, Sources, WantedKeys, 
 from spark_merge.sinks.row_versions import dealt
 
 _COMMITS_FIRST = 16
-"""That are asked for until one is found that the position has."""
+"""That are requested until one of them is one that the position has."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """`times`: the least and greatest commit_ts of a log's file, None where nobody has told."""
+    """`times`: the least and greatest commit_ts of a log's file, None where they are not known."""
 
     folder: Folder
     name: str
@@ -130,7 +130,7 @@ class DeltaReader:
         return [ddl for one in ddls.values() for ddl in one.ddls]
 
     def _places_of(self, value: Sequence[Era]) -> list[str]:
-        """A former name is as its DDL writes it, perhaps in another case than the log."""
+        """An earlier name is as its DDL writes it, perhaps in another case than the log."""
         places = [table_place(self.routes.target(era.name)) for era in value]
         if len(set(places)) == 1:
             return places
@@ -202,7 +202,7 @@ def _last_seq(commit: Mapping[str, Any]) -> int:
 
 
 def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, previous: Sequence[str | None] = ()) -> Sources:
-    """`former`: of a log, what the columns were called. A merged table has each column in the one of its name and type."""
+    """`previous`: of a log, what the columns were called. A merged table has each column in the one of its name and type."""
     layout = layout_of(schema, there, mode)
     untyped = layout.envelope("untyped")
     if mode == "merge":

@@ -5,8 +5,8 @@
 - The position, the fence and the record for all tables are the files sink's commits (folder/output.py) beside the tables.
 - A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
   again brings the others there.
-- A former owner that looked at the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
-  owner's own commit leaves them out. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no
+- An earlier owner that read the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
+  owner's own commit omits them. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no
   commit names, later than any worker is frozen.
 """
 
@@ -133,7 +133,7 @@ class DeltaSink:
             storage.remove(self._settings.folder, staged)
 
     def _sweep_staged(self) -> None:
-        """Of former owners: no commit names these files."""
+        """Of earlier owners: no commit names these files."""
         folder = self._settings.folder
         with storage_errors(folder):
             names = storage.list_names(replace(folder, root=folder.path(STAGED)), deep=True)

@@ -1,11 +1,11 @@
 """One Delta table as its one writer has it: what it is, how far it is, and its commits.
 
-- Each commit carries the application's transaction: the log's name, and the last segment of the batch plus one. So a table tells by itself
+- Each commit carries the application's transaction: the log's name, and the last segment of the batch plus one. So a table itself says
   which segments it has, and a batch that is done again, in whatever cut, gives it the others only.
 - A commit is made for exactly the version after the one that was looked at (no retries in delta-rs, whose own look for conflicts then plays
-  no part). Where somebody else was first, an OPTIMIZE or a former owner that woke up, the table is looked at anew. So of two workers that
+  no part). Where another commit was first, an OPTIMIZE or an earlier owner that woke up, the table is read again. So of two workers that
   bring the same segments one commits them, whichever.
-- `userMetadata` of a commit tells log, segments, owner and `upto_ts`, for who reads a version of the past.
+- `userMetadata` of a commit holds log, segments, owner and `upto_ts`, for a reader of a version of the past.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class DeltaSettings:
 
 
 def settings_of(uri: SinkUri) -> DeltaSettings:
-    """Raises SinkError for what cannot be meant."""
+    """Raises SinkError for what is not valid."""
     if "mode" not in uri.parameters:
         raise SinkError(
             f"a {uri.parts.scheme}: sink without a mode", hint="add ?mode=append: the log of changes; or mode=merge: the tables as they are"

@@ -215,7 +215,7 @@ def check_form(form: CsvForm) -> None:
     """Raises SinkError for a form that does not say enough, or that no reader by columns takes."""
     why = {
         "csv.include-commit-ts=false": "" if form.commit_ts else "which version of a row is the last one is not in the files",
-        "csv.quote=": "" if form.quote else "a text that looks like csv.null is not told from NULL",
+        "csv.quote=": "" if form.quote else "a text that looks like csv.null cannot be distinguished from NULL",
         f"csv.delimiter={form.delimiter}": "" if len(form.delimiter) == 1 else "only one character is read back",
         f"terminator={form.terminator!r}": "" if form.terminator in _LINE_ENDS else "only the ends of lines are read back, CRLF and LF",
     }

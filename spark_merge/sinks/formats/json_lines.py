@@ -158,7 +158,7 @@ def json_file_rows(file: IO[bytes], era: Era) -> Iterator[RowsRead]:
 
 
 def split_by_era(lines: bytes, eras: Sequence[Era]) -> Iterator[tuple[bytes, Era]]:
-    """`lines`: of one name, in order of commit_ts. Those of no era are left out."""
+    """`lines`: of one name, in order of commit_ts. Those of no era are omitted."""
     if not lines:
         return
     first, last = (_era_of(line, eras) for line in (lines[: lines.index(b"\n")], lines[lines.rfind(b"\n", 0, -1) + 1 :]))

@@ -37,7 +37,7 @@ def parquet_writer(out: Any, into: pa.Schema, **options: Any) -> Iterator[pq.Par
         yield writer
         writer.close()
     except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
+        writer.is_open = False  # or its destructor continues to write to a file that is given up
         raise
 
 

@@ -2,7 +2,7 @@
 
     part ─► file ─► batch of rows ─► columns by Sources ─► texts (codecs/encode/untyped.py)
 
-A file may be one that another program wrote in place of the sink's (compaction): columns are found by the names or ids that it has, and
+A file may be one that another program wrote in place of the sink's (compaction): columns are matched by the names or ids that it has, and
 values by their types. Memory: a batch, and the compressed pages of a row group.
 """
 

@@ -1,10 +1,10 @@
-"""Requests to a receiver, and what its answers mean: which pass by themselves, and what the operator does about the others.
+"""Requests to a receiver, and what its answers mean: which errors pass without help, and what the operator does about the others.
 
-    2xx    taken, or there already        409   what the receiver has is not what the request goes on from: the caller looks what it is
+    2xx    taken, or there already        409   what the receiver has is not what the request continues: the caller reads what it is
     408, 425, 429, 5xx, no answer         tried again for RETRY_S, with jitter, and no sooner than Retry-After says
 
-A request may be sent again whatever became of it: its state tells the receiver whether it has it. Redirects are not followed, for they
-would take the token elsewhere; proxies of the environment are not asked. No text that is shown holds token or password.
+A request may be sent again whatever became of it: by its state the receiver knows whether it has it. Redirects are not followed, for they
+would take the token elsewhere; proxies of the environment are not used. No text that is shown holds token or password.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sidecar.process.progress import may_take
 from spark_merge.sinks.options import is_word, option, text, whole_seconds
 
 RETRY_S = 30.0
-"""How long what passes is tried again here; then the loop of the sink does, and tells it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
 RETRY_AFTER_MAX_S = 60
@@ -81,7 +81,7 @@ class Receiver:
 
 
 class Passing(Exception):
-    """It may go well by itself. `wait_s`: not before, None where nothing is said."""
+    """It may succeed later. `wait_s`: not before, None where the answer does not say."""
 
     def __init__(self, text: str, wait_s: float | None = None) -> None:
         super().__init__(text)
@@ -97,7 +97,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`key`: names the place in the stream that `data` is of. `told`: what it is, for an error."""
+    """`key`: names the place in the stream that `data` is of. `reported`: what it is, for an error."""
 
     data: bytes
     key: str
@@ -139,7 +139,7 @@ class Client:
         return Conflict(answer.text) if answer.status == 409 else None
 
     def close(self) -> None:
-        """Never raises. What is asked later connects anew."""
+        """Never raises. A later request connects again."""
         if "_pool" in self.__dict__:
             self._pool.clear()
 

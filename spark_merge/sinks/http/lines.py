@@ -86,7 +86,7 @@ def lines(seq: Seq, portions: Iterator[Portion], counts: Counts) -> Iterator[Lin
 
 
 def passed(portions: Iterator[Portion], counts: Counts) -> None:
-    """As `lines` of what is told already: counted alone."""
+    """As `lines` of what is sent already: counted alone."""
     for portion in portions:
         for _ in counted(portion, counts):
             continue

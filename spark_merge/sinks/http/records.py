@@ -1,8 +1,8 @@
-"""What a body has besides rows, an object a line, told by `kind` (a line without one is a row):
+"""What a body has besides rows, an object a line, named by `kind` (a line without one is a row):
 
     schema     a table's columns and key: before the first of its rows in each body, and after a DDL where they are others
     gone       a table that is no more under that name after the DDL before it
-    window     a part of a dump whose rows this segment has; those that changed meanwhile are left out
+    window     a part of a dump whose rows this segment has; those that changed meanwhile are omitted
     ddl        a schema change, after all rows before it
     resolved   the end of a segment, and how the dump stands
 

@@ -2,8 +2,8 @@
 
     open    look ─► the next owner in the state        tasks    body after body, in order, each from state to state        accept    look
 
-So position, fence and what was begun are one thing: a former owner's body goes on from a state that is no more. Rows are seen in their
-order as bodies come, and nothing is told twice: a batch that is done again, in whatever cut, goes on where the receiver is. A segment of
+So position, fence and what was begun are one thing: an earlier owner's body continues a state that is no more. Rows are seen in their
+order as bodies come, and nothing is sent twice: a batch that is done again, in whatever cut, continues where the receiver is. A segment of
 which the receiver has a part is on record as begun, and is the next batch.
 """
 
@@ -52,7 +52,7 @@ class HttpSink:
         state = self._opened()
         if state.begun is not None and (state.begun.seq, state.begun.manifest) != (heads[0].seq, heads[0].manifest.id):
             raise SinkError(
-                f"{self.receiver} has rows of segment {state.begun.seq} ({state.begun.manifest}), the log goes on with {heads[0].seq}"
+                f"{self.receiver} has rows of segment {state.begun.seq} ({state.begun.manifest}), the log continues with {heads[0].seq}"
                 f" ({heads[0].manifest.id}): the log was replaced",
                 hint="set log.uri back to the log that the output is of; else name a new output, and dump again",
             )
@@ -61,7 +61,7 @@ class HttpSink:
         writer = HttpWriter(self.receiver, self._limits, state, tuple(map(ending_of, heads)))
         return Batch(tuple(heads), ((task,),), writer)
 
-    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the receiver has told
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the receiver has them
         state, client = self._opened(), client_of(self.receiver)
         before, last = state.accepted, Accepted.of(batch.heads[-1].manifest)
         check_next(self.receiver, before and before.seq, batch.heads[0].seq)

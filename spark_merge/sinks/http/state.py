@@ -2,8 +2,9 @@
 
     after the body of state A comes state B        the receiver swaps A for B in the transaction that has the body's lines
 
-So it needs to understand nothing of it: whoever is frozen, redone, or of another log has another A. Content hangs on the place alone: the
-rows of a segment, as the sink of one name receives it, have one order, and a place is a number of segments and of rows of the next one.
+So it needs to understand nothing of it: a worker that is frozen, repeats, or is of another log has another A. Content depends on the place
+alone: the rows of a segment, as the sink of one name receives it, have one order. A place is a number of segments, and of rows of the
+next one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ VERSION = 1
 
 
 class StreamPlace(NamedTuple):
-    """All before segment `seq` is told, and so many rows of it."""
+    """All before segment `seq` is sent, and so many rows of it."""
 
     seq: int
     rows: int

@@ -43,7 +43,7 @@ def _open(uri: SinkUri) -> Sink:
 
 
 def _leaves(_: SinkUri) -> str:
-    return "the state that the receiver keeps for this URL, for a sink that is not to go on"
+    return "the state that the receiver keeps for this URL, for a sink that is not to continue"
 
 
 OPTIONS = (Receiver, BodyLimits)

@@ -1,7 +1,7 @@
 """The http: sink's part in tasks: rows in bodies, each from the state that the receiver has to the next one.
 
-A body is full by its bytes or rows; the last one of a task goes out as it is, so a small batch is one request. What the receiver is told
-already (a batch that is done again, a twin of this task) is passed over.
+A body is full by its bytes or rows; the last one of a task goes out as it is, so a small batch is one request. What the receiver has
+already (a batch that is done again, a twin of this task) is skipped.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def ahead(client: Client, expected: ReceiverState, reason: str) -> ReceiverState
         raise SinkError(
             f"{client.receiver}: 409 ({reason}) to what ends before row {expected.place.rows} of segment {expected.place.seq}, and it is"
             f" at row {state.place.rows} of segment {state.place.seq}",
-            hint="if it was restored from a backup, the sink goes on where it is by itself; else see deploy/HTTP-SINK.md for its 409",
+            hint="if it was restored from a backup, the sink continues from it automatically; else see deploy/HTTP-SINK.md for its 409",
         )
     return state
 
@@ -170,6 +170,6 @@ def mine(client: Client, text: str | None, expected: ReceiverState) -> ReceiverS
             )
         raise SinkError(
             f"{client.receiver} has owner {tuple(state.owner)} of log {state.log}, this is {tuple(expected.owner)} of log {expected.log}",
-            hint="if it was restored from a backup, the sink goes on where it is by itself; else let one sidecar alone send there",
+            hint="if it was restored from a backup, the sink continues from it automatically; else let one sidecar alone send there",
         )
     return state

@@ -11,6 +11,6 @@ rows at the position. For `mode=merge`: `merge` why it is right, and the driver'
 - Each commit of a table names the segments that the table has, and no table takes files of those segments again. So a worker that dies or
   freezes amid a batch adds no row twice. A file can hold several segments, because its table says which of them it has.
 - A row is in the partition that Iceberg's specification names, for whatever partitions the table has.
-- A merged table has for each key what its last live row made, or else the dump's row, whoever compacts it.
+- A merged table has for each key what its last live row made, or else the dump's row, whatever compacts it.
 - A read of the past is the source at that position. A column keeps its field through schema changes.
 """

@@ -7,8 +7,8 @@
     RENAME TABLE                            nothing, where `routes` lead both names to one place; else refused
     indexes, comments, views, CREATE …      nothing
 
-TiDB changes rows for the rest without telling of each one (sinks/table_ddl.py). It is refused by name, with nothing done, but of a table
-that has no row.
+TiDB changes rows for the rest without a change event of each (sinks/table_ddl.py). It fails with an error, and nothing is done, unless the
+table has no row.
 """
 
 from __future__ import annotations

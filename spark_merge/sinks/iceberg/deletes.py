@@ -1,7 +1,7 @@
 """One snapshot with data files, delete files and files that go, which pyiceberg 0.12 does not make: it writes manifests of data only, and
 each new file at the snapshot's own sequence number.
 
-What it leans on of pyiceberg's internals (requirements.lock pins it, tests/unit/sinks/test_iceberg_deletes.py says what is asked of them):
+What it leans on of pyiceberg's internals (requirements.lock pins it, tests/unit/sinks/test_iceberg_deletes.py says what is needed of them):
 `_SnapshotProducer._manifests`, `_summary`, `new_manifest_output`, `fetch_manifest_entry`; that a `ManifestWriterV2` writes the sequence
 number of an entry that has one, and the least of them as its manifest's; `_ManifestMergeManager`.
 """

@@ -3,10 +3,10 @@
     added     a field at the end; rows of before have null there
     dropped   gone; a read of an earlier snapshot has it
     renamed   the same field by another name (spark_merge/ddl/columns.py says which one it is)
-    retyped   the wider one of both types, if Iceberg widens to it (types.widened): a narrower one is not asked for. Else the DDL is
+    retyped   the wider one of both types, if Iceberg widens to it (types.widened): a narrower one is not requested. Else the DDL is
               refused, or by `changed-types=anew` the column is dropped and added: what was written before is null in it
 
-Another table of the same name (dropped and made again) goes on in the same one of Iceberg; a column of another type is anew there.
+Another table of the same name (dropped and made again) continues in the same one of Iceberg; a column of another type is added again there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.sinks.iceberg.types import Mode, envelope, envelope_fields, iceberg_type, widened
 
 Renamed = Mapping[str, str]
-"""A column's former name by the one that it has, both folded."""
+"""A column's previous name by the one that it has, both folded."""
 
 
 def evolved(there: Schema, last_id: int, after: TableSchema, renamed: Renamed, *, again: bool, mode: Mode = "append") -> Schema | None:
     """`there` for the columns of `after`; None where it fits as it is. `last_id`: the greatest field id that the table has had. Raises
-    SinkError for a type that Iceberg does not widen to, unless `anew`."""
+    SinkError for a type that Iceberg does not widen to, unless `again`."""
     width = envelope_fields(mode)
     previous = {lowered(field.name): field for field in there.fields[width:]}
     taken = set(renamed.values())

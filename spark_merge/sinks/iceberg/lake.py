@@ -2,9 +2,9 @@
 
 - A commit is made once: it names the snapshot that it was made on, and fails (`CommitFailedException`) where the table has another one by
   then. pyiceberg's own way to commit takes the new snapshot for its base and tries again, which would bring the same files twice, or those
-  of a former owner: it is not used. Who calls looks at the table anew, and decides.
+  of an earlier owner: it is not used. The caller reads the table again, and decides.
 - So each change makes a snapshot, one without files too: it is what a later commit is compared with.
-- What passes by itself (a catalog or a storage that is away) is tried again here for a while, and then told.
+- An error that passes (a catalog or a storage that is away) is tried again here for a while, and then reported.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ T = TypeVar("T")
 Identifier = tuple[str, ...]
 
 RETRY_S = 30.0
-"""How long what passes is tried again here; then the loop of the sink does, and tells it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 

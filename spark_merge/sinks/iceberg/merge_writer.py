@@ -1,8 +1,8 @@
 """The tasks' part of `mode=merge`: of a table's live rows the last of each key, and the keys that they touch.
 
     live rows    a data file of the rows that are there afterwards, and a file of all keys that were touched: what a table had of these
-                 before goes (an equality delete, with the `_commit_ts` of the last change, by which the driver tells files of several tasks
-                 apart)
+                 before goes (an equality delete, with the `_commit_ts` of the last change, by which the driver distinguishes files of
+                 several tasks)
     dump's rows  a data file; where the table takes them among its live rows (merge.py) their keys in a file beside it
     its deletes  a file of their keys
 

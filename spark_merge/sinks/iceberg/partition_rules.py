@@ -54,7 +54,7 @@ NUMBER_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionTerm:
-    """`name`: as it is in SQL; `identity` for a column by itself."""
+    """`name`: as it is in SQL; `identity` for a column alone."""
 
     name: str
     transform: Transform[Any, Any]
@@ -96,8 +96,8 @@ def partitions_of(text: str) -> PartitionRules:
 class _Rules:
     """Reads from the first token to the last."""
 
-    def __init__(self, text: str, found: Sequence[SqlToken]) -> None:
-        self._text, self._tokens, self._at = text, found, 0
+    def __init__(self, text: str, tokens: Sequence[SqlToken]) -> None:
+        self._text, self._tokens, self._at = text, tokens, 0
 
     def all(self) -> PartitionRules:
         tables: dict[TableName, Sequence[PartitionTerm]] = {}

@@ -1,4 +1,4 @@
-"""The partitions that a table has, whoever gave it them: whether this sink writes such, and which row is in which.
+"""The partitions that a table has, from this sink or not: whether this sink writes such, and which row is in which.
 
 - A value of a partition is what pyiceberg's transform makes of the column's value, in the form that manifests have: days, microseconds.
 - Transforms are applied to each value once, not to each row. (Their form for Arrow needs a package of its own, pyiceberg-core.)
@@ -45,7 +45,7 @@ def check_writable(table: Table) -> None:
         if not isinstance(field.transform, VoidTransform) and (source is None or not fits(field.transform, source.field_type)):
             raise SinkError(
                 f"{'.'.join(table.name())} has got partitions that this sink does not write: {field.name}, {field.transform}",
-                hint=f"ALTER TABLE … DROP PARTITION FIELD {field.name}, by Spark: the sink goes on without it by itself",
+                hint=f"ALTER TABLE … DROP PARTITION FIELD {field.name}, by Spark: the sink continues without it automatically",
             )
 
 

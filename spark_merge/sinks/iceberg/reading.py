@@ -4,7 +4,7 @@
 
 - Commits of a table come before the position, so a table may be a batch ahead of it: then the snapshot before that batch is read, with the
   columns that it was followed by. All tables are so read at one position.
-- Columns are found by field id, as every reader of Iceberg does: one that was renamed is the same, one that was dropped is gone.
+- Columns are matched by field id, as every reader of Iceberg does: one that was renamed is the same, one that was dropped is gone.
 - `append`: each row is a version. The rows of before a schema change are as spark_merge/ddl/eras.py says; the DDLs are those of
   `_ticdc_dump`.
 - `merge`: hidden_rows.py.
@@ -245,7 +245,7 @@ def _may_have(schema: Schema, file: DataFile, wanted: WantedKeys | None, key: Ma
 
 
 def _bounds(schema: Schema, file: DataFile, source: Source) -> tuple[Any, Any]:
-    """The least and the greatest value, None where nobody has told. A text may be cut short: at its end the least one; the greatest one
+    """The least and the greatest value, None where they are not known. A text may be cut short: at its end the least one; the greatest one
     is then not less than all."""
     field = next(one for one in schema.fields if one.field_id == source)
     if not isinstance(field.field_type, PrimitiveType):

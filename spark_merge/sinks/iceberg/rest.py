@@ -1,4 +1,4 @@
-"""pyiceberg's REST catalog, whose requests end: by themselves they wait for a catalog that does not answer as long as it likes."""
+"""pyiceberg's REST catalog, with a timeout for its requests: pyiceberg sets none, and waits for ever for a catalog that does not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PatientNoMore(RestCatalog):
 
 
 def use_it() -> None:
-    """Where pyiceberg is asked for a REST catalog, by whatever configuration."""
+    """Wherever pyiceberg makes a REST catalog, by whatever configuration."""
     AVAILABLE_CATALOGS[CatalogType.REST] = _load
 
 

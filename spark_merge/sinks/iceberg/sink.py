@@ -104,7 +104,7 @@ def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterable[tuple[str
 
 def _leaves(uri: SinkUri) -> str:
     settings = settings_of(uri)
-    return f"DROP TABLE {'.'.join(settings.namespace)}.{RECORD}: it holds the position, for a sink that is not to go on"
+    return f"DROP TABLE {'.'.join(settings.namespace)}.{RECORD}: it holds the position, for a sink that is not to continue"
 
 
 def _open(uri: SinkUri) -> IcebergSink:

@@ -2,10 +2,10 @@
 
     a table's properties   ticdc-dump.log, .owner, .seq, .upto-ts, .manifest: as of position.py, of the last batch that it has rows of
 
-- A batch that is done again, in whatever cut, brings no row twice: tasks leave out the segments that a table has, and a table that has got
+- A batch that is done again, in whatever cut, brings no row twice: tasks skip the segments that a table has, and a table that has got
   some of them meanwhile takes none of the files that have those too.
-- A former owner that is frozen within `accept` may commit a table after another has opened the output: these rows are in the log under
-  the same segments, and whoever comes to that table finds them there. What it names was not swept: a table's files of former owners are
+- An earlier owner that is frozen within `accept` may commit a table after another has opened the output: these rows are in the log under
+  the same segments, and the next owner sees them in the table. What it names was not swept: a table's files of earlier owners are
   removed after a commit of ours, on which none of theirs can follow.
 - The columns change in the commit that brings the segment of the DDL: what comes after it has the new ones.
 """
@@ -113,7 +113,7 @@ class LakeTables:
                 return table
             if result is not None:
                 check_stays(table, result, self._mode.name)
-            with suppress(Outpaced):  # a former owner made it, for columns of before
+            with suppress(Outpaced):  # an earlier owner made it, for columns of before
                 self._lake.retried(partial(self._lake.commit, table, change), doing=f"beginning {'.'.join(name)}")
             table = self._loaded(schema.name)
         raise outpaced(name)
@@ -153,7 +153,7 @@ class LakeTables:
             there = self._standing(table)
             if there.owner is not None and there.owner > self._owner:
                 raise OwnershipLost(
-                    f"{'.'.join(table.name())} has been written by a later merge worker", hint="nothing: the later one goes on from here"
+                    f"{'.'.join(table.name())} has been written by a later merge worker", hint="nothing: the later one continues from here"
                 )
             done = seq_of_table(there)
             if done is not None and done >= last.seq:
@@ -180,7 +180,7 @@ class LakeTables:
         raise outpaced(self._lake.settings.identifier(name))
 
     def _sweep(self, table: Table, name: TableName, before: Accepted | None) -> None:
-        """Once a term: what former owners wrote of segments that the table had not before this commit."""
+        """Once a term: what earlier owners wrote of segments that the table had not before this commit."""
         if name in self._swept:
             return
         folder = self._lake.settings.folder(data_location(table))
@@ -214,7 +214,7 @@ def _missing(table: Table, files: Sequence[LakeFile], done: Seq | None) -> list[
     results = [file for file in files if done is None or file.last > done]
     if any(done is not None and file.first <= done for file in results):
         raise SinkError(
-            f"{'.'.join(table.name())} has got segments up to {done} from a former worker while this batch was written",
+            f"{'.'.join(table.name())} has got segments up to {done} from an earlier worker while this batch was written",
             hint="nothing: the batch is done again from there",
         )
     return results

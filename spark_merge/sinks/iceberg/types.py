@@ -10,7 +10,7 @@
   (codecs/encode/typed.py).
 - The first fields of a table are the envelope's of codecs/encode/typed.py, in that order, whatever they are called: all seven in
   `mode=append`, `_commit_ts` and `_untyped` in `mode=merge`.
-- Files carry Iceberg's field ids, so a file of a column's former name or type stays what it was.
+- Files carry Iceberg's field ids, so a file of a column's earlier name or type stays what it was.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class IcebergSettings:
 
 
 def settings_of(uri: SinkUri) -> IcebergSettings:
-    """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret."""
+    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret."""
     given, parts = uri.parameters, uri.parts
     namespace = tuple(part for part in parts.path.split("/") if part)
     if not parts.netloc or "@" in parts.netloc or ":" in parts.netloc or not namespace:
@@ -137,7 +137,7 @@ def settings_of(uri: SinkUri) -> IcebergSettings:
 def _check(settings: IcebergSettings, given: Mapping[str, str]) -> None:
     tables = settings.tables
     if settings.mode == "merge" and "changed-types" in given:
-        raise SinkError("changed-types= is nothing to mode=merge", hint="leave out changed-types=: deploy/ICEBERG-SINK.md, schema changes")
+        raise SinkError("changed-types= is nothing to mode=merge", hint="remove changed-types=: deploy/ICEBERG-SINK.md, schema changes")
     if given.get("type", "").lower() == "hadoop":
         raise SinkError(
             "a hadoop catalog is none that pyiceberg has, and it has no exclusive commit on an object store",

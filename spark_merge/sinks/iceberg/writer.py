@@ -1,7 +1,7 @@
 """The Iceberg sink's part in tasks: portions to Parquet files of one table, which no table names until the batch is accepted.
 
-A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name tells the last of them, who wrote it
-and at which attempt (sinks/folder/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
+A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name holds the last of them, its writer
+and the attempt (sinks/folder/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
 say of a file (its statistics) is made here, so the driver opens none.
 """
 
@@ -181,7 +181,7 @@ class Files:
         self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
 
     def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
-        """A file for each partition. `told`: fields of Written besides."""
+        """A file for each partition. `reported`: fields of Written besides."""
         spec = PartitionSpec.model_validate_json(target.spec)
         for place, part in parted(rows, spec, schema, of=name):
             self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **reported)

@@ -1,8 +1,8 @@
 """The edge to librdkafka: how a cluster is reached, what is waited for, and what an error means.
 
 - An error is classed by its code, never by its text. `Fenced` is for the sink itself: another instance has our transactional id.
-- What a person must repair (a login, a right, a size) is told at once; what librdkafka repairs by itself is waited for, within a bound.
-- Whatever is raised from here is a SinkError: the loop tells it and tries again. A setting that cannot be is a ConfigError.
+- What a person must repair (a login, a right, a size) is reported at once; what librdkafka repairs is waited for, within a bound.
+- All errors from here are SinkErrors: the loop reports them and tries again. A setting that is not valid raises ConfigError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sidecar.process.patience import patience_s
 from sidecar.process.progress import may_take
 
 OUTAGE_MAX_S = 25.0
-"""Without an answer, of one step: then an operator is told, and it is tried again. A broker that is restarted takes less mostly."""
+"""Without an answer, of one step: then it is reported, and tried again. A broker that is restarted takes less mostly."""
 
 RECONNECT_MS = 22
 """librdkafka looks for a broker to connect to every half of it, 0.01 s at the least: so long who is new waits, twice."""
@@ -68,12 +68,12 @@ class SinkCluster:
         return cluster
 
     def _note(self, error: KafkaError) -> None:
-        """What a person must repair comes here alone: librdkafka tells a call only that no broker answers."""
+        """What a person must repair comes here alone: librdkafka returns to a call only that no broker answers."""
         if error.code() in _REFUSED:
             _refusals[self.brokers] = error
 
     def refusal(self) -> KafkaError | None:
-        """Why no broker answered, if they told; once."""
+        """Why no broker answered, if they gave a reason; once."""
         return _refusals.pop(self.brokers, None)
 
     def _secret(self, name: str) -> str:
@@ -138,7 +138,7 @@ _HINTS = {
     KafkaError._SSL: "check ca (and cert, key for mutual TLS), and that the names in the URI are those in the brokers' certificates",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "make the topic again, or leave it to the sink: auto-create-topic=true",
 }
-_WAIT = "start the brokers, or correct their names in the URI; what was not accepted is done again by itself"
+_WAIT = "start the brokers, or correct their names in the URI; what was not accepted is sent again automatically"
 
 
 def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], what: str) -> _T:
@@ -150,7 +150,7 @@ def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], wh
                 return call(call_s)
         except KafkaException as error:
             arg: KafkaError = error.args[0]
-            with suppress(KafkaException):  # of a producer that has failed for good, which the call has told
+            with suppress(KafkaException):  # of a producer that has failed for good, which the call has reported
                 client.poll(0)
             if (refused := cluster.refusal()) is not None:
                 raise cluster.raised(refused, "the connection") from error
@@ -160,5 +160,5 @@ def patiently(cluster: SinkCluster, client: Any, call: Callable[[float], _T], wh
 
 
 def passing(error: KafkaError) -> bool:
-    """Whether it goes by itself: a broker is away, a partition changes its leader, a topic has just been made."""
+    """Whether it passes without help: a broker is away, a partition changes its leader, a topic has just been made."""
     return bool(error.retriable()) or error.code() in REPAIRED or error.code() == KafkaError.CONCURRENT_TRANSACTIONS

@@ -19,8 +19,8 @@ CHUNK_PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of whoever
-    writes. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
+    """`topic`: the default one. `partition_num`: None where the URI does not name it. `producer`: librdkafka's settings of the
+    writer. `protocol`: of the messages; live rows of a log in the same one are written as they are. `transactions`: see write_modes.py.
     `ddl_done`: the DDLs that are not sent."""
 
     cluster: SinkCluster

@@ -42,7 +42,7 @@ class TopicBatch:
 
 
 class SinkTerm(NamedTuple):
-    """An owner's time, from one opening to the next. `token`: tells two owners apart that open at once without transactions; else empty."""
+    """An owner's time, from one opening to the next. `token`: unique among owners that open at once without transactions; else empty."""
 
     owner: Owner
     token: str = ""

@@ -31,7 +31,7 @@ QUEUE_ROWS_MAX = 100_000
 ABORT_MAX_S = 5.0
 REPORTS_EVERY_ROWS = 1_000
 MESSAGE_MAX_S = 300
-"""Of a message in the queue, behind all others of it. That nothing of the queue is taken any more is found out sooner (`_Patience`)."""
+"""Of a message in the queue, behind all others of it. That nothing of the queue is taken any more is noticed sooner (`_Patience`)."""
 
 RECORD_OVERHEAD_BYTES = 36
 """What TiCDC reckons a record takes beside its key and value (maxRecordOverhead in pkg/sink/codec/common/message.go)."""
@@ -48,7 +48,7 @@ class KafkaRecord(NamedTuple):
 
 
 CONNECTED_MAX_S = 2.0
-"""For a connection before the coordinator is asked for: librdkafka that has none yet asks again after 0.5 s, a connection takes 0.01."""
+"""For a connection before the coordinator is requested: librdkafka that has none yet asks again after 0.5 s, a connection takes 0.01."""
 
 
 class IdempotentProducer:
@@ -199,7 +199,7 @@ class TransactionalProducer(IdempotentProducer):
         """Be the one instance with this id: what another has not committed is aborted, and it can commit no more."""
         if self._taken:
             return
-        with suppress(KafkaException):  # a broker that is not there is told by what follows
+        with suppress(KafkaException):  # what follows reports a broker that is not there
             self._producer.list_topics(timeout=CONNECTED_MAX_S)
         patiently(self._cluster, self._producer, self._producer.init_transactions, f"transactional id {self.name}")
 

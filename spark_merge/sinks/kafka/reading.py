@@ -128,8 +128,8 @@ class KafkaPart:
 class _Places:
     """The number of a change's era. A topic has millions of changes and few tables."""
 
-    def __init__(self, found: Sequence[Era]) -> None:
-        self._eras = found
+    def __init__(self, eras: Sequence[Era]) -> None:
+        self._eras = eras
         self._by_name: dict[tuple[str, str], list[tuple[int, Era]]] = {}
 
     def number(self, change: Change) -> int | None:

@@ -1,7 +1,7 @@
 """Rows to messages: TiCDC's own bytes where the log has them, all others encoded.
 
 An update that changes a value of a unique key is written as a delete and an insert of one commit_ts, as TiCDC does; one that moves the
-handle key comes as two rows already (codecs/decode/rows.py). Where TiCDC was told not to (output-raw-change-event), its own message
+handle key comes as two rows already (codecs/decode/rows.py). Where TiCDC is set not to split (output-raw-change-event), its own message
 stays one.
 
 Source: pingcap/tiflow cdc/model/sink.go, `TrySplitAndSortUpdateEvent`.
@@ -23,7 +23,7 @@ from spark_merge.codecs.protocols import encoder_module
 
 
 class WrittenRows(NamedTuple):
-    """`changes` and a message for each; None: it has been told by another row's."""
+    """`changes` and a message for each; None: another row's message has it."""
 
     changes: pa.Table
     messages: Sequence[RowMessage | None]

@@ -2,8 +2,8 @@
 
 - A topic that is missing is made with `partition-num` partitions and `replication-factor` replicas, unless `auto-create-topic=false`.
 - Of the default topic `partition-num` partitions are written where the URI names it, of every other topic all that it has.
-- What was written once stays: a row's partition is a function of the count, so a topic that is given more partitions goes on with those it
-  had. One that has fewer was made again, and is refused.
+- What was written once stays: a row's partition is a function of the count, so a topic that is given more partitions continues with those
+  that it had. One that has fewer was made again, and is refused.
 
 Source: pingcap/tiflow pkg/sink/kafka/options.go, cdc/sink/dmlsink/mq/manager/kafka_manager.go.
 """

@@ -120,7 +120,7 @@ def _holds_rows(uri: SinkUri) -> bool:
 
 def _leaves(uri: SinkUri) -> str:
     topic = read(UriOptions, uri.parameters).position_topic or position_topic_of(uri.parts.path.strip("/"))
-    return f"kafka-topics.sh --bootstrap-server … --delete --topic {topic}: it holds the position, for a sink that is not to go on"
+    return f"kafka-topics.sh --bootstrap-server … --delete --topic {topic}: it holds the position, for a sink that is not to continue"
 
 
 def output_of(uri: SinkUri) -> Output:
@@ -168,7 +168,7 @@ def output_of(uri: SinkUri) -> Output:
 
 
 def position_topic_of(topic: str) -> str:
-    """One name for one output topic: so another log's is found, and refused."""
+    """One name for one output topic: so another log's is detected, and refused."""
     name = f"_ticdc_dump_{topic}"
     return name if len(name) <= TOPIC_CHARS_MAX else f"{name[:216]}-{hashlib.sha256(topic.encode()).hexdigest()[:32]}"
 

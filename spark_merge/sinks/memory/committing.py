@@ -1,7 +1,7 @@
 """The committing kind: each task is a transaction, which is seen at once and holds the task's slot.
 
 - The batch that is begun is on record before its first task: the next owner does the same cut, and what has its slot is not done again.
-- A transaction of a former owner fails, whatever it has written so far.
+- A transaction of an earlier owner fails, whatever it has written so far.
 - Rows appear as committed, a chunk's at its high mark among the live ones: stage after stage (`cut.stages`).
 """
 
@@ -29,7 +29,7 @@ class CommittingSink(Twin):
                 self._target.slots = {task.id: None for stage in tasks for task in stage}
         return Batch(tuple(heads), tasks, Commit(self._name, self._owner))
 
-    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have them
         with self._target.lock:
             self._accept(batch)
             self._target.slots = {}

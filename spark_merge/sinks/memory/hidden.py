@@ -17,7 +17,7 @@ LIVE_PART_ROWS = 100_000
 
 class HiddenSink(Twin):
     """Output order is by segment and table, and inside by what rows carry, so it is made when they are shown: any units side by side. A
-    table's chunks of a segment are one unit, for only their place in the manifest tells which comes first."""
+    table's chunks of a segment are one unit, for only their place in the manifest says which comes first."""
 
     def open(self, *, epoch: int | None) -> Standing:
         standing, aside = super().open(epoch=epoch), self._target.aside

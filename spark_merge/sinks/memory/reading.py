@@ -1,4 +1,4 @@
-"""Reading a twin's rows back (port/readable.py). Rows that a batch shows before it is accepted are left out. The versioned kind has
+"""Reading a twin's rows back (port/readable.py). Rows that a batch shows before it is accepted are omitted. The versioned kind has
 none but the newest: there they are as of a later position."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Target:
 
     @contextmanager
     def writing(self, owner: Owner) -> Iterator[None]:
-        """A transaction of `owner`. Raises OwnershipLost if it is a former one."""
+        """A transaction of `owner`. Raises OwnershipLost if it is an earlier one."""
         with self.lock:
             check_owner(self.positions.place, self.positions.read(), owner)
             yield
@@ -57,5 +57,5 @@ _targets: dict[str, Target] = {}
 
 
 def target(name: str) -> Target:
-    """The target of that name, made when it is first asked for."""
+    """The target of that name, made when it is first requested."""
     return _targets.setdefault(name, Target(MemoryPositions(f"memory target {name}")))

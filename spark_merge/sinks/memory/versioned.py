@@ -1,6 +1,6 @@
 """The versioned kind: of each key the change with the greatest (commit_ts, rank) wins, so tasks may come in any order and any number.
 
-A frozen former worker may write when it wakes up: what it writes has lost to what came after it, or is the same.
+A frozen earlier worker may write when it wakes up: what it writes has lost to what came after it, or is the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class VersionedSink(Twin):
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """A delete leaves its version behind, for as long as a former worker may be frozen."""
+    """A delete leaves its version behind, for as long as an earlier worker may be frozen."""
 
     name: str
 

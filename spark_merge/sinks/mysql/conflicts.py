@@ -8,7 +8,7 @@
 - What was committed together and has keys in common is one group: a swap of unique values, and both halves of a row whose key moves, are in
   one transaction.
 - A key with a NULL meets none. Texts are compared as the target does: without trailing spaces, by the weights of the column's collation,
-  which the target itself tells (`Weigh`); of a prefix key only what is in it.
+  which the target itself returns (`Weigh`); of a prefix key only what is in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEYS_MAX = 200_000
 
 
 def keys_of(table: TargetTable, columns: Sequence[Column], images: Sequence[Image], weigh: Weigh) -> list[list[Key]]:
-    """Of each image its keys, in the target's table `table`. One key that all rows have where the unique keys cannot be told."""
+    """Of each image its keys, in the target's table `table`. One key that all rows have where the unique keys are not known."""
     if table.unique is None:
         return [[(table.name,)] for _ in images]
     results: list[list[Key]] = [[] for _ in images]

@@ -2,8 +2,8 @@
 
 The statement is written in TiDB's words and goes the way of any DDL (spark_merge/ddl/parser.py,
 ddl_dialect.py), so there is one list of what each
-target has for them. A table that is there is compared: columns, types, what may be NULL, what is generated, and the key by which rows are
-found. What a copy does not need is not made: AUTO_INCREMENT and AUTO_RANDOM (values come with the rows), foreign keys, checks, comments,
+target has for them. A table that is there is compared: columns, types, what may be NULL, what is generated, and the key that identifies
+rows. What a copy does not need is not made: AUTO_INCREMENT and AUTO_RANDOM (values come with the rows), foreign keys, checks, comments,
 an index on an expression where the target has none, partitions that it cannot have.
 """
 
@@ -63,8 +63,8 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect:
     target = routes.target(schema.name)
     if schema.definition is None:
         raise SinkError(
-            f"{schema.name}: the log does not tell what it was made of, so it cannot be made as {target}",
-            hint="make it at the target by hand and leave out `create-tables`; a log that this version begins tells it",
+            f"{schema.name}: the log does not say what it was made of, so it cannot be made as {target}",
+            hint="make it at the target by hand and remove `create-tables`; a log that this version begins has it",
         )
     there = _columns(session, target)
     made = None
@@ -121,7 +121,7 @@ def _with_labels(schema: TableSchema, definition: TableDefinition, written: Call
         raise SinkError(
             f"{schema.name}: the log does not have the labels of column {unknown[0]}, because TiDB shows a line end and a backslash with a"
             " letter in the same way",
-            hint="make the table at the target by hand and leave out `create-tables`, or rename the label in TiDB",
+            hint="make the table at the target by hand and remove `create-tables`, or rename the label in TiDB",
         )
     texts = {
         column.name: f"{column.type_text.partition('(')[0]}({written(labels[column.name])})"
@@ -193,7 +193,7 @@ def _compare(
     if differ:
         raise SinkError(
             f"{target}, which is at the target, is another table than {schema.name} of the log: it has {'; '.join(differ)}",
-            hint="alter, rename or drop it, give the log's table another target with `routes`, or leave out `create-tables` if it is right",
+            hint="alter, rename or drop it, give the log's table another target with `routes`, or remove `create-tables` if it is right",
         )
 
 

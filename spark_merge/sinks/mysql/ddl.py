@@ -2,14 +2,14 @@
 
     look ─► intent is durable ─► carried out ─► done is durable ─► the next one, or the segment is accepted
 
-- A DDL commits by itself at any server, so it cannot share a transaction with the position: what the tables were before it is noted
-  with the intent, and after a death the tables themselves tell whether it was carried out (ddl_picture.py). What they leave open
+- A DDL commits on its own at any server, so it cannot share a transaction with the position: what the tables were before it is noted
+  with the intent, and after a death the tables themselves show whether it was carried out (ddl_picture.py). What they leave open
   stops, with both pictures, until the operator says.
 - One connection, under a lock of the server's that names the log, and the statement goes over that connection or not at all. The owner is
   checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
   earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
-- ADD INDEX is awaited as any other. (TiCDC goes on after a while, and hears of no failure.)
-- The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log tells it.
+- ADD INDEX is awaited as any other. (TiCDC continues after a while, and sees no failure.)
+- The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log has it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 
 LOCK_WAIT_S = 60
-"""For whoever holds a table of the target in an open transaction; then the sink says so and asks again."""
+"""For another session that holds a table of the target in an open transaction; then the sink reports it and tries again."""
 
 LOCK_TAKEN_S = 10
 """For a connection to be gone that was ended."""
@@ -77,7 +77,7 @@ class Intent:
 
 
 class DdlPosition(Protocol):
-    """Where the sink keeps how far it is. Each call is durable when it returns, and raises OwnershipLost for a former owner."""
+    """Where the sink keeps how far it is. Each call is durable when it returns, and raises OwnershipLost for an earlier owner."""
 
     def check_owner(self) -> None: ...
 
@@ -229,7 +229,7 @@ def _lock(session: PictureSession, name: str, step: _Step) -> None:
         text = busy[0][0] if busy else "what it does is not shown"
         raise SinkError(
             f"{step}: connection {holder} of the target, of this worker or one before it, is still at a DDL: {text}",
-            hint="wait until it ends, the sink asks again by itself; or end that connection at the target",
+            hint="wait until it ends, the sink tries again automatically; or end that connection at the target",
         )
 
 
@@ -257,7 +257,7 @@ def _is_wanted(step: _Step, now: Pictures) -> bool:
     if result is None:
         raise SinkError(
             f"{step}: {places(step.statement)[0]} is at the target already",
-            hint="see whose it is: drop it, or name the DDL's commit_ts in the sink's `ddl-done` to go on with it as it is",
+            hint="see whose it is: drop it, or name the DDL's commit_ts in the sink's `ddl-done` to continue with it as it is",
         )
     return result
 
@@ -268,7 +268,7 @@ def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Inte
     result = done(step.statement, noted.before, now)
     if result is None:
         raise SinkError(
-            f"{step}: whether it was carried out before a worker died cannot be told."
+            f"{step}: whether it was carried out before a worker died is not known."
             f" Before it:\n{_shown(noted.before)}\nnow:\n{_shown(now)}",
             hint="look at the tables, then name its commit_ts in the sink's `ddl-done` if they are as after it, else in `ddl-again`",
         )
@@ -278,7 +278,7 @@ def _is_done(session: PictureSession, dialect: Flavour, step: _Step, noted: Inte
 
 
 def _check_no_job_runs(session: PictureSession, step: _Step) -> None:
-    """TiDB goes on with a job whose connection is gone."""
+    """TiDB continues a job whose connection is gone."""
     for schema, table in places(step.statement):
         rows = session.rows(
             "SELECT JOB_ID, STATE FROM information_schema.ddl_jobs WHERE STATE NOT IN ('synced', 'cancelled', 'rollback done')"
@@ -288,12 +288,12 @@ def _check_no_job_runs(session: PictureSession, step: _Step) -> None:
         if rows:
             raise SinkError(
                 f"{step}: job {rows[0][0]} of the target on {schema}.{table} is {rows[0][1]}",
-                hint="wait until it ends, the sink asks again by itself (ADMIN SHOW DDL JOBS tells how far it is)",
+                hint="wait until it ends, the sink tries again automatically (ADMIN SHOW DDL JOBS shows how far it is)",
             )
 
 
 def _check_columns(session: PictureSession, step: _Step) -> None:
-    """The target's table has what the log's has from here on: else what was found there is not what this DDL leaves."""
+    """The target's table has what the log's has from here on: else it is not what this DDL leaves."""
     if step.after is None or not step.after.columns:
         return
     target = step.routes.target(step.after.name)

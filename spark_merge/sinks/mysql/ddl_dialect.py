@@ -13,7 +13,7 @@ from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, Schem
 
 
 class TableCharset(NamedTuple):
-    """What a new table has whose text names none: of its schema in the log where that tells it, else TiDB's default."""
+    """What a new table has whose text names none: of its schema in the log where that has it, else TiDB's default."""
 
     charset: str = "utf8mb4"
     collation: str = "utf8mb4_bin"
@@ -97,7 +97,7 @@ def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TID
     if statement.kind is StatementKind.CREATE_VIEW:
         raise UnsupportedDdl(
             f"the DDL {statement.text!r} makes a view, whose SELECT is not read here",
-            hint="make it at the target by hand and name its commit_ts in the sink's `ddl-done`, or leave out views: `skip-views=true`",
+            hint="make it at the target by hand and name its commit_ts in the sink's `ddl-done`, or skip views: `skip-views=true`",
         )
     write = _Writer(statement, dialect, charset)
     items = [text for item in statement.items if (text := write.pieces(item))]

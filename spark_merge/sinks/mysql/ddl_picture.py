@@ -1,7 +1,7 @@
 """What the target's tables are before a DDL, and whether it has been carried out since: judged by that alone.
 
 An error's code cannot tell: two tables whose names were swapped are there as before, and so are a table and a partition that were
-exchanged. What tells them apart are the ids that a server gives its tables and partitions and that go with the rows: TiDB's, and
+exchanged. They differ in the ids that a server gives its tables and partitions and that go with the rows: TiDB's, and
 InnoDB's, which an account needs PROCESS to see. Without them definitions are compared, and what these leave open is not decided here.
 
     CREATE, DROP       there, or not there                      RENAME      each table under its new name
@@ -27,7 +27,7 @@ from spark_merge.ddl.statement import Statement, StatementKind
 
 
 class PictureSession(Protocol):
-    """One connection that does not open again by itself while a DDL is under way."""
+    """One connection that does not reconnect while a DDL is under way."""
 
     def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
         """Carry out a statement. Raises pymysql's errors."""
@@ -149,7 +149,7 @@ def wanted(statement: Statement, before: Pictures) -> bool | None:
 
 
 def done(statement: Statement, before: Pictures, now: Pictures) -> bool | None:
-    """Whether the statement, of which `before` was noted, has been carried out. None: it cannot be told. Statement and pictures name tables
+    """Whether the statement, of which `before` was noted, has been carried out. None: it is not known. Statement and pictures name tables
     of the target; those that it makes or takes come first."""
     first = next(iter(before))
     match statement.kind:

@@ -108,7 +108,7 @@ def reading(settings: SqlSettings, schema: TableSchema, *, log_id: str, parts: i
 
 
 def read_key(schema: TableSchema, name: TableName, table: ServerTable) -> ReadKey:
-    """Of table `name`, which the server has as `found`: by its character sets and collations."""
+    """Of table `name`, which the server has as `table`: by its character sets and collations."""
     there = {lowered(column.name): column for column in table.columns}
     columns = []
     for column in key_columns(schema):

@@ -3,8 +3,8 @@
     open → plan (begun is on record, with a slot for each worker) → rows, in transactions with their slots → written → the DDLs → accept
 
 - Rows take effect as they come: live rows up to a high mark, its chunks, live rows after it (`cut.stages`).
-- Nothing is written twice: a task that is done again goes on behind its slots (workers.py), so no reader sees a row go back.
-- A batch that is written is known to be before its DDL begins: a table that the DDL drops is not asked for again.
+- Nothing is written twice: a task that is done again continues behind its slots (workers.py), so no reader sees a row go back.
+- A batch that is written is known to be before its DDL begins: a table that the DDL drops is not read again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SqlSink:
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
         return SqlWriter(self._settings, OwnedSlots(self._settings.position_schema, state.owner), tables, begun.by_bytes)
 
-    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have told
+    def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the slots have them
         last = batch.heads[-1]
         checked_effects(last, self._settings.decided)
         if last.ddls:
@@ -152,7 +152,7 @@ class NotedDdls:
 
 def _leaves(uri: SinkUri) -> str:
     schema = uri.parameters.get("position-schema", POSITION_SCHEMA)
-    return f"DROP DATABASE `{schema}`: it holds the position, for a sink that is not to go on"
+    return f"DROP DATABASE `{schema}`: it holds the position, for a sink that is not to continue"
 
 
 def _open(uri: SinkUri) -> SqlSink:

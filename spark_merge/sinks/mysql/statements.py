@@ -192,7 +192,7 @@ _PLAIN: Mapping[Literal, re.Pattern[str]] = {_number: _NUMBER, _double: _DOUBLE,
 
 
 class SqlWrite(NamedTuple):
-    """What becomes of one row. `number` counts the rows of its task; `key` tells rows of its table apart; `values` None: it is deleted."""
+    """What becomes of one row. `number` counts the rows of its task; `key` identifies it in its table; `values` None: it is deleted."""
 
     number: int
     texts: SqlTexts
@@ -230,7 +230,7 @@ class Puts(NamedTuple):
             yield self.texts.replace(part)
 
     def writes(self) -> list[SqlWrite]:
-        """Each row by itself."""
+        """Each row alone."""
         schema = self.texts.schema
         columns = [self.rows.column(name).to_pylist() for name in schema.column_names()]
         keys = key_text([self.rows.column(name) for name in schema.key]).to_pylist()

@@ -3,7 +3,8 @@ target's keys that rows meet in.
 
 - A table that cannot take a source's rows as they are says so when its first row comes: it is missing, or lacks a column, or has no unique
   key of exactly the handle key's columns, by which rows are replaced.
-- A unique key that rows cannot be told by (an expression, a column that is no column of the source) makes all rows of the table one group.
+- A unique key whose value a row does not show (an expression, a column that is no column of the source) makes all rows of the table one
+  group.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class UniqueKeyPart:
 @dataclass(frozen=True, slots=True)
 class TargetTable:
     """`columns`: places in the source's schema of what is written, `names` the target's names for them; generated ones are not written.
-    `unique`: all its unique keys; None: they cannot be told from a row. `problem`: why it cannot take rows, with `way_out`."""
+    `unique`: all its unique keys; None: a row does not show them. `problem`: why it cannot take rows, with `way_out`."""
 
     name: TableName
     columns: tuple[int, ...] = ()
@@ -97,7 +98,7 @@ def _is_generated(extra: str) -> bool:
 
 
 def target_table(schema: TableSchema, name: TableName, table: ServerTable | None, flavour: Flavour) -> TargetTable:
-    """How the rows of `schema` go into `name`, which is as `found`."""
+    """How the rows of `schema` go into `name`, which is as `table`."""
     if table is None:
         return TargetTable(
             name,

@@ -1,4 +1,4 @@
-"""What a collation of the target takes two texts for: their weights, told by the target itself (WEIGHT_STRING). Nobody else knows them all:
+"""What a collation of the target takes two texts for: their weights, which the target returns (WEIGHT_STRING). Nobody else knows them all:
 letters without case and accents, ligatures, signs that weigh nothing, characters that all weigh the same.
 """
 

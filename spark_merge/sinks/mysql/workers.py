@@ -1,7 +1,7 @@
 """A task's workers: each a thread with a connection of its own, which commits what it is given in transactions that hold its slot.
 
 - A transaction ends where a commit of the source ends, after `rows_max` rows, or as soon as nothing else waits.
-- What is behind the slot is left out, so a task that is done again goes on where each worker was: a row that a reader has seen is not
+- What is behind the slot is skipped, so a task that is done again continues where each worker was: a row that a reader has seen is not
   written over by an older one.
 - Its slot comes first in a transaction: a twin of the same task waits for it, and then sees that it has come late.
 - A commit of the source that is longer than that is one transaction of several blocks, in bounded memory. If the target goes away within
@@ -200,7 +200,7 @@ class SqlWorker:
             self._session.change(sql)
 
     def _failure(self, error: BaseException, blocks: Sequence[Sequence[SqlWrite] | Puts]) -> SourceError | SinkError:
-        """The one row that the target does not take is found by trying each alone; nothing of it stays."""
+        """Each row is tried alone, to name the one that the target does not take; nothing of it stays."""
         writes = [write for block in blocks for write in (block.writes() if isinstance(block, Puts) else block)]
         for write in writes:
             try:

@@ -71,7 +71,7 @@ class SqlWriter:
 
 class _Change(NamedTuple):
     """`keys`: of both images. A delete may have come with its handle key alone. Who takes a unique value of its row then is not in order
-    with it, and need not be: REPLACE takes the value from whoever has it, and DELETE goes by the handle key."""
+    with it, and need not be: REPLACE takes the value from the row that has it, and DELETE goes by the handle key."""
 
     ordinal: int
     write: SqlWrite

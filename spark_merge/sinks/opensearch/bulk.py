@@ -3,8 +3,8 @@
 - A request holds each document once, the last that came, and the next one is sent when all of it is answered: whatever of it is sent again,
   and whatever the server has forgotten of deletes in between, no row goes back.
 - An item's answer is its own. 409: a greater version is there. 429 and 503: those items again, with growing pauses that no two workers
-  share, as long as some are taken within `client.RETRY_S`. All others stop, and are told by table and key with the server's reason.
-- Before each request it is asked whether the output is still this owner's: a worker that slept sends nothing but what it was sending.
+  share, as long as some are taken within `client.RETRY_S`. All others stop, and are reported by table and key with the server's reason.
+- Before each request the sink checks that the output is still this owner's: a worker that slept sends nothing but what it was sending.
 
 The client's own bulk helper serializes row by row in Python, pauses without jitter and gives up a request that is refused as a whole.
 """
@@ -29,7 +29,7 @@ from spark_merge.sinks.opensearch.client import AWAY, BUSY, CONFLICT, NOT_FOUND,
 from spark_merge.sinks.opensearch.position import OwnedPosition
 
 REPORTED_MAX = 3
-"""Of the rows that a server refuses, as many are told."""
+"""Of the rows that a server refuses, as many are reported."""
 
 _ANSWER = {"filter_path": "errors,items.*.status,items.*.error", "require_alias": "true"}
 
@@ -56,7 +56,7 @@ class Bulk:
         while start < len(rows.ids):
             fits = int(np.searchsorted(sizes, sent + self._bytes_max - self._bytes, side="right"))
             end = min(fits, start + self._rows_max - self._rows)
-            end = start + 1 if end <= start and not self._waiting else end  # a row that is too large by itself
+            end = start + 1 if end <= start and not self._waiting else end  # a row that is too large alone
             if end > start:
                 self._waiting.append(BulkRows(rows.table, rows.ids[start:end], rows.lines[start:end]))
                 self._bytes += int(sizes[end - 1]) - sent
@@ -100,7 +100,7 @@ class Bulk:
             wait_s = min(wait_s * 2, client.RETRY_MAX_S)
 
     def _once(self, body: bytes) -> Any:
-        """Each time anew it is asked whose the output is."""
+        """The owner of the output is checked each time."""
         self._owned.check(self._session)
         return self._session.call("POST", "/_bulk", body, _ANSWER)
 
@@ -115,7 +115,7 @@ class Bulk:
 
 
 _HINTS = {
-    400: "give the index a mapping that takes such a value (or name it in ddl-anew at a DDL and dump the table again); nothing is left out",
+    400: "give the index a mapping that takes such a value (or name it in ddl-anew at a DDL and dump the table again); nothing is skipped",
     404: "bring the index back, from a snapshot or empty and with a new dump of the table: it was there when the batch began",
 }
 

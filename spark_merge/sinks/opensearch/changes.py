@@ -44,7 +44,7 @@ class KeptIndex:
 
     @property
     def reshaped(self) -> bool:
-        """Whether documents of before must be written anew, as far as the schemas tell."""
+        """Whether documents of before must be written again, as far as the schemas show."""
         return any(
             source.how != "same" or (source.absent is not None if source.name is None else source.name != source.column.name)
             for source in self.sources
@@ -74,7 +74,7 @@ def arrived(head: Head) -> list[TableSchema]:
 
 
 def changes(head: Head, *, again: bool = False) -> Changes:
-    """`anew`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
+    """`again`: tables that cannot be followed begin again without rows. Raises SinkError for what cannot be followed."""
     result = Changes()
     for effect in effects(head) if again else checked_effects(head):
         try:
@@ -100,7 +100,7 @@ def _one(value: Changes, effect: TableEffect) -> None:
             value.dropped.append(old)
         case _, TableSchema() as old, TableSchema() as new:
             if effect.rows_leave:
-                raise SinkError(f"rows of {effect.name} come or go with its partitions, and no change of them tells", hint="")
+                raise SinkError(f"rows of {effect.name} come or go with its partitions, without change events", hint="")
             if old != new or effect.renamed_columns:
                 value.kept.append(KeptIndex(old, new, tuple(_sources(old, new, effect.columns))))
 
@@ -150,5 +150,5 @@ def _how(table: TableName, one: ColumnEffect, old: Column) -> str:
     if conversion is Conversion.TEXT:
         return "text"
     raise SinkError(
-        f"column {new.name} of {table} was {old.kind} and is {new.kind}: what TiDB made of its values is told by no change", hint=""
+        f"column {new.name} of {table} was {old.kind} and is {new.kind}: what TiDB made of its values is in no change event", hint=""
     )

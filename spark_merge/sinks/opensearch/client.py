@@ -2,7 +2,7 @@
 
 - Only calls that OpenSearch 2 and Elasticsearch 7.10 and later have alike.
 - The client itself tries nothing again: what is tried again here may have been done, and its caller knows.
-- Errors are told apart by their status. The password is in no text.
+- Errors are classed by their status. The password is in no text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Body: TypeAlias = "Mapping[str, Any] | bytes | None"
 
 RETRY_S = 30.0
-"""How long what passes is tried again here; then the loop of the sink does, and tells it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
 

@@ -3,9 +3,9 @@
     rows are there ─► where each alias leads is durable (position.Written) ─► carried out ─► the segment is accepted
 
 - After a death no row of the batch is written again, so each step looks at what is there and does the rest.
-- Documents that must be written anew are written into another index, by the server itself (`_reindex`, with their versions), and the alias
-  goes over in one step that deletes the former index: a reader sees all of it or nothing, and a former owner that wakes up at this step
-  finds the index that it would replace gone, and changes nothing.
+- Documents that must be written again are written into another index, by the server itself (`_reindex`, with their versions), and the alias
+  goes over in one step that deletes the old index: a reader sees all of it or nothing. An earlier owner that wakes up at this step
+  sees that the index that it would replace is gone, and changes nothing.
 - A column that is dropped stays in the documents until they are written; one that comes, is of any rows and is NULL, is not in them.
 """
 
@@ -28,7 +28,7 @@ from spark_merge.sinks.opensearch.names import physical
 POLL_FIRST_S, POLL_MAX_S = 0.05, 2.0
 
 COPY_ROWS = 2_000
-"""Of documents that the server writes anew at once."""
+"""Of documents that the server copies at once."""
 
 SCRIPT = """
 Map was = new HashMap(ctx._source);
@@ -44,7 +44,7 @@ for (column in params.columns) {
   ctx._source.put(column.to, value);
 }
 """
-"""Each document from its former columns."""
+"""Each document from its previous columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """A column's mapping, and the form that its values have in a document. What a document holds gives back the canonical text of every value;
-what is found by a search is another matter, and said in deploy/OPENSEARCH-SINK.md.
+what a search returns is another matter: deploy/OPENSEARCH-SINK.md says it.
 
     number   int, uint, bit, float, double, year      a number of JSON with all its digits; a year without leading zeros
     text     decimal, text, enum, time, binary (hex), vector, date, datetime, timestamp, and json by default
@@ -24,7 +24,7 @@ KEYWORD_CHARS_MAX = 8191
 """A keyword may have 32766 bytes; a longer text is in the document and not in the index."""
 
 SCALED_DIGITS_MAX = 15
-"""Of a decimal that a double tells from its neighbours."""
+"""Of a decimal that a double distinguishes from its neighbours."""
 
 Mapped: TypeAlias = "dict[str, Any]"
 

@@ -1,4 +1,4 @@
-"""What the sink is told of its server before anything is written there."""
+"""What the sink checks of its server before anything is written there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_merge.sinks.opensearch.uri import settings_of
 
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    """What keeps the indices from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be asked,
+    """What keeps the indices from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be queried,
     or that has another log's position."""
     settings = settings_of(uri)
     with closing(OpenSearchSession(settings.server)) as session:

@@ -30,7 +30,7 @@ PATH_CHARS_MAX = 3000
 """Of names in one request: a server takes a line of 4096 bytes."""
 
 FIELDS_MAX = 900
-"""Fields that an index may have without being told; the server's own limit is 1000."""
+"""Fields that an index may have without a setting; the server's own limit is 1000."""
 
 META = "ticdc_dump"
 _UNITS_S = {"ms": 0.001, "micros": 0.000001, "nanos": 0.000000001, "s": 1, "m": 60, "h": 3600, "d": 86400}

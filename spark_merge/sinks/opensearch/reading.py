@@ -46,7 +46,7 @@ SCROLL_KEPT = "5m"
 """From one page to the next. A part that dies leaves its scroll for so long."""
 
 IDS_MAX = 200
-"""Documents that are asked for by id at once."""
+"""Documents that are requested by id at once."""
 
 
 _ABSENT = msgspec.Raw(b"")
@@ -134,7 +134,7 @@ class SlicePart:
                     yield from source.rows_of_hits(page.hits.hits)
                     page = self._next(session, page.scroll_id)
             finally:
-                with suppress(TransportError):  # the server ends it by itself after SCROLL_KEPT
+                with suppress(TransportError):  # the server ends it after SCROLL_KEPT
                     session.call("DELETE", "/_search/scroll", {"scroll_id": [page.scroll_id]}, ignore=(NOT_FOUND,))
         if read != total:
             raise source.incomplete(f"{read} documents came of {total}")

@@ -4,7 +4,7 @@
 
 - Tasks come in stages: rows in commit order, a dump's where they belong (cut.stages). A version alone would do while the server knows what
   was deleted, and it forgets that at a restart; in order, a delete is never overtaken by an older row that is sent again.
-- An index is made while nothing is accepted, and by DDLs. One that is gone later lacks rows that nobody would bring again: it is told.
+- An index is made while nothing is accepted, and by DDLs. One that is gone later lacks rows that nobody would bring again: an error.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class OpenSearchSink:
                 self._indices.make(self._alias(schema), schema, last.seq + 1)
 
     def _refresh(self, tables: Iterable[TableName]) -> None:
-        """What was written is found by searches from here on."""
+        """Searches return what was written from here on."""
         names = sorted(self._settings.names.alias(table) for table in tables)
         for start in range(0, len(names), 20):
             path = ",".join(quote(name, safe="") for name in names[start : start + 20])
@@ -148,7 +148,7 @@ class OpenSearchSink:
 
 def _leaves(uri: SinkUri) -> str:
     index = uri.parameters.get("position-index", POSITION_INDEX)
-    return f"DELETE /{index}: it holds the position, for a sink that is not to go on"
+    return f"DELETE /{index}: it holds the position, for a sink that is not to continue"
 
 
 def _open(uri: SinkUri) -> OpenSearchSink:

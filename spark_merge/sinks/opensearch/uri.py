@@ -57,7 +57,7 @@ class OpenSearchSettings:
 
 
 def settings_of(uri: SinkUri) -> OpenSearchSettings:
-    """Raises SinkError for what cannot be meant; it shows no value of a parameter that may be a secret. A password is kept here, in this
+    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret. A password is kept here, in this
     process and those that it starts."""
     parts = uri.parts
     scheme, places = parts.scheme.removesuffix("+ssl"), parts.netloc.rpartition("@")[2]

@@ -1,7 +1,7 @@
 """A unit's rows as deliveries (proto/ticdc_dump/v1/delivery.proto), one after another in a file: four bytes of length, then itself.
 
     run    rows of one table, side by side in the order of the output
-    frame  runs up to about FRAME_BYTES, with the columns of the tables that this file has not told yet
+    frame  runs up to about FRAME_BYTES, with the columns of the tables that this file has not described yet
 
 What a reader holds is one frame. All is done by columns but for the slice of a run: where tables alternate row by row, runs are many, so
 those of a frame are taken out of Arrow together.
@@ -29,7 +29,7 @@ from ticdc_dump.v1 import delivery_pb2 as pb
 FRAME_BYTES = 1 << 20
 """About so much text in one delivery: what a call's overhead is lost in, and little to hold."""
 FRAME_BYTES_MAX = 4 * FRAME_BYTES
-"""Rows of a frame that turns out to be larger are told in two: gRPC's own bound on what a client takes."""
+"""Rows of a frame that turns out to be larger go into two: gRPC's own bound on what a client takes."""
 ROW_BYTES_MAX = 60 << 20
 """One row that is larger fits into no message of the control service."""
 FRAME_ROWS_MAX = 8_192

@@ -2,10 +2,10 @@
 
     kept.json                    `began`: the output's first segment;  `first`: what is below it is gone, whatever is left of it;
                                  `removed`: below it nothing is left
-    _subscribers/{name}.json     what a named subscriber has acknowledged, and when it was heard of last
+    _subscribers/{name}.json     what a named subscriber has acknowledged, and when it last called
 
 Kept is what a named subscriber has not acknowledged, and without any subscriber everything, in either case within the bounds: beyond them
-nobody holds anything. A subscriber that was not heard of for as long as the bound of age is forgotten. The newest segment always stays.
+nobody holds anything. A subscriber that has not called for as long as the bound of age is forgotten. The newest segment always stays.
 
 The merge worker removes, for it alone may write (it has the fence); the sidecar that serves subscribers writes down what they have.
 Order, with a crash between any two: `first` in kept.json → files, then `_segments` → `removed` in kept.json.
@@ -31,7 +31,7 @@ from spark_merge.sinks.records import JsonRecord
 KEPT = "kept.json"
 SUBSCRIBERS = "_subscribers"
 SUBSCRIBERS_MAX = 100
-"""Names that are remembered at once: a client that makes up another name each time is told."""
+"""Names that are remembered at once: a client that makes up another name each time gets an error."""
 NAME_CHARS_MAX = 100
 FILE_CHARS_MAX = 200
 """Of a name as a file's, of which storages take 255 with what we write it under first."""
@@ -71,7 +71,7 @@ class Subscriber:
 
 
 def first_kept(kept: KeptSegments, last: Seq, acknowledged: Iterable[int], beyond: Callable[[Seq], bool]) -> Seq:
-    """`last`: the newest segment. `beyond` tells whether a segment is beyond the bounds: if one is, so is each before it."""
+    """`last`: the newest segment. `beyond` returns whether a segment is beyond the bounds: if one is, so is each before it."""
     low, high = kept.first, last
     while low < high:
         middle = Seq((low + high) // 2)
@@ -154,7 +154,7 @@ class Keeping:
         self._looked_ms = 0
 
     def open(self, accepted: Seq | None) -> None:
-        """What a former worker's last commit repeated for readers though it was removed is removed again."""
+        """What an earlier worker's last commit repeated for readers though it was removed is removed again."""
         self._kept, last = read_kept(self._folder), None if accepted is None else read_segment(self._folder, accepted)
         self.bytes_so_far = 0 if last is None else last.bytes_so_far
         if self._kept is not None:
@@ -163,7 +163,7 @@ class Keeping:
                 storage.remove(self._folder, [segment_path(seq) for seq in again])
 
     def begin(self, seq: Seq) -> None:
-        """Before the first segment is accepted. A former worker's word does not replace what is there."""
+        """Before the first segment is accepted. What an earlier worker writes does not replace what is there."""
         if self._kept is None:
             KEPT_RECORD.create(self._folder, KEPT, KeptSegments(seq, seq, seq))
             self._kept = read_kept(self._folder)
@@ -177,7 +177,7 @@ class Keeping:
         self._looked_ms = now_ms
         assert self._kept is not None, "begun before anything is accepted"
         if read_kept(self._folder) != self._kept:
-            write_kept(self._folder, self._kept)  # over what a former worker wrote that was frozen in here
+            write_kept(self._folder, self._kept)  # over what an earlier worker wrote that was frozen in here
         age_max_ms = self._bounds.age_max_s * 1000
 
         def beyond(seq: Seq) -> bool:
@@ -192,7 +192,7 @@ class Keeping:
             self._remove_below(first, self._kept)
 
     def _known(self, since_ms: float) -> list[Subscriber]:
-        """Those that were heard of since; the others are forgotten."""
+        """Those that have called since; the others are forgotten."""
         subscribers = read_subscribers(self._folder)
         gone = [subscriber_path(one.name) for one in subscribers if one.heard_ms < since_ms]
         with storage_errors(self._folder):

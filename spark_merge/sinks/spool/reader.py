@@ -1,6 +1,6 @@
 """A spool as the control service reads it: what a subscriber may begin with, a segment's deliveries, and what subscribers have.
 
-It writes nothing but subscribers' own files, and is asked by several threads at once. It trusts the folder only as the output of this
+It writes nothing but subscribers' own files, and several threads call it at once. It trusts the folder only as the output of this
 sidecar's log.
 
 What a subscriber has acknowledged only rises, in whatever order its calls come: segments below it may be gone. It goes back only where a
@@ -165,7 +165,7 @@ class SpoolReader:
             if known is None and len(read_subscribers(self._folder)) >= SUBSCRIBERS_MAX:
                 raise RefusedRequest(
                     f"{SUBSCRIBERS_MAX} subscribers are known already",
-                    hint="give each subscriber one name that it keeps; a name that is not heard of is forgotten after retain-hours",
+                    hint="give each subscriber one name that it keeps; a name that is not used is forgotten after retain-hours",
                 )
             if known is not None and not goes_back:
                 acknowledged = Seq(max(known.acknowledged, acknowledged))

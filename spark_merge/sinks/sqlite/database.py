@@ -36,7 +36,7 @@ def transaction(path: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def reader(path: str) -> Iterator[sqlite3.Connection | None]:
-    """Each statement reads what is committed then, and the sink goes on writing. None: there is no file. Not read-only for SQLite, which
+    """Each statement reads what is committed then, and the sink continues to write. None: there is no file. Not read-only for SQLite, which
     may have to undo what a process left that died. Raises SinkError."""
     if not os.path.exists(path):
         yield None

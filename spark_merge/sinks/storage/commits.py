@@ -3,8 +3,8 @@ its commits (../chain.py): under which names what was staged appears (publish.py
 
 A head says what the names are after all commits up to it.
 
-Before a commit nothing of its batch is seen, and after it all of it comes under these names, whoever dies: so a batch may be done again in
-any cut, date and number are fixed once, and a file has one content for ever.
+Before a commit nothing of its batch is seen, and after it all of it comes under these names, whichever process dies. So a batch may be done
+again in any cut, date and number are fixed once, and a file has one content for ever.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ segments and the date.
   (`begin_ts`, which is TiCDC's start-ts where the log begins with the changefeed).
 - A DDL gives a new version to the table that it names and to each that it changed: so it is read off the tables before and after it.
 - A schema file comes with the DDL that made the version, or before the version's first file.
-- A table that has other columns than its last schema file tells, without a DDL that was told, has a version from there on.
+- A table that has other columns than its last schema file says, without a DDL in the log, has a version from there on.
 - Numbers begin at 1 in each folder. The date never goes back.
 """
 
@@ -190,5 +190,5 @@ def _with_keys(head: Head) -> Iterator[TableName]:
 
 
 def _compared(table: TableSchema | None) -> object:
-    """Partitions come and go amid a DDL that is yet to be told, and TiCDC has no version for that."""
+    """Partitions come and go amid a DDL that is yet to come, and TiCDC has no version for that."""
     return table and (table.table_id, table.columns, table.key)

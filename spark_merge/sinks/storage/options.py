@@ -1,7 +1,7 @@
 """What a URI says of a storage output, under TiCDC's names. TiCDC takes `worker-count`, `flush-interval` and `file-size` from its URI, the
 rest from the changefeed's config file ([sink], [sink.csv]); here all of it is in the URI.
 
-What decides the output's form is kept beside it: an output goes on as it began.
+What decides the output's form is kept beside it: an output continues as it began.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _word(*known: Any) -> ValueKind[Any]:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `told`: what decides the output's form, by the URI."""
+    """Picklable. The defaults are TiCDC's. `json`: of canal-json, None for csv. `reported`: what decides the output's form, by the URI."""
 
     csv: CsvForm
     json: Encoder | None
@@ -153,6 +153,6 @@ def _csv(options: StorageOptions, csv: Csv) -> CsvForm:
         raise SinkError(f"csv.delimiter is {delimiter!r}", hint="give one to three ASCII characters, no line ends and not the quote")
     if not quote and any(char.isalnum() or char == "\\" for char in delimiter):
         raise SinkError(
-            f"csv.delimiter is {delimiter!r} and csv.quote is empty", hint="use signs for the delimiter: escapes could not be told from it"
+            f"csv.delimiter is {delimiter!r} and csv.quote is empty", hint="use signs for the delimiter: an escape would look like it"
         )
     return form

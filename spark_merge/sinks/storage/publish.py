@@ -5,7 +5,7 @@
 - A file comes whole, under a name that nobody else has, and never changes: it is another name of what a task staged (S3: a copy).
 - An index names only what is there, and the checkpoint comes when all up to it is there: a reader that goes by either sees no beginning
   of a batch. One that goes by the files alone (TiCDC's classic consumer) finds their numbers without a gap.
-- Schema files and the rows' files may be written by a former worker that wakes up: they are what they are. Before what is overwritten,
+- Schema files and the rows' files may be written by an earlier worker that wakes up: they are what they are. Before what is overwritten,
   indexes and checkpoint, it looks whether it is the last one.
 """
 

@@ -4,7 +4,7 @@
 
 - A file that came after the position is not read, and one that is missing is an error: its folder's numbers have a gap, or do not reach the
   one that the index or the position names. Where somebody removed a whole folder, its rows are missing and nothing here can say so.
-- csv tells a version's columns and types in its schema file. canal-json is read by the present types.
+- csv has a version's columns and types in its schema file. canal-json is read by the present types.
 - The files do not say which rows are a dump's. They need not: a dump has no row of a key that changed up to its row's commit_ts.
 """
 

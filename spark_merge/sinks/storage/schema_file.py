@@ -4,7 +4,7 @@ The checksum is the CRC-32 of the file's JSON with the columns sorted by name, V
 makes it again out of what it has read.
 
 - Lengths that a type does not tell are TiDB's defaults. YEAR and BIT are UNSIGNED, as TiDB has them.
-- Virtual generated columns are left out, as they are of the rows: TiCDC lists them, and then its own reader of csv finds rows too short.
+- Virtual generated columns are omitted, as they are of the rows: TiCDC lists them, and then its own reader of csv takes rows as too short.
 - The labels of ENUM and SET are in files of the new architecture (ColumnElems), and so in its checksum; a reader of the classic one would
   not know them, and stop.
 - A view, and a table of which the log has no columns, has none here.

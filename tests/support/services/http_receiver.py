@@ -34,15 +34,15 @@ def step():
 class Connection(sqlite3.Connection):
     def execute(self, *args):
         step()
-        found = super().execute(*args)
+        cursor = super().execute(*args)
         step()
-        return found
+        return cursor
 
     def executemany(self, *args):
         step()
-        found = super().executemany(*args)
+        cursor = super().executemany(*args)
         step()
-        return found
+        return cursor
 
 connect = sqlite3.connect
 sqlite3.connect = lambda *args, **named: connect(*args, factory=Connection, **named)

@@ -1,7 +1,7 @@
 """A real REST catalog: Apache Iceberg's own server for tests, which has its tables in SQLite and writes metadata files itself.
 
-It can be killed, frozen and started again over what it had, at one port. It listens at every address of the machine, which it can not be
-told otherwise.
+It can be killed, frozen and started again over what it had, at one port. It listens at every address of the machine, which no setting
+changes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class IcebergRest:
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
                 raise RuntimeError(f"the REST catalog does not start: {self._log.read_text(errors='replace')[-4000:]}")
-            time.sleep(0.05)  # it tells by its answer
+            time.sleep(0.05)  # only its answer shows it
 
     def kill(self) -> None:
         """SIGKILL; nothing if it is not running."""

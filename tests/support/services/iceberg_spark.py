@@ -112,7 +112,7 @@ def _serve(requested: Connection, settings: Mapping[str, str], folder: str) -> N
                 return
             try:
                 requested.send(_stream(spark.sql(statement).toArrow()))
-            except Exception as error:  # noqa: BLE001 - the test that asked is told
+            except Exception as error:  # noqa: BLE001 - the test that requested it gets it
                 requested.send(f"{type(error).__name__}: {error}")
     finally:
         spark.stop()

@@ -1,7 +1,7 @@
 """A real Apache Kafka broker (KRaft, one node) for tests.
 
 `KafkaBroker(folder)` listens on plain text. With `secured=True` it also listens with SASL/PLAIN (`.sasl`), with TLS
-(`.tls`) and with both (`.sasl_tls`), and checks access: whoever comes over plain text or TLS, and the SASL user
+(`.tls`) and with both (`.sasl_tls`), and checks access: a client over plain text or TLS, and the SASL user
 READER, may do everything; the SASL user STRANGER may log in and nothing else.
 
 Without a log binding among the jars the broker's own log is empty; what it prints (a JVM that does not start, a

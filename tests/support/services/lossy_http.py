@@ -1,4 +1,4 @@
-"""A proxy before an HTTP server, on loopback, that loses answers: the server has done what it was asked, and the client is not told."""
+"""A proxy before an HTTP server, on loopback, that loses answers: the server has done the request, and the client gets no answer."""
 
 from __future__ import annotations
 

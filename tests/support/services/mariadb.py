@@ -195,7 +195,7 @@ class MariaDb:
                 if time.monotonic() > give_up:
                     self.kill()
                     raise RuntimeError(f"MariaDB did not answer in {START_S_MAX:.0f} s: {self._tail()}") from error
-            time.sleep(0.05)  # nothing tells when a port opens
+            time.sleep(0.05)  # there is no event when a port opens
 
     def _end(self, with_signal: signal.Signals) -> None:
         if self._process is None:

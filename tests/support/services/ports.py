@@ -1,7 +1,7 @@
-"""Ports of 127.0.0.1 for who must be told one before it listens.
+"""Ports of 127.0.0.1 for a server that needs its port before it listens.
 
 Nobody else takes one, neither between its choice and its use nor while its server is down: they lie below those that the system gives out
-(to servers that ask for any, and to connections), and each process goes round in a block of its own, whoever else tests on the machine.
+(to servers that ask for any, and to connections), and each process goes round in a block of its own, whatever other tests run here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ BUCKET = "lake"
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "hush-of-the-lake"}
 """The environment of a process that may read and write it."""
 HELD_S_MAX = 300.0
-"""A write that is let wait for longer than this goes on: no server outlives its test for want of a release."""
+"""A write that is let wait for longer than this continues: no server outlives its test for want of a release."""
 
 
 class Held:
@@ -42,7 +42,7 @@ class Held:
         deadline = time.monotonic() + timeout_s
         with self._waiting:
             while not self.writers:
-                assert while_true(), "whoever was to write has ended"
+                assert while_true(), "the writer has ended"
                 assert time.monotonic() < deadline, f"nobody writes {self.pattern.pattern} within {timeout_s:.0f} s"
                 self._waiting.wait(0.2)
             return self.writers[0]

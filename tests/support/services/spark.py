@@ -2,7 +2,7 @@
 encryption on and nothing else open.
 
 - They die with the process that started them, however it dies (`setpriv --pdeathsig`); executors end when their worker or driver is gone.
-- Executors and their Python run as children of a worker, in its folder: so who is left is found by folder and command line.
+- Executors and their Python run as children of a worker, in its folder: so what is left is identified by folder and command line.
 - An application is given `conf` as its SPARK_CONF_DIR. Executors use the same Python as the driver, since it is the same machine.
 """
 
@@ -49,7 +49,7 @@ def _read_conf(path: Path) -> dict[str, str]:
 
 
 def security() -> dict[str, str]:
-    """What deploy/ tells an operator to set on a cluster, the secret of its example included."""
+    """What deploy/ has an operator set on a cluster, the secret of its example included."""
     return {name: value for name, value in _read_conf(DEPLOYED).items() if name.startswith(_OF_SECURITY)}
 
 
@@ -148,7 +148,7 @@ class SparkCluster:
         self._master = None
         deadline = time.monotonic() + END_S_MAX
         while (left := self._ours()) and time.monotonic() < deadline:
-            time.sleep(0.05)  # nothing tells when somebody else's child ends
+            time.sleep(0.05)  # there is no event when another process's child ends
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         if left:
@@ -168,7 +168,7 @@ class SparkCluster:
             )
 
     def _ours(self) -> dict[int, tuple[int, str]]:
-        """By PID its parent's and the command line; ended ones that nobody has waited for yet are left out."""
+        """By PID its parent's and the command line; ended ones that nobody has waited for yet are omitted."""
         ours = {}
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -203,7 +203,7 @@ class SparkCluster:
                 raise RuntimeError(
                     f"the Spark cluster does not start: {what}; the end of {self._log_file(name)}:\n{self._log(name)[-3000:]}"
                 )
-            time.sleep(0.05)  # it tells by its log
+            time.sleep(0.05)  # only its log shows it
 
     def _log_file(self, name: str) -> Path:
         return self.folder / f"{name}.log"

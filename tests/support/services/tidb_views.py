@@ -1,4 +1,4 @@
-"""What TiDB's information_schema tells of a table, made of its TableInfo as TiDB makes it, for the columns that the adapters ask for.
+"""What TiDB's information_schema shows of a table, made of its TableInfo as TiDB makes it, for the columns that the adapters ask for.
 
 Source: pingcap/tidb pkg/executor/infoschema_reader.go, pkg/table/column.go::NewColDesc, pkg/parser/types/field_type.go::InfoSchemaStr,
 with `deprecate-integer-display-length` as TiDB 8.5 has it. Written beside sidecar/rowcodec/definition.py, not from it.

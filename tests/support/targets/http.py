@@ -41,7 +41,7 @@ def target(place: Place) -> Iterator[Target]:
 
 
 def check_amid_schema_changes(receiver: HttpReceiver, output: str, made: Stage, log: RecordedLog) -> None:
-    """But for the rows that TiCDC itself tells wrongly over Kafka (test_ddl_recordings.py), which are as it told them."""
+    """But for the rows that TiCDC itself sends wrongly over Kafka (test_ddl_recordings.py), which are as it sent them."""
     check(receiver, output, made, log)
     check_schemas(receiver, output)
     reported = [(int(record["commit_ts"]), record["query"]) for record in receiver.records(output) if record.get("kind") == "ddl"]

@@ -100,7 +100,7 @@ class Cluster:
         """Errors for the next registrations, one each."""
         self.sessions: list[Session] = []
         self.transactions = Transactions()
-        """Those of clients that died; what the log tells has ended well."""
+        """Those of clients that died; all others in the log have ended well."""
         self._locks: dict[tuple[int, bytes], LogRow] = {}
         self._committed: dict[bytes, list[LogRow]] = defaultdict(list)
         self._last_id = 0
@@ -290,7 +290,7 @@ class Cluster:
         return [fake]
 
     def _marks(self, session: Session) -> list[Any]:
-        """One ts for all regions of a request id that have news; at times a lower one after it, as in a group with a slow region."""
+        """One ts for all regions of a request id that have a new one; at times a lower one after it, as in a group with a slow region."""
         earlier_ts = self.earlier_ts()
         due: dict[tuple[int, int], list[int]] = defaultdict(list)
         for it in session.subscriptions.values():

@@ -13,7 +13,7 @@ UNKNOWN = cdcpb_pb2.Error()
 
 
 class Faults:
-    """`happen` makes one and tells its name."""
+    """`happen` makes one and returns its name."""
 
     def __init__(self, servers: TikvServers, *, seed: int) -> None:
         self._servers, self._cluster = servers, servers.cluster

@@ -13,7 +13,7 @@ from tests.support.tikv.transactions import Lock
 
 
 def ts(before_now_s: float, logical: int = 0) -> int:
-    """A timestamp so long before what PD tells."""
+    """A timestamp so long before PD's."""
     return (TSO_PHYSICAL_MS - int(before_now_s * 1000) << 18) + logical
 
 

@@ -48,7 +48,7 @@ class Reader:
         whole = next(range_ for range_ in self.wanted if entry.key in range_)
         bare = entry._replace(region=0)
         assert bare in self.expected[whole], f"{entry} was never written after {self.wanted[whole]}"
-        assert entry.region, "no region is told"
+        assert entry.region, "no region is sent"
         self.repeats += bare not in self.missing[whole]
         self.missing[whole].discard(bare)
 

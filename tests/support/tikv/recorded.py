@@ -47,7 +47,7 @@ class Raw:
 
 
 class LogRow(NamedTuple):
-    """What a region tells about one key at one place of the log; a COMMIT with the value of its prewrite, which is not sent."""
+    """What a region sends about one key at one place of the log; a COMMIT with the value of its prewrite, which is not sent."""
 
     kind: int
     key: bytes

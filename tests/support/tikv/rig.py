@@ -1,4 +1,4 @@
-"""A TiKV puller and a cluster that does what it is told, one commit at a time: for the contract of all pullers."""
+"""A TiKV puller and a cluster that a test drives, one commit at a time: for the contract of all pullers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RENEW_EVERY_S = 0.05
 
 
 class TikvRig:
-    """`parts`: the ranges that advance by themselves, a region each. Entries come with `region`, whichever has them."""
+    """`parts`: the ranges that advance alone, a region each. Entries come with `region`, whichever has them."""
 
     def __init__(self, held: ExitStack, *, parts: Sequence[KeyRange], region: int) -> None:
         held.enter_context(patch.object(tikv_gc, "RENEW_EVERY_S", RENEW_EVERY_S))

@@ -1,6 +1,6 @@
 """The gRPC servers of a made cluster: two members of PD, and one server a store. `TikvServers` starts and stops them.
 
-PD's members have no etcd in them. They pass on to a real one what is asked of it, if they are given one: as of PD, one address is both.
+PD's members have no etcd in them. They pass on to a real one its requests, if they are given one: as of PD, one address is both.
 """
 
 from __future__ import annotations

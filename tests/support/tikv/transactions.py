@@ -45,7 +45,7 @@ class Lock:
 
 @dataclass
 class Transactions:
-    """`ended` is told of each lock that goes, with its commit_ts. `answers`: in place of the next ones, by the name of the call."""
+    """`ended` receives each lock that goes, with its commit_ts. `answers`: in place of the next ones, by the name of the call."""
 
     locks: dict[bytes, Lock] = field(default_factory=dict)
     ends: dict[tuple[int, bytes], int] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def test_rows_are_left_out_and_listed_with_their_bytes(monkeypatch: pytest.Monke
 def test_what_can_be_decoded_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, capsys: Said, config: str) -> None:
     assert run(monkeypatch, "skip", "--config", config, "--seq", "2", "--ordinal", "4") == 3
     assert (
-        "can be decoded here, and so it is not left out\n  what to do: see `ticdc-dump skip --config FILE --seq 2`"
+        "can be decoded here, and so it is not skipped\n  what to do: see `ticdc-dump skip --config FILE --seq 2`"
         in capsys.readouterr().err
     )
     assert run(monkeypatch, "skip", "--config", config, "--seq", "2", "--ordinal", "4", "--json") == 3

@@ -194,7 +194,7 @@ def test_labels_are_not_read_by_numbers_of_another_type() -> None:
 
 
 def test_a_column_that_no_ddl_reports_of_is_refused() -> None:
-    with pytest.raises(SinkError, match="have no column n, and no DDL of the output tells"):
+    with pytest.raises(SinkError, match="have no column n, and no DDL of the output added it"):
         present(eras(SCHEMA, [])[0], id="1", a="x")
 
 

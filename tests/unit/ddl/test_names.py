@@ -93,7 +93,7 @@ def test_names_are_spelled_as_in_the_log_and_then_routed() -> None:
 def test_of_a_drop_of_several_tables_only_the_records_own_is_taken() -> None:
     result = head(TableName("shop", "a"), TableName("shop", "b"))
     assert carried("drop table a, `B`", "b", result) == "DROP TABLE `shop_copy`.`b`"
-    with pytest.raises(UnsupportedDdl, match=r"told for shop\.c, which it does not name"):
+    with pytest.raises(UnsupportedDdl, match=r"came for shop\.c, which it does not name"):
         carried("drop table a, b", "c", result)
 
 

@@ -1,4 +1,4 @@
-"""TIMESTAMPs in the zone of TiCDC's server: hours that a zone has twice, and those that it leaves out."""
+"""TIMESTAMPs in the zone of TiCDC's server: hours that a zone has twice, and those that it skips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_of_two_moments_is_taken_where_the_operator_says_which_and_counted(a
 
 @pytest.mark.parametrize("ambiguous", ["refuse", "first", "second"])
 def test_a_time_that_the_zone_leaves_out_is_always_refused(ambiguous: Ambiguous) -> None:
-    with pytest.raises(NoMoment, match="is a time that the zone Europe/Berlin leaves out") as refused:
+    with pytest.raises(NoMoment, match="is a time that the zone Europe/Berlin skips") as refused:
         ServerZone("Europe/Berlin", ambiguous).utc_text(NEVER)
     assert "kafka.server_tz" in refused.value.hint
 

@@ -59,7 +59,7 @@ def test_a_dumps_rows_have_their_own_rank() -> None:
 @pytest.mark.parametrize(
     ("lines", "match"),
     [
-        (line(1, "insert", id="1"), "have no column name, and no DDL of the output tells"),
+        (line(1, "insert", id="1"), "have no column name, and no DDL of the output added it"),
         (line(1, "insert", id=None, name="x"), "a row has no value of id, which is in its key"),
         (b"{\n", "are no rows"),
         (line(1, "insert", id="1", name="x")[:-9] + b"\n", "are no rows"),

@@ -67,5 +67,5 @@ def test_what_cannot_be_read_is_refused_with_the_ddl(tmp_path: Path) -> None:
         list(part(tmp_path, era(0, 99, "b", "b", "c"))())
     with pytest.raises(SinkError, match="rows of column b are from before 'ALTER x'"):
         list(part(tmp_path, era(0, 99, "id", "gone", "c", redefined="ALTER x"))())
-    with pytest.raises(SinkError, match="have no column gone, and no DDL of the output tells"):
+    with pytest.raises(SinkError, match="have no column gone, and no DDL of the output added it"):
         list(part(tmp_path, era(0, 99, "id", "gone", "c"))())

@@ -56,7 +56,7 @@ def test_options_go_to_tasks() -> None:
         ("protocol=csv&csv.quote=ab", "csv.quote is 'ab'"),
         ("protocol=csv&csv.delimiter=", "csv.delimiter is ''"),
         ("protocol=csv&csv.delimiter=%22", "csv.delimiter"),
-        ("protocol=csv&csv.quote=&csv.delimiter=n", "escapes could not be told"),
+        ("protocol=csv&csv.quote=&csv.delimiter=n", "an escape would look like it"),
         ("protocol=csv&time-zone=Moon", "time-zone=Moon"),
         ("protocol=csv&output-column-id=true", "no parameter output-column-id"),
         ("protocol=csv&config=x", "no parameter config"),
