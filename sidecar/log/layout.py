@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.core.progress import CompletedTable, DumpTold, Progress, completed, progress_from_json, state_after
+from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
@@ -219,7 +219,7 @@ def logged_dumps(value: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
         return tuple(map(progress_from_json, value))
 
 
-def dump_after(manifest: Manifest) -> DumpTold | None:
+def dump_after(manifest: Manifest) -> SegmentDump | None:
     """None before the log's first dump. Raises LogBroken."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
         return state_after(manifest.dumps, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)

@@ -183,7 +183,7 @@ class Replay:
         if self.settings.brackets == RECORDED:
             pipeline.dump = self._recorded_dump(pipeline)
             if self.stored.history.find(DUMP_ID) is None:
-                pipeline.recorder.asked(replace(self._start_request(), dump_id=DUMP_ID))
+                pipeline.recorder.requested(replace(self._start_request(), dump_id=DUMP_ID))
         return pipeline
 
     def _source(self) -> Source:
