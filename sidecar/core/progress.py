@@ -96,7 +96,7 @@ def afresh(table: TableProgress, *, since_seq: Seq, name: TableName | None = Non
 class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
-    id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, DDLs that pass after that
+    id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, later DDLs
     are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump."""
 
     dump_id: str

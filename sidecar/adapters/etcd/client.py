@@ -265,18 +265,18 @@ class EtcdClient:
         """One endpoint, with a fresh token if etcd wants one."""
         if not self.section.user:
             return self._send(channel, service, method, request, until, "")
-        token = self._token or self._login(channel, until, former="")
+        token = self._token or self._login(channel, until, refused="")
         try:
             return self._send(channel, service, method, request, until, token)
         except grpc.RpcError as error:
             if error.code() not in _TOKEN:
                 raise
-        return self._send(channel, service, method, request, until, self._login(channel, until, former=token))
+        return self._send(channel, service, method, request, until, self._login(channel, until, refused=token))
 
-    def _login(self, channel: grpc.Channel, until: float, *, former: str) -> str:
+    def _login(self, channel: grpc.Channel, until: float, *, refused: str) -> str:
         """A token for the user; empty if etcd has authentication off, as its own clients do."""
         with self._lock:
-            if self._token and self._token != former:
+            if self._token and self._token != refused:
                 return self._token  # another thread was faster
             request = self._rpc.AuthenticateRequest(name=self.section.user, password=self._password)
             try:
