@@ -3,8 +3,8 @@ deploy/config.example.toml, which a test holds against this file.
 
 Sizes are bytes and times seconds, by their names. A secret is never in the file: `*_file` names the file that holds it.
 
-What can be said of a value by itself is said here, at once: a setting that is accepted is one that can be meant. Bounds are far beyond
-what anybody needs and within what those can take who are given the value.
+Each value is checked here, at once, as far as that is possible without the others. Bounds are far beyond what anybody needs, and within
+what the user of the value accepts.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class EtcdSection(_Section, frozen=True, kw_only=True):
 
 
 class SourceSection(_Section, frozen=True, kw_only=True):
-    """The changefeed's upstream TiDB. `reader` has no effect: settings of 0.1.0 name it. `status_port`: TiDB's HTTP port, asked by
-    feeds of key-values only."""
+    """The changefeed's upstream TiDB. `reader` has no effect: settings of 0.1.0 name it. `status_port`: TiDB's HTTP port, which
+    only feeds of key-values use."""
 
     host: Name
     port: Port = 4000
@@ -119,7 +119,7 @@ class PushSection(_Section, frozen=True, kw_only=True):
 
 
 class TikvSection(_Section, frozen=True, kw_only=True):
-    """For `feed = "tikv"`: TiKV's change feed, found by PD. `pd`: PD's client endpoints, `host:port`. `outage_max_s`: a range that
+    """For `feed = "tikv"`: TiKV's change feed, located through PD. `pd`: PD's client endpoints, `host:port`. `outage_max_s`: a range that
     nobody serves for longer ends the term."""
 
     pd: tuple[Name, ...] = ()
@@ -365,7 +365,7 @@ def _is_zone(name: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """`host:port`, with a port that others can be told of."""
+    """`host:port`, with a port that others can connect to."""
     host, _, port = text.rpartition(":")
     whole = host.startswith("[") and host.endswith("]") if ":" in host else host.strip("[]") == host
     bare = host.strip("[]")

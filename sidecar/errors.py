@@ -22,7 +22,7 @@
     ├── ConfigError            a setting of the sidecar that cannot be used
     ├── CoordinationError      etcd
     │   ├── CoordinationLost       not reachable, or answering too late (retry helps)
-    │   ├── Compacted              the revision that was asked for is not kept any more
+    │   ├── Compacted              the requested revision is not kept any more
     │   ├── NoProgress             what is in the progress key is something else, or damaged
     │   └── OwnershipLost          the lease is another's: this process is fenced off
     ├── FeedLost               Kafka is not reachable (retry helps)
@@ -31,7 +31,7 @@
     ├── LogUnreachable         the log's storage is not reachable (retry helps)
     └── StorageFull            no room left (retry helps, once there is room)
 
-`retryable` tells whether the same action can succeed later without anybody changing anything.
+`retryable` says whether the same action can succeed later without anybody changing anything.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class CoordinationLost(CoordinationError):
 
 
 class Compacted(CoordinationError):
-    """The revision that was asked for is not kept any more."""
+    """The requested revision is not kept any more."""
 
 
 class NoProgress(CoordinationError):

@@ -64,7 +64,7 @@ class Dumper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Everything that is not pure, by port. `deliveries` None: nobody tells, and the sinks hold no dump back. `through`: whether the
+    """Everything that is not pure, by port. `deliveries` None: nobody reports them, and the sinks hold no dump back. `through`: whether the
     rows of a table that a DDL brings may be dumped, and the SQL predicate of those that may (empty: all). `newest_ts`: above it nothing
     can be yet, by this machine's clock; `wall_ms`: since 1970, by the same. `beside`: whether rows beside a DDL that rewrites are right."""
 
@@ -117,7 +117,7 @@ class Pipeline:
         self._last_segment_s = outside.clock.now_s()
         self.pace = Controller()
         if next_seq:
-            self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what former owners wrote ages from now on
+            self.pace.wrote(Seq(next_seq - 1), self._last_segment_s)  # what previous owners wrote ages from now on
         self._throttle = Throttle()
         self._last_event_s = self._last_segment_s
         self._unanswered = 0
@@ -126,7 +126,7 @@ class Pipeline:
         self._save_progress()  # dump id and epoch are on record before a mark of them is sent
 
     def step(self, *, poll_s: float) -> bool:
-        """Take what is there, let the dump go on, and write what is resolved. False when nothing at all happened."""
+        """Take what is there, let the dump continue, and write what is resolved. False when nothing at all happened."""
         read = self._take_messages(poll_s)
         requested = self._take_requests()
         received = self._drive_dump()
@@ -134,7 +134,7 @@ class Pipeline:
 
     def _write_what_is_resolved(self) -> int:
         """How many segments. After a DDL the lanes are read again: it may have made some, whose rows R must not pass. They are read after
-        the marks came, before R is released. A dump's windows close as sinks leave room, not only as lanes go on: it needs spare ts."""
+        the marks came, before R is released. A dump's windows close as sinks leave room, not only as lanes advance: it needs spare ts."""
         wrote = 0
         while (upto_ts := self.sequence.upto(self.outside.feed.lanes(), sparing=self.dump.demand().open_rows > 0)) is not None:
             passed = False
@@ -160,7 +160,7 @@ class Pipeline:
         return len(messages)
 
     def _take_requests(self) -> int:
-        """Carry out what operators asked for. A refused request changes nothing and is told to the one who asked."""
+        """Carry out the requests of operators. A refused request changes nothing, and the operator receives the reason."""
         taken = 0
         while (request := self.outside.requests.take()) is not None:
             taken += 1
@@ -172,7 +172,7 @@ class Pipeline:
                 self.outside.requests.answer(refused)
             else:
                 self.outage = None  # who asks does not want to wait
-                self.recorder.asked(request, intended=intended)
+                self.recorder.requested(request, intended=intended)
                 self._save_progress()
                 self.outside.requests.answer(None)
         return taken
@@ -196,13 +196,13 @@ class Pipeline:
         events = self.outside.source.results()
         before, now_s = self.dump.records, self.outside.clock.now_s()
         self._throttle.pay(events, before, now_s)
-        self.outage = outage(self.outage, events, heard_s=self._last_event_s, now_s=now_s)
+        self.outage = outage(self.outage, events, answered_s=self._last_event_s, now_s=now_s)
         commands = [command for event in events for command in self.dump.handle(event)]
         if self.outage is None or now_s >= self.outage.again_s:
             commands += self.dump.next(throttled=self._throttle.held(before, now_s))
         if self.dump.records != before:
             self._save_progress()
-        self._throttle.asked(commands)
+        self._throttle.requested(commands)
         for command in commands:
             self.outside.source.request(command)
         if events or (commands and not self._unanswered):
@@ -221,15 +221,15 @@ class Pipeline:
         return self._throttle.wait_s(self.dump.records, self.outside.clock.now_s())
 
     def source_busy(self) -> bool:
-        """Whether the source was asked for something that it has not finished."""
+        """Whether the source has a command that it has not finished."""
         return self._unanswered > 0
 
     def source_still_s(self) -> float:
-        """How long the source has been silent about something it was asked for; 0 when it was asked for nothing."""
+        """How long the source has been silent about a command; 0 when it has none."""
         return self.outside.clock.now_s() - self._last_event_s if self.source_busy() else 0.0
 
     def delivery_lag_s(self) -> float:
-        """How long the oldest segment that is not delivered has been in the log; 0 when all is, as heard in the last step."""
+        """How long the oldest segment that is not delivered has been in the log; 0 when all is, as of the last step."""
         return 0.0 if self.outside.deliveries is None else self.pace.lag_s(self.outside.clock.now_s())
 
     def _must_write(self, upto_ts: CommitTs) -> bool:
@@ -237,11 +237,11 @@ class Pipeline:
         return idle_s >= EMPTY_SEGMENT_EVERY_S or self.dump.closes_by(upto_ts)
 
     def write_soon(self) -> None:
-        """Write the next segment even if it is empty: from then on a former owner that comes to life again is fenced off."""
+        """Write the next segment even if it is empty: from then on an old owner that comes to life again is fenced off."""
         self._last_segment_s = self.outside.clock.now_s() - EMPTY_SEGMENT_EVERY_S
 
     def _write(self, segment: Segment) -> None:
-        """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was heard."""
+        """Steps 2 to 5. Step 1, the chunk files, was done before their ChunkRead was received."""
         marks: list[Mark] = []
         outside, seq, before = self.outside, self.next_seq, self.dump.records
         incarnations = outside.feed.incarnations()
@@ -294,8 +294,8 @@ class Pipeline:
         self.counts.dump_bytes += sum(chunk.bytes for chunk in chunks)
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
-        """Pass the rows by, picking the marks out and stopping at a table of which no row can be decoded. What the feed calls in another
-        case than the schemas goes on by its own name."""
+        """Yield the rows without the marks, and stop at a table of which no row can be decoded. A table that the feed writes in another
+        case gets its name as in the schemas."""
         tables, read_mark = self.tables, self.outside.codec.mark
         own_names: dict[TableName, TableName] = {}
         for arrived in self.outside.schemas.named(changes):
@@ -322,7 +322,7 @@ class Pipeline:
         results, once_more = self.rewrites.passed(results, before, after, ddls, self.dump.records)
         self.dump.changed([step for one in results if (step := self._offered(one)) is not None])
         if once_more is not None:
-            self.recorder.asked(once_more, last=self.dump.records)
+            self.recorder.requested(once_more, last=self.dump.records)
             self.dump.request(once_more)
         self.tables = after
         self.outside.source.follow(after)

@@ -26,7 +26,7 @@ NOT_KNOWN: Mapping[Lane, str] = MappingProxyType({})
 
 
 class Feed(Protocol):
-    """TiCDC's output. A position says where reading goes on: after seeking to p, everything that was delivered at p or later
+    """TiCDC's output. A position says where reading continues: after seeking to p, everything that was delivered at p or later
     in this lane comes (again). Positions are not unique; they never fall but where the feed begins again. In Kafka they count
     messages, in lanes of key-values they are TSOs."""
 
@@ -38,13 +38,14 @@ class Feed(Protocol):
         not named. Empty where positions are TSOs: there the schemas' moment says it all."""
 
     def incarnations(self) -> Mapping[Lane, str]:
-        """After `seek`: every lane that is read, also one that R does not wait for, and what tells it from a later lane of its name; empty
-        where nothing does. Whoever keeps positions keeps these beside them. A lane that is not here has ended: nobody reads on in it.
-        Asked after each poll: unless positions are TSOs, one that has ended is missing after a poll before another of its name comes."""
+        """After `seek`: every lane that is read, also one that R does not wait for, with what distinguishes it from a later lane of its
+        name; empty where nothing does. A caller that keeps positions keeps these beside them. A lane that is not here has ended: nobody
+        reads on in it. Called after each poll: unless positions are TSOs, an ended lane is missing after a poll before another of its
+        name comes."""
 
     def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
         """Read on from these positions; a lane that is not named starts at what is there of its beginning, and its first message says so
-        if more was (`Message.after_gap`). `incarnations`: as told with the positions.
+        if more was (`Message.after_gap`). `incarnations`: as returned with the positions.
 
         Raises FeedError for a lane that is another one by now, whatever is in it.
         """
@@ -66,11 +67,11 @@ class Puller(Protocol):
 
     def want(self, wanted: Mapping[KeyRange, CommitTs]) -> None:
         """From now on pull exactly these ranges, each complete from its ts on: every commit with commit_ts > ts. A range that was
-        wanted before goes on where it is, whatever its ts; one that is not named any more ends. Ranges do not overlap. Cheap."""
+        wanted before continues where it is, whatever its ts; one that is not named any more ends. Ranges do not overlap. Cheap."""
 
     def poll(self, *, timeout_s: float) -> Sequence[KvEvent]:
         """What has come, entries before the `Pulled` that covers them; empty when there is nothing within the timeout. Parts of a
-        wanted range may advance by themselves: the range of a `Pulled` is a wanted one or a part of one.
+        wanted range may advance independently: the range of a `Pulled` is a wanted one or a part of one.
 
         Raises FeedLost for an outage that lasts, FeedUnsuitable or MessageUnreadable for what cannot be used.
         """
@@ -83,7 +84,7 @@ class Puller(Protocol):
 
 
 class SegmentLog(Protocol):
-    """The durable hand-off to Spark. `id` tells it from every other log, also of the same changefeed; empty: not known."""
+    """The durable hand-off to Spark. `id` distinguishes it from every other log, also of the same changefeed; empty: not known."""
 
     @property
     def id(self) -> str: ...
@@ -108,7 +109,7 @@ class SegmentLog(Protocol):
 
 
 class Source(Protocol):
-    """TiDB, asked in the background: no call waits for the database."""
+    """TiDB, queried in the background: no call waits for the database."""
 
     def request(self, command: Command) -> None:
         """Begin to carry out `command`."""
@@ -124,7 +125,7 @@ class Source(Protocol):
 
 
 class Schemas(Protocol):
-    """The changefeed's tables at the position that the log has reached. One of `begin` and `resume` comes first, once. Asked by
+    """The changefeed's tables at the position that the log has reached. One of `begin` and `resume` comes first, once. Called by
     the pipeline's thread, which waits: a DDL is a barrier."""
 
     @property
@@ -141,7 +142,7 @@ class Schemas(Protocol):
     def after(self, ddls: Sequence[Ddl]) -> Mapping[TableName, TableSchema]:
         """All tables after these DDLs, which have one commit_ts, the highest so far. Equal to what was before if they change none.
 
-        Raises UnsupportedDdl for one that cannot be carried, SourceLost (retry helps) if the source cannot be asked.
+        Raises UnsupportedDdl for one that cannot be carried, SourceLost (retry helps) if the source does not answer.
         """
 
     def named(self, changes: Iterable[Change]) -> Iterable[Change]:
@@ -209,16 +210,17 @@ class SlowReads:
 
 
 class SchemaSource(Protocol):
-    """The tables of the changefeed as TiCDC decodes them. Asked from threads that may wait."""
+    """The tables of the changefeed as TiCDC decodes them. Called from threads that may wait."""
 
     def asked_by(self, caller: Caller) -> SchemaSource:
-        """The same tables, asked for no longer than `caller` waits: what is under way ends, and raises what the source raises when lost."""
+        """The same tables, queried no longer than `caller` waits: then what is under way ends, and raises what the source raises when
+        lost."""
 
     def tables(self) -> Mapping[TableName, TableSchema]:
         """Every table that exists outside the system's schemas, also those without a usable key (`key` empty)."""
 
     def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
-        """One for each of `tables`, in their order. A table that does not exist is refused, not left out."""
+        """One for each of `tables`, in their order. A table that does not exist is refused, not omitted."""
 
     def keys(self, table: TableName, keys: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
         """These handle keys in canonical text, each once, in their order.
@@ -234,20 +236,20 @@ class Requests(Protocol):
         """The oldest request not yet answered, or None. One whose owner died before its answer comes again."""
 
     def answer(self, refused: RefusedRequest | None) -> None:
-        """Tell whoever made the request taken last: it is carried out and durable (None), or why not."""
+        """Report to the operator of the request taken last: it is carried out and durable (None), or why not."""
 
 
 class Deliveries(Protocol):
     """How far the sinks are and what they cost, for the dump's pace."""
 
     def accepted(self) -> Seq | None:
-        """The last segment that every sink has accepted, None at the start. Cheap: asked at every step."""
+        """The last segment that every sink has accepted, None at the start. Cheap: called at every step."""
 
     def sinks(self) -> Sequence[SinkDelivery]:
-        """Each sink by itself with its last batches, as told last; empty while nothing was. As cheap."""
+        """Each sink alone with its last batches, as last reported; empty before the first report. As cheap."""
 
     def report_times(self) -> ReportTimes | None:
-        """When that was told; None for who tells at the moment of asking. As cheap."""
+        """When that was reported; None where each call reports the present. As cheap."""
 
 
 class Ownership(Protocol):

@@ -52,8 +52,8 @@ INSTEAD = {
     "news": "what it is",
     "whoever": "the owner, the worker, the consumer",
 }
-OTHERS_NAMES = re.compile(r"Not_?Found|FOUND_ROWS|not_found|FileNotFound", re.IGNORECASE)
-"""Of libraries and of SQL."""
+OTHERS_NAMES = re.compile(r"Not_?Found|not\[ _\]\?found|FOUND_ROWS|not_found|FileNotFound", re.IGNORECASE)
+"""Of libraries, of SQL and of TiKV's errors."""
 WIRE = frozenset({"asked_by", "asked_ms", "asked_for", "heard_s", "heard_ms", "asked", "told", "former", "anew"})
 """Keys of records, parameters and protobuf's fields, as texts."""
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

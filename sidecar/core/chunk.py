@@ -24,14 +24,14 @@ class WrittenChunk(NamedTuple):
 class ChunkFile:
     """One chunk: rows of `table` with handle key in `(after, last]`, in canonical text, one Parquet column a column.
 
-    `after` is None at the table's start. `read_tso` is the SELECT's own snapshot where the source told it.
+    `after` is None at the table's start. `read_tso` is the SELECT's own snapshot where the source reports it.
 
     `since_seq` is the first segment of the pass that the chunk belongs to: a dump that reads a table again begins another pass behind a DDL
     (plan.py), and a DDL ends its segment, so a table has no two passes of one dump with one `since_seq`. A pass reads disjoint key ranges,
     so a key is in one chunk of it at most. FIRST_SEQ where an earlier version wrote it.
 
-    `absent`: how many of `rows` stand first in the file and are keys that the dump asked for and the source does not have: they become
-    deletes. The file has the column ABSENT then.
+    `absent`: the first `absent` rows of the file are keys that the dump requested and the source does not have. They become deletes.
+    The file has the column ABSENT then.
 
     `sha256`: of the file, in hex. `rows_sum`: the sum of the hashes of its rows, whatever their order (sidecar/log/row_sums.py), in hex.
     Each is empty where it was not computed.

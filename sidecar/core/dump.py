@@ -1,4 +1,4 @@
-"""One dump: what operators ask of it, and the table of its states. Nothing here waits, and no change waits for it (P3).
+"""One dump: the requests of operators, and the table of its states. Nothing here waits, and no change waits for it (P3).
 
                  queued    running    paused     finished   failed    stopped
     Begin        running   .          .          .          .         .         no other dump holds its tables (dumps)
@@ -15,8 +15,8 @@ While a dump is running or paused, it has a `dump_run.Run`, with readers, window
 closed. Of one that failed or was stopped only its record is left: its marks are not ours and its events change nothing. The records of
 those that wait or have failed are kept in step with the DDLs, so that they can begin or resume.
 
-A source that is away is no Failure. A dump continues without its answers: the range of a SELECT is asked for again; where it is a mark, by
-a new Run from what the log holds, as after a death (`dump_run.MarkLost`).
+A source that is away is no Failure. The dump continues without its answers. It requests the range of a SELECT again. For a mark, a new Run
+begins from what the log holds, as after a death (`dump_run.MarkLost`).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class TableReading:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """As Reading, with a TSO of the chunk's own. Everything up to `requested_ts` had left the feed before it was asked for."""
+    """As Reading, with a TSO of the chunk's own. Everything up to `requested_ts` had left the feed before the chunk was requested."""
 
     window: int
     chunk: int
@@ -91,8 +91,8 @@ gone from SQL some time before its DDL is in the feed, long if transactions hold
 
 @dataclass(slots=True)
 class Doubts:
-    """Ranges whose SELECT did not fit their table: each is asked for again when the log has reached a TSO after the failure. And those
-    whose SELECT the source did not answer: each is asked for again when the dump is asked what can begin."""
+    """Ranges that the dump requests again. One whose SELECT did not fit its table: when the log has reached a TSO after the failure.
+    One whose SELECT the source did not answer: when the dump next looks for what can begin."""
 
     _until: list[tuple[CommitTs, Work]] = field(default_factory=list)
     _unanswered: list[Work] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Doubts:
         self._in_a_row.pop(table, None)
 
     def settled(self, upto_ts: CommitTs) -> list[Work]:
-        """The ranges to be asked for again: the log has reached `upto_ts`."""
+        """The ranges to request again, as the log has reached `upto_ts`."""
         results = [work for until_ts, work in self._until if until_ts <= upto_ts]
         self._until = [(until_ts, work) for until_ts, work in self._until if until_ts > upto_ts]
         return results

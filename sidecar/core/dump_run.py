@@ -1,15 +1,16 @@
 """A dump that is there: its plan, readers, windows and marks, from the first command to the last window.
 
-Which chunk is read and which mark is sent when. What follows for the dump's state is `dump.Dump`'s: this tells a Failure, and whether
-all is `complete`, and reads the state only to know whether it may go on.
+A Run decides which chunk is read and which mark is sent, and when. It reports a Failure, and whether all is `complete`. `dump.Dump` decides
+what follows for the dump's state. A Run reads that state only to know whether it may continue.
 
 A DDL (`changed`) takes from a table's windows and readers whatever is not in the log yet: it is read again with the columns after
 it. A SELECT that did not fit the table waits, without holding up others, until every DDL before its failure has passed.
 
 Invariants: a SELECT begins after its window's low mark is committed, one that the source begins ahead of its command too, and its chunk
-is durable before the high mark is sent; marks are sent in the order of the commands; what a former dump asked for changes nothing; a
+is durable before the high mark is sent; marks are sent in the order of the commands; what an earlier dump requested changes nothing; a
 pause takes effect at a chunk boundary.
-More is read only while what is not in the log fits into `DumpRoom.open_rows`, but for one chunk where nothing is: a dump always goes on.
+More is read only while what is not in the log fits into `DumpRoom.open_rows`. Where nothing is open, one chunk may always be read, so a
+dump never stops.
 A window closes in the log when it is ready and the sinks leave room for it. Readers come and go at the ends of their windows, when an
 operator asks for more or fewer.
 """
@@ -56,7 +57,7 @@ READY_MS_MAX = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The dump cannot go on."""
+    """The dump cannot continue."""
 
     reason: str
 
@@ -187,7 +188,7 @@ class Run:
         self._plan.change(mine, next_seq=self._ground.next_seq)
         return True
 
-    # ---- a window begins, goes on, ends ----------------------------------------------------------------------------
+    # ---- a window begins, continues, ends --------------------------------------------------------------------------
 
     def _open_window(self, place: int, work: Work) -> Command:
         self._window_number += 1
@@ -208,8 +209,8 @@ class Run:
         """The window's next chunk, of range `work` or, where nothing is left of that (None), of the next one; or its end. `follows`: the
         chunk of `work` that was read in this window just before.
 
-        The range is released before the window ends: whoever claims it reads on later and sends its own high mark later, so a range's
-        windows close in the order of its chunks.
+        The range is released before the window ends. The reader that claims it next reads on later and sends its own high mark later. So
+        the windows of a range close in the order of its chunks.
         """
         opening = isinstance(self._readers[place], TableOpening)
         self._readers[place] = Idle()  # what it was reading is read
@@ -241,7 +242,7 @@ class Run:
         return not taken or taken + rows <= self._ground.room.open_rows
 
     def open_rows(self) -> int:
-        """Read, or asked for, in windows that are not in the log."""
+        """Read or requested, in windows that are not in the log."""
         return self.windows.rows_held + sum(r.rows for r in self._readers if isinstance(r, TableOpening | TableReading | Snapshot))
 
     def _end_window(self, place: int, window: int) -> list[Command]:
@@ -291,7 +292,7 @@ class Run:
         """How many there are to be."""
         return self.progress.pace.readers or self._ground.limits.readers
 
-    # ---- what the source told --------------------------------------------------------------------------------------
+    # ---- what the source reports -----------------------------------------------------------------------------------
 
     def _on_mark_sent(self, uuid: str) -> list[Command]:
         number = self._marks.number_of(uuid)
@@ -372,7 +373,7 @@ class Run:
         return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
 
     def _reader_of(self, chunk: int) -> tuple[int, TableReading | Snapshot] | None:
-        """The place of whoever reads this chunk, and the reader; None: nobody of this dump."""
+        """The reader of this chunk, after its place; None: no reader of this dump has it."""
         for place, reader in enumerate(self._readers):
             if isinstance(reader, TableReading | Snapshot) and reader.chunk == chunk:
                 return place, reader

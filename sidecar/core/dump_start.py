@@ -1,4 +1,4 @@
-"""What a dump begins with: what it shares with others, and its progress from what an operator asked for. It rejects what cannot be."""
+"""What a dump begins with: what it shares with others, and its progress from an operator's request. It rejects what cannot be."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Open(Protocol):
 @dataclass(slots=True)
 class Ground:
     """What dumps share and what outlives them: whose marks they are, their bounds, where the log ends, what the sinks leave to them, and
-    what each of them has open. `chunks`: how many were asked for; their numbers name files, so none is used twice. `dumps`: how many were
+    what each of them has open. `chunks`: how many were requested; their numbers name files, so none is used twice. `dumps`: how many were
     started or, after a failure, resumed: they begin in this order. `revision`: the highest of all their records. `windows`: how many were
     opened."""
 
@@ -130,7 +130,7 @@ class Ground:
         return self.dumps - 1
 
     def open_rows(self) -> int:
-        """Read, or asked for, in windows that are not in the log."""
+        """Read or requested, in windows that are not in the log."""
         return sum(run.open_rows() for run in self.runs)
 
     def take(self, rows: int, size: int) -> bool:

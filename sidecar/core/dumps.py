@@ -3,7 +3,7 @@
 - A dump begins when no dump before it that is not over has one of its tables, and fewer than RUNNING_MAX run. Until then it is queued. So
   dumps that run at one time have no table in common, and a key is in one chunk at most of all that is open.
 - They share what the sinks leave (`Ground`), and take turns in asking for it. A window that does not fit holds back those of all others
-  until it does: so each dump goes on, however large its windows are beside those of the others.
+  until it does. So each dump continues, however large its windows are beside those of the others.
 - A request without a dump id is for the one dump that is not over, or else for the last one (`progress.intended_without_id`). Where several
   of them can take it, it is rejected.
 - When a dump begins, those that have finished or were stopped are forgotten, except the last one. A dump that failed can be resumed: it is

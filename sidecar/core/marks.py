@@ -2,7 +2,7 @@
 
 A mark's uuid is `{dump_id:16}{epoch:08x}{number:08x}` (32 characters, the column's width). The dump id and the owner's
 epoch are durable before the first mark of them is sent, so every uuid this owner may send is on record beforehand
-without a write per mark, and a mark of a former attempt is known by its epoch.
+without a write per mark, and a mark of an earlier attempt is known by its epoch.
 
 - a row of another changefeed, or with a uuid that is not this dump's and epoch's: not ours, ignored;
 - numbered below `first`: of an attempt of ours that was given up. The database may carry out its UPDATE late, if at all: ignored;

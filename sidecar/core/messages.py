@@ -1,4 +1,4 @@
-"""What the dump says and hears: commands out, events in. Plain frozen values, no behaviour.
+"""What the dump sends and receives: commands out, events in. Plain frozen values, no behaviour.
 
 The pipeline carries commands to the source (TiDB) and brings events back; nothing here knows how.
 """
@@ -78,12 +78,12 @@ class ReadChunk:
     """SELECT the next `rows_max` rows of `table` with handle key in `(after, upper]`, in the server's key order.
 
     `after` None: from the start. `upper` None: to the end. `number` is unique in the dump and names the chunk's file.
-    `where`: only rows for which this SQL predicate is true. `bounds_max` > 0: if rows are left above the chunk, tell up to so
-    many keys at which the rest can be cut. The chunk file must be durable before ChunkRead is reported.
+    `where`: only rows for which this SQL predicate is true. `bounds_max` > 0: if rows are left above the chunk, report at
+    most that many keys at which the rest can be cut. The chunk file must be durable before ChunkRead is reported.
 
-    `ahead`: its window is likely to ask for the chunk after it, so that one's SELECT may begin before this chunk is durable. `follows`:
-    the chunk of the same window that this one goes on from; only what was read ahead behind that one may serve, for its window's low
-    mark was committed before. None: nothing that was read before the command.
+    `ahead`: its window is likely to request the chunk after it, so that one's SELECT may begin before this chunk is durable. `follows`:
+    the chunk of the same window that this one continues. Only what was read ahead behind that chunk may serve, because its window's low
+    mark was committed before. None: nothing that was read before the command may serve.
 
     `bytes_max`: the chunk ends, before `rows_max`, a little after the row with which its text has become more than that; so it has one row
     at least, however large. It is not exhausted then.
@@ -127,7 +127,7 @@ class MarkSent:
 class ChunkRead:
     """Chunk `number` is durable. `exhausted`: no row of the table is left above it (below the upper bound).
 
-    `bounds`: where asked for, keys above the chunk's last one, rising in the server's order; the last of them is the table's
+    `bounds`: where requested, keys above the chunk's last one, rising in the server's order; the last of them is the table's
     highest key at this moment. Empty: nobody could tell. `read_s`: seconds from the SELECT to its last row, 0 if not measured.
     `text_bytes`: of its rows, unpacked, 0 if not measured. `keys_read`: of a list of keys that is not exhausted, how many of its first
     keys the chunk is of.
@@ -154,7 +154,7 @@ class MarkFenced:
 @dataclass(frozen=True, slots=True)
 class ChunkMisfit:
     """The SELECT did not fit the table as it is now. A DDL that changed it is at or below `schema_ts`, and may not have come by the
-    feed yet. `reason` and `hint`: for an operator, if it goes on so."""
+    feed yet. `reason` and `hint`: for an operator, if this continues."""
 
     command: ReadChunk
     schema_ts: CommitTs

@@ -19,7 +19,7 @@ Seq = NewType("Seq", int)
 FIRST_SEQ = Seq(0)
 """Of every log."""
 Lane = NewType("Lane", str)
-"""A part of the feed that advances by itself, named for people: `kafka/orders/2`."""
+"""A part of the feed that advances independently, named for people: `kafka/orders/2`."""
 
 _TSO_LOGICAL_BITS = 18
 
@@ -59,8 +59,8 @@ class TableName(NamedTuple):
         return f"{self.schema}.{self.table}"
 
     def folded(self) -> TableName:
-        """What TiDB compares: two names are one table's if their folded forms are equal. What the feed tells may be in another case than
-        the source's own spelling (ticdc/topics.py says when)."""
+        """What TiDB compares: two names are one table's if their folded forms are equal. The feed may write a name in another case
+        than the source does (ticdc/topics.py says when)."""
         return TableName(lowered(self.schema), lowered(self.table))
 
 
@@ -108,7 +108,7 @@ class Change(NamedTuple):
 
 
 class Ddl(NamedTuple):
-    """A schema change. Without a `query` it is a cut only: the tables are others from here on, and no sink is told."""
+    """A schema change. Without a `query` it is a cut only: the tables are others from here on, and no sink receives it."""
 
     commit_ts: CommitTs
     rank: Rank
@@ -190,7 +190,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """A column as it was made. `type_text` is information_schema's COLUMN_TYPE as TiDB tells it: `bigint(20) unsigned`,
+    """A column as it was made. `type_text` is information_schema's COLUMN_TYPE as TiDB returns it: `bigint(20) unsigned`,
     `enum('a','b')`. `charset` and `collation` are empty where the type has none. `default` is SQL, a literal with its quotes or an
     expression, None without one. `on_update` and `generated` are SQL, empty without one; a generated column that is not `stored` is
     virtual."""
@@ -251,14 +251,14 @@ class PreviousLayout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table as the feed carries it: public columns in table order, virtual generated ones left out.
+    """A table as the feed carries it: public columns in table order, without virtual generated ones.
 
     `key` names the handle key's columns (PK, else the NOT NULL unique key TiCDC uses); empty: TiCDC does not
     replicate the table. `table_id` and `physical_ids` (the partitions' ids, else the table's own) tell another table of the same
     name; 0 and empty where the source does not tell them. `layout` is what decoding raw key-values needs besides (rowcodec/kv_layout.py),
-    empty for feeds that name their columns. `definition` is None where the log does not tell it: one of 0.3.0 and before.
+    empty for feeds that name their columns. `definition` is None where the log does not have it: one of 0.3.0 and before.
 
-    `former`: of a feed whose rows tell the schema version that they were written under (TiDB-Binlog); else None.
+    It has a `PreviousLayout` in a feed whose rows name the schema version that they were written under (TiDB-Binlog); else None.
     """
 
     name: TableName

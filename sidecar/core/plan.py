@@ -8,7 +8,7 @@ Reading may be ahead of the cursor; what is ahead is read again after a crash.
 
 One reading of a table from its beginning to its end is a pass. A table that a DDL has the dump read again, and one that is BORN, begins
 another pass with the segment behind the DDL. The chunks of a pass that are in the log have disjoint key ranges: those of one range follow
-one another from its cursor, and ranges do not overlap. So a key is in one chunk of a pass at most, whoever owned the dump.
+one another from its cursor, and ranges do not overlap. So a key is in one chunk of a pass at most, also when the dump had several owners.
 
 A table of which a dump reads certain keys is cut into lists of them at the start. Each list is one SELECT, so what is said of a key that
 has no row is true at one moment. A list whose rows are too large for a chunk is cut where its chunk ends: the keys behind that are read by
@@ -33,7 +33,7 @@ SPANS_MAX = 16
 """Ranges a table is cut into: more than readers, so that none waits for the longest one; few enough to list."""
 
 FIRST_CHUNK_ROWS_MAX = 500
-"""Asked of a table whose rows nobody has seen yet: they may be wide. The reader ends it where it is too large (ReadChunk.bytes_max)."""
+"""For a table whose rows nobody has read yet: they may be wide. The reader ends a chunk that becomes too large (ReadChunk.bytes_max)."""
 
 CHUNK_BYTES_TARGET = 16 << 20
 READ_S_TARGET = 1.0
@@ -132,7 +132,7 @@ class Plan:
         return heappop(self._free) if self._free else None
 
     def release(self, work: Work) -> None:
-        """Whoever claimed it reads no more of it for now."""
+        """The reader that claimed it reads no more of it for now."""
         if not self._reading[work.table][work.span].exhausted:
             heappush(self._free, work)
 

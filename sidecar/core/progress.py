@@ -96,7 +96,7 @@ def afresh(table: TableProgress, *, since_seq: Seq, name: TableName | None = Non
 class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
-    id of the log that has what its cursors say; empty: not told, by 0.2.0 and before. `resumable`: if it fails, DDLs that pass after that
+    id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, later DDLs
     are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump."""
 
     dump_id: str
@@ -178,14 +178,14 @@ def progress_from_json(value: dict[str, Any]) -> Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class DumpTold:
+class SegmentDump:
     """A dump in a segment: its state after the segment, and the tables of which the segment has the last rows: complete from its
     end on (P1). A table that a DDL has the dump read again is named again. `others`: of the other dumps that are there."""
 
     dump_id: str
     state: DumpState
     complete: tuple[TableName, ...] = ()
-    others: tuple[DumpTold, ...] = ()
+    others: tuple[SegmentDump, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON values only; `others` only where there are some."""
@@ -193,12 +193,12 @@ class DumpTold:
         return result | ({"others": [one.to_json() for one in self.others]} if self.others else {})
 
 
-def state_after(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> DumpTold | None:
+def state_after(dumps: Sequence[dict[str, Any]], *, after_ts: CommitTs, upto_ts: CommitTs) -> SegmentDump | None:
     """Of `Manifest.dumps` of the segment `(after_ts, upto_ts]`, and of nothing else: so it is the same for each reader at any time. A
     window's high_ts, from which on a table is complete, is within the segment in which it closes (window.py). None of no dump. Raises as
     `progress_from_json`."""
     each = [
-        DumpTold(
+        SegmentDump(
             str(one["dump_id"]),
             DumpState(one["state"]),
             tuple(done.table for done in completed(one, after_ts=after_ts, upto_ts=upto_ts)),
@@ -225,7 +225,7 @@ def completed(value: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -
 
 
 def leading(dumps: Sequence[Progress]) -> Progress | None:
-    """The dump that is shown where one is asked for: the first that runs, or is paused, or waits; else the last one that was."""
+    """The dump that is shown where a request names none: the first that runs, or is paused, or waits; else the last one that was."""
     for state in _SHOWN_FIRST:
         if results := [dump for dump in dumps if dump.state is state]:
             return min(results, key=lambda dump: dump.number)
@@ -259,7 +259,7 @@ def newest(logged: Sequence[Progress], stored: Sequence[Progress], *, log: str, 
     one knows which dumps there are.
 
     What the store has of another log, or beyond this one's end, is in no window here: its cursors are never taken. Where this log knows of
-    no dump of its own, what was asked for is kept, as dumps that failed.
+    no dump of its own, the requested dumps are kept, as failed ones.
     """
     if other := [one for one in stored if one.log not in (log, "")]:
         why = f"its rows are in log {other[0].log}, and this is log {log}"

@@ -6,14 +6,14 @@ searched for the words MODIFY and CHANGE.
     GONE    the table is dropped, or leaves what is replicated                  nothing more is read
     BORN    a table that was not there                                          offered to a dump of all tables
 
-A table is followed by its id; where the source tells no ids, by its name. Ids in row keys tell what happened to the rows: more
-of them (a partition was added) or fewer of them (one was dropped) leave the other rows where they were; others in their place
-(TRUNCATE, EXCHANGE, another partitioning, DROP and CREATE) may hold rows that no change told of, so the table is read again.
+A table is followed by its id, or by its name where the source has no ids. Ids in row keys show what happened to the rows. More ids (a
+partition was added) or fewer (one was dropped) leave the other rows where they were. Other ids (TRUNCATE, EXCHANGE, another
+partitioning, DROP and CREATE) may hold rows for which the feed has no change, so the table is read again.
 
-Columns do not ask for another read: whoever takes the stream carries out the DDL on the rows it has, as TiCDC's own consumers do.
+New columns need no other read: the consumer carries out the DDL on the rows it has, as TiCDC's own consumers do.
 
-Beside some DDLs TiCDC itself sends rows that are wrong, or none (deploy/KV.md): those that write a table's rows anew, in other columns or
-under other partitions. Over Kafka nobody can be right meanwhile. It is told, and where the operator wants it a dump reads the table
+Some DDLs rewrite a table's rows, in other columns or under other partitions. Beside them TiCDC itself sends wrong rows, or none
+(deploy/KV.md). Over Kafka nobody can be right meanwhile. Such a DDL is reported, and where the operator wants it a dump reads the table
 again (`Rewrites`). The tables before and after the DDL show whether its rows can be wrong. Where they do not (a shorter varchar),
 the words MODIFY and CHANGE decide: a DDL too many is reported rather than one too few.
 """
@@ -65,7 +65,7 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
     for name, table in sorted(old.items()):
         now = by_id.get(table.table_id)
         if now is None and name in new and new[name].table_id not in ids_before:
-            now = name  # another table has taken the name over, or the source tells no ids
+            now = name  # another table has taken the name over, or the source has no ids
         if now is None:
             result[name] = TableStep(name, None, SchemaFate.GONE)
             continue
@@ -76,10 +76,11 @@ def steps(before: Tables, after: Tables, *, named: Collection[TableName]) -> tup
     return (*result.values(), *born)
 
 
-def own_name(ddl: Ddl, *value: Tables) -> TableName:
-    """Of the DDL's table as the first of `found` that has it spells it: TiCDC may have the schema in lower case (ticdc/topics.py)."""
+def own_name(ddl: Ddl, *versions: Tables) -> TableName:
+    """The name of the DDL's table, spelled as in the first of `versions` that has it: TiCDC may write the schema in lower case
+    (ticdc/topics.py)."""
     reported = TableName(ddl.schema, ddl.table)
-    return next((name for tables in value for name in tables if name.folded() == reported.folded()), reported)
+    return next((name for tables in versions for name in tables if name.folded() == reported.folded()), reported)
 
 
 def _same_rows(old: TableSchema, new: TableSchema) -> bool:
@@ -88,7 +89,7 @@ def _same_rows(old: TableSchema, new: TableSchema) -> bool:
     return key_columns(old) == key_columns(new) and (ids == ids_now or added_or_dropped)
 
 
-# ---- rows that were written anew -----------------------------------------------------------------------------------
+# ---- rows that were rewritten --------------------------------------------------------------------------------------
 
 Steps = tuple[TableStep, ...]
 
@@ -96,7 +97,8 @@ _MODIFIES = re.compile(r"\b(MODIFY|CHANGE)\b", re.IGNORECASE)
 
 
 class Beside(Enum):
-    """What is done about rows beside such a DDL: nothing, they are right, as of raw key-values; it is told; or also read again."""
+    """What is done about rows beside such a DDL. RIGHT: nothing, as they are right, in raw key-values. Otherwise it is reported, and
+    perhaps the table is read again."""
 
     RIGHT = "right"
     REPORTED = "told"
@@ -115,7 +117,7 @@ class Rewrites:
     def passed(
         self, value: Steps, before: Tables, after: Tables, ddls: Collection[Ddl], dumps: Sequence[Progress]
     ) -> tuple[Steps, StartDump | None]:
-        """`found`: what the DDLs mean for a dump. Returns what they mean where dumps read rewritten tables from the beginning, and the dump
+        """`value`: what the DDLs mean for a dump. Returns what they mean where dumps read rewritten tables from the beginning, and the dump
         that is due for those of a dump that has finished."""
         afresh = rewritten(before, after, ddls) if self.beside is not Beside.RIGHT else ()
         if not afresh:
@@ -169,7 +171,7 @@ def _from_the_beginning(dumps: Collection[Progress], value: Steps, afresh: Colle
 
 
 def rewritten(before: Tables, after: Tables, ddls: Collection[Ddl]) -> tuple[TableName, ...]:
-    """Tables whose rows may have been written anew, by their names after the DDLs, in order. Those without a key are not there."""
+    """Tables whose rows may have been rewritten, by their names after the DDLs, in order. Those without a key are not there."""
     modified = {TableName(ddl.schema, ddl.table).folded() for ddl in ddls if _MODIFIES.search(ddl.query)}
     by_id = {table.table_id: table for table in before.values() if table.table_id}
     result = []
@@ -208,7 +210,7 @@ def not_carried(change: Change, schema: TableSchema | None) -> FeedUnsuitable:
 
 
 def check_marks_continue(ddls: tuple[Ddl, ...]) -> None:
-    """Only its creation may pass by: any other DDL of the watermark table may end the marks."""
+    """Raises for each DDL of the watermark table but its creation: any other may end the marks."""
     for ddl in ddls:
         if ddl.schema == MARK_TABLE.schema and not begins(ddl.query, "CREATE"):
             raise UnsupportedDdl(

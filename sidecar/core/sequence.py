@@ -1,4 +1,4 @@
-"""Commit-ts order out of lanes that advance by themselves.
+"""Commit-ts order out of lanes that advance independently.
 
     R = min over lanes of the last resolved ts;   released: everything with commit_ts < R, as (after_ts, R - 1]
 
@@ -11,8 +11,8 @@
 - R never goes back. A lane's resolved that goes back is a restart of TiCDC: what comes again at or below `after_ts` is
   counted as a repeat and dropped.
 - A lane that the feed reads no more is forgotten (`forget_ended`), but for what is held of it.
-- A segment ends before a DDL's commit_ts and at it: whoever cuts batches at segments cuts them at DDLs, and who stops at a
-  DDL has everything below it.
+- A segment ends before a DDL's commit_ts and at it. So a consumer that cuts batches at segments cuts them at DDLs, and one that stops at
+  a DDL has everything below it.
 - Memory is bounded: past `held_bytes_max` what is held goes, sorted, to a spill run; runs are merged on release.
 
 It does not know what a row means, what a mark is, or where bytes come from.
@@ -73,7 +73,7 @@ class _Run:
 
 @dataclass(slots=True)
 class Sequence:
-    """Feed it with `accept`, empty it with `release`. `identity` tells two arrivals of one change (codecs/contract).
+    """Feed it with `accept`, empty it with `release`. `identity` is equal for two arrivals of one change (codecs/contract).
 
     `after_ts`: everything at or below it is in the log already. `newest_ts`: nothing above it can be yet, by the caller's clock.
     `start_ts`: where the changefeed began; no change of its own is below. Sizes in bytes are of key, value and overhead.
@@ -163,7 +163,7 @@ class Sequence:
 
     def upto(self, lanes: Collection[Lane], *, sparing: bool = False) -> CommitTs | None:
         """R - 1, the highest position that may be released; None while a lane has still to join or nothing is new. `sparing`: or less of
-        it where that holds no change back, so that empty segments, each with a ts of its own, can follow before the lanes go on. Resolved
+        it where that holds no change back, so that empty segments, each with a ts of its own, can follow before the lanes advance. Resolved
         marks may come seconds apart, and what a segment can carry besides changes is not to wait for them."""
         if not lanes or any(lane not in self.resolved for lane in lanes):
             return None
@@ -181,7 +181,7 @@ class Sequence:
         return max(CommitTs(upto_ts - SPARE_TS), change_ts, CommitTs(self.after_ts + 1))
 
     def release(self, upto_ts: CommitTs, *, even_if_empty: bool) -> Iterator[Segment]:
-        """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is asked for.
+        """The segments up to `upto_ts` (from `upto`), in order. Each one's changes are read before the next is requested.
 
         Yields nothing, and moves nothing, where there are no rows and no DDLs, unless `even_if_empty`.
         """
@@ -211,8 +211,8 @@ class Sequence:
         return segment
 
     def _distinct(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """Leave out second arrivals. Identities are asked for only where a commit_ts holds changes that look alike: of one
-        table and rank, with values of one length (two arrivals of one change have that)."""
+        """Omit second arrivals. An identity is made only where a commit_ts holds changes that look alike: of one table and rank, with
+        values of one length (two arrivals of one change have that)."""
         first: Change | None = None
         alike: dict[tuple[object, ...], Change | None] = {}
         seen: set[Hashable] = set()

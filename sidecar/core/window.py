@@ -83,7 +83,7 @@ class Windows:
 
     def add_snapshot(self, number: int, chunk: ChunkFile, *, after_ts: CommitTs) -> None:
         """A chunk with its own TSO is durable. `after_ts`: everything up to it had left the feed before the SELECT was
-        asked for; a read TSO below it would make a window whose first changes are not covered."""
+        requested; a read TSO below it would make a window whose first changes are not covered."""
         if chunk.read_tso is None or chunk.read_tso < after_ts:
             raise SourceError(
                 f"chunk {chunk.path} was read at TSO {chunk.read_tso}, before position {after_ts} which TiCDC had already passed",

@@ -1,4 +1,4 @@
-"""One operation in the history of a changefeed: a dump or a verification, who asked for it, and its result.
+"""One operation in the history of a changefeed: a dump or a verification, who requested it, and its result.
 
 - An entry is bounded whatever it is made of. Its texts come from clusters and callers: each is cut and has no control characters.
 - What an entry does not keep is counted: tables beyond the first ones, older commands.
@@ -35,8 +35,8 @@ class OperationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperationScope:
-    """`tables`: the names of the first of `table_count`. `by_keys`, `filtered`: of how many of them only rows with given keys, or only
-    rows of a predicate, are meant. `sinks`: the names of the first; empty: all sinks."""
+    """`tables`: the names of the first of `table_count`. `by_keys`, `filtered`: of how many of them the operation has only rows with
+    given keys, or only rows of a predicate. `sinks`: the names of the first; empty: all sinks."""
 
     tables: tuple[str, ...] = ()
     table_count: int = 0
@@ -64,7 +64,7 @@ class OperationCommand:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """`id`: of the operation, unique in the history: letters and digits, as a dump's. `result`: why it failed, or what it found, in a few
+    """`id`: of the operation, unique in the history: letters and digits, as a dump's. `result`: why it failed, or its outcome, in a few
     words. `running_s`: for how long it was in the state running until `running_since_ms`, where it runs, else in all.
     `commands`: the last ones, oldest first; `commands_before`: how many older ones are not kept. `restart_of`: the dump that this one was
     started again from; empty: none."""

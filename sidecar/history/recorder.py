@@ -64,8 +64,8 @@ class DumpRecorder:
         gone, now_ms = [one for one in before if one.id not in self._known], self._wall_ms()
         return tuple(replace(one, state=DumpState.STOPPED, ended_ms=now_ms, running_since_ms=0, result=END_NOT_RECORDED) for one in gone)
 
-    def asked(self, request: Request, *, intended: Progress | None = None, last: Iterable[Progress] = ()) -> None:
-        """`request` is carried out, and the next progress to be saved shows it. `meant`: the dump that it is for, None for one that it
+    def requested(self, request: Request, *, intended: Progress | None = None, last: Iterable[Progress] = ()) -> None:
+        """`request` is carried out, and the next progress to be saved shows it. `intended`: the dump that it is for, None for one that it
         starts. `last`: the dumps until then, if those were not saved."""
         self._request, self._intended = request, intended.dump_id if intended is not None else ""
         for progress in last:

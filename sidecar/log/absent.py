@@ -1,4 +1,4 @@
-"""Rows of a chunk's file that are keys without a row: what a dump asked for by key and the source does not have (core/chunk.py, ABSENT).
+"""Rows of a chunk's file that are keys without a row: a dump requested them and the source does not have them (core/chunk.py, ABSENT).
 
 They stand before the chunk's rows, so that a delete comes before a put where a target takes two keys for one.
 """

@@ -29,7 +29,7 @@ _PART = re.compile(r"([0-9a-zA-Z]{1,64})\.parts/([0-9]{20})-([0-9]{20})\.jsonl")
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
-    """As of TableProgress. `keys`: how many handle keys are asked for; 0: all."""
+    """As of TableProgress. `keys`: how many handle keys are requested; 0: all."""
 
     schema: str
     table: str

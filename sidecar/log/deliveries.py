@@ -88,12 +88,12 @@ class LogDeliveries:
             self.tables = self.tables | read_sink_tables(self._folder, written)
 
     def _check_is_of_this_log(self, report: DeliveryReport) -> None:
-        """Raises ValueError for what tells of another log, or of a segment that is not here. What sinks stand on is always kept."""
+        """Raises ValueError for a report of another log, or of a segment that is not here. The segment that sinks are at is always kept."""
         if report.log and report.log != (self._own_id or self._learn_id()):
-            raise ValueError(f"it tells of log {report.log}, and this is log {self._own_id}")
+            raise ValueError(f"it is of log {report.log}, and this is log {self._own_id}")
         if report.seq is not None and report.seq != self._known_seq:
             if not storage.exists(self._folder, manifest_name(report.seq)):
-                raise ValueError(f"it tells that segment {report.seq} is delivered, which is not in this log")
+                raise ValueError(f"it says that segment {report.seq} is delivered, which is not in this log")
             self._known_seq = report.seq
 
     def _learn_id(self) -> str:

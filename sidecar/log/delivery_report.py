@@ -1,8 +1,8 @@
-"""What the merge worker tells the sidecar: how far the sinks are, in one file beside the log (`delivered.json`).
+"""What the merge worker reports to the sidecar: how far the sinks are, in one file beside the log (`delivered.json`).
 
 It is a projection, like the progress store: the sinks' own accepted segment is the only position, and the file may be behind it
-or be absent. The sidecar holds a dump back by it, shows it, and retains the log by what it told in the present term. What tells of
-another log, or of a segment that is not in this one, is not believed (sidecar/log/deliveries.py).
+or be absent. The sidecar holds a dump back by it, shows it, and retains the log by what it reported in the present term. A report
+of another log, or of a segment that is not in this one, is not believed (sidecar/log/deliveries.py).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ RUNNING, STOPPED = "running", "stopped"
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """`seq`, `upto_ts`: the last segment that every sink has accepted, None before the first. `state`: starting, running or
-    stopped; `error`: what a worker last died of, until one has delivered something since. `dropped`: by table, rows of chunks left out
+    stopped; `error`: what a worker last died of, until one has delivered something since. `dropped`: by table, rows of chunks omitted
     because their key was touched in the window, since this worker started. `written_ms`: the worker's wall clock. `rows`: by where they
     were merged (`worker`: in the worker's own process, `spark`: in Spark's tasks), of all sinks together, since this worker started.
-    `spark`: starting, ready or empty where it was not asked for yet. `sinks`: each one by itself. `log`: the id of the log that they have;
-    empty: not told, by a worker of 0.2.0 or before. `skipped`: rows of the log that are left out (skips.py). `guessed`: TIMESTAMPs of an
+    `spark`: starting, ready or empty where it was not needed yet. `sinks`: one report each. `log`: the id of the log that they have;
+    empty: not recorded, by a worker of 0.2.0 or before. `skipped`: rows of the log that are skipped (skips.py). `guessed`: TIMESTAMPs of an
     hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started. `epoch`: the owner's that the worker
-    serves; 0: any owner's, or not told."""
+    serves; 0: any owner's, or not recorded."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -73,7 +73,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Report(msgspec.Struct):
-    """The file's fields in their order. A worker of 0.1.0 told the last batch's seconds in fields of its own, and no sinks."""
+    """The file's fields in their order. A worker of 0.1.0 wrote the last batch's seconds in fields of its own, and no sinks."""
 
     seq: Annotated[Seq, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None
     upto_ts: str

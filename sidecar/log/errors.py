@@ -1,4 +1,4 @@
-"""What a storage's errors mean to who needs the log: the one mapping for writing it, reading it and telling about it."""
+"""What a storage's errors mean to those who need the log: the one mapping for writing it, reading it and reporting about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sidecar.log import storage
 
 @contextmanager
 def storage_errors(place: object) -> Iterator[None]:
-    """Raises StorageFull, LogUnreachable (both end by themselves) or LogBroken for a StorageError; Parquet's errors are LogBroken."""
+    """Raises StorageFull, LogUnreachable (a retry helps for both) or LogBroken for a StorageError; Parquet's errors are LogBroken."""
     try:
         yield
     except storage.Full as error:

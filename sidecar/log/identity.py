@@ -2,8 +2,8 @@
 
     changefeed.txt   the changefeed and its incarnation (`Changefeed.log_id`)        log.txt   the log's own id, drawn by who needs it first
 
-Both are created exclusively and never change. What a log leaves elsewhere carries the id: a dump's progress, a sink's output, what the
-merge worker tells. So a new log in the place of another is told from it, though the changefeed is the same.
+Both are created exclusively and never change. What a log leaves elsewhere carries the id: a dump's progress, a sink's output, the
+reports of the merge worker. So a new log in the place of another is distinguished from it, though the changefeed is the same.
 
 A log of 0.2.0 or before has no id until it is written on; what it left elsewhere names the changefeed alone, and is taken on once
 (`continues`).
@@ -76,7 +76,7 @@ def name_of(changefeed: str, own: str) -> str:
 
 
 def continues(value: str, name: str) -> bool:
-    """Whether what is marked with `found` is of the log called `name`, or of its changefeed by a version that gave logs no id."""
+    """Whether what is marked with `value` is of the log called `name`, or of its changefeed by a version that gave logs no id."""
     return value == name or (_PART in name and value == name.rpartition(_PART)[0])
 
 

@@ -4,7 +4,7 @@
     inbox/inbox.txt     which inbox it is, drawn when the first entry came
 
 - All entries have one order, by their numbers. A file is created exclusively under the number that comes next: of two owners one gets it,
-  and the other writes, and promises, nothing more. An owner begins with an entry of its own, so that a former one is out at once.
+  and the other writes, and promises, nothing more. An owner begins with an entry of its own, so that the previous one is out at once.
 - A file that was removed could be created again by an owner that slept. So what is written counts only if the file before it is still
   there: removal goes upwards and leaves the last one.
 - It must not know what an entry is.
@@ -41,7 +41,7 @@ WAY_OUT = (
 )
 
 OPEN_TRIES_MAX = 20
-"""A former owner writes some files a second, and another look is one listing and one file."""
+"""A previous owner writes some files a second, and another look is one listing and one file."""
 
 _OWNER = b""
 """The entry that an owner begins with. No other is empty."""
@@ -84,7 +84,7 @@ class Inbox:
         self.next = self.read(self._files[-1]).end if self._files else 0
 
     def open(self) -> None:
-        """Take over what is there; a former owner that still writes is out then. Raises LogTaken if others are quicker each time,
+        """Take over what is there; a previous owner that still writes is out then. Raises LogTaken if others are quicker each time,
         LogBroken."""
         for _ in range(OPEN_TRIES_MAX - 1):
             with suppress(LogTaken):
@@ -100,7 +100,7 @@ class Inbox:
         self.append([_OWNER])
 
     def append(self, entries: Sequence[bytes]) -> int:
-        """They are durable when it returns; the number of the first one. Raises LogTaken: another owner goes on, nothing was written."""
+        """They are durable when it returns; the number of the first one. Raises LogTaken: another owner continues, nothing was written."""
         first = self.next
         with storage_errors(self._folder):
             created = storage.create_exclusively(self._folder, _name(first), _file(self._writer, first, entries))
@@ -149,7 +149,7 @@ class Inbox:
     def _taken(self, first: int) -> LogTaken:
         return LogTaken(
             f"{self}: entry {first} was written by another owner",
-            hint="nothing: this process is fenced off and stops, the other one goes on; if both are to run, give each its own log",
+            hint="nothing: this process is fenced off and stops, the other one continues; if both are to run, give each its own log",
         )
 
 

@@ -3,7 +3,7 @@
     {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
     schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet
     retained-{seq}          every segment below seq has been removed, or is being removed
-    skips/{seq}-{ordinal}.json   a row that an operator leaves out (skips.py)
+    skips/{seq}-{ordinal}.json   a row that an operator skips (skips.py)
     verify/{id}/…           a verification's files (verification.py)
     certificates/{dump}.json     the certificate of a finished dump (certificate.py); {dump}.parts/ is what is collected for it
     reports/{dump}.html          a report of a dump that is over, for people (sidecar/report)
@@ -14,8 +14,8 @@
 
 - The segments that exist are one run without a gap, from 0 or from where the highest `retained-` says that retention has come to.
 - What is below the highest `retained-` is nobody's, whatever part of it is left.
-- Data of a later segment than the next one, or a row of one that is left out, means that manifests are gone: that is broken, not
-  orphaned. A new log in the place of another, or one restored from a backup, would leave out rows of its own.
+- Data of a later segment than the next one, or a skipped row of one, means that manifests are gone: that is broken, not
+  orphaned. A new log in the place of another, or one restored from a backup, would skip rows of its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.core.progress import CompletedTable, DumpTold, Progress, completed, progress_from_json, state_after
+from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
 
 WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to new folders, and dump again (dumprestart)"
-"""Of a log that lacks something. New sinks too: an output goes on only with the log that it is of."""
+"""Of a log that lacks something. New sinks too: an output continues only with the log that it is of."""
 
 _MANIFEST = re.compile(r"([0-9]{20})\.json")
 _DATA = re.compile(r"([0-9]{20})-([0-9]{10})\.parquet")
@@ -219,7 +219,7 @@ def logged_dumps(value: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
         return tuple(map(progress_from_json, value))
 
 
-def dump_after(manifest: Manifest) -> DumpTold | None:
+def dump_after(manifest: Manifest) -> SegmentDump | None:
     """None before the log's first dump. Raises LogBroken."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
         return state_after(manifest.dumps, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)
@@ -252,5 +252,5 @@ def missing_files(log: object, names: Collection[str]) -> LogBroken:
 def taken(log: object, seq: Seq) -> LogTaken:
     return LogTaken(
         f"segment log {log}: segment {seq} was written by another owner",
-        hint="nothing: this process is fenced off and stops, the other one goes on; if both are to run, give each its own log",
+        hint="nothing: this process is fenced off and stops, the other one continues; if both are to run, give each its own log",
     )

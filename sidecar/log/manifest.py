@@ -64,11 +64,11 @@ class Manifest:
 
     `schemas` names the file with every table's TableSchema in force in this segment, `next_schemas` the one with those after its
     DDLs, None if it has none that changed any. `table_rows`: the rows of each table but the watermark table, None where that is not known
-    (0.1.0 did not write it; a segment has too many tables): then whoever wants to know opens the data.
+    (0.1.0 did not write it; a segment has too many tables): then a reader that needs them opens the data.
 
-    `incarnations`: what tells the lanes of `positions` from later ones of their names, of those where the feed knows it (ports.Feed).
-    `id`: drawn when it is written, so that what else follows the same segment in another copy of the log is told from it; empty in
-    logs of 0.2.0 and before.
+    `incarnations`: what distinguishes the lanes of `positions` from later ones of their names, where the feed knows it (ports.Feed).
+    `id`: drawn when the manifest is written. It distinguishes the manifest from one that follows the same segment in another copy of the
+    log; empty in logs of 0.2.0 and before.
 
     `open_from`: the first segment of the oldest window that was open when this one was written, None if none was. Its writer may close
     that window in the next segment, until another owner has written that.
@@ -101,7 +101,7 @@ class Manifest:
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
-        """`Progress.to_json` of each dump; first of the one that is shown where one is asked for."""
+        """`Progress.to_json` of each dump; first of the one that is shown where a request names none."""
         return () if self.progress is None else (self.progress, *self.more_dumps)
 
 

@@ -1,10 +1,10 @@
 """The segment log on a folder of any storage: Parquet rows, then the manifest that makes the segment exist.
 
-Each rule is against a former owner that is still alive, or a crash between two steps:
+Each rule is against a previous owner that is still alive, or a crash between two steps:
 - Only the manifest makes a segment, and only one owner can create it. The next seq is the last one + 1.
 - A manifest that was removed could be created again by an owner that slept. So a commit counts only if the manifest
   before it is still there: retention goes upwards and leaves the last one, so it removed nothing after that.
-- Orphans are found at recovery and removed after the first commit: until then a former owner might still name them. So might it
+- Recovery lists orphans; they are removed after the first commit: until then a previous owner might still name them. So might it
   windows that were open when it wrote last (`Manifest.open_from`): until then retention leaves their segments, too.
 - A volume without room is recovered and retained as any other. That creation is exclusive is then proven before the first commit.
 - A manifest has the sha256 of the one before it. A commit that is repeated has it again, so it makes the same bytes.
@@ -99,7 +99,7 @@ _EXCLUSIVE_PROBE = "exclusive.probe"
 
 class FolderLog:
     """`SegmentLog` on a folder. For one owner and one thread; `recover` comes first. `check_held` raises where this process may not be
-    the owner any more: asked before each commit and removal, so that one that slept does not even try. `id`: as `claim_log` gave it."""
+    the owner any more: called before each commit and removal, so that one that slept does not even try. `id`: as `claim_log` gave it."""
 
     def __init__(self, folder: Folder, *, check_held: Callable[[], object] = lambda: None) -> None:
         self.folder = folder
@@ -253,7 +253,7 @@ class FolderLog:
         """Else the fence would not hold."""
         if not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE):
             raise LogBroken(
-                f"{self.folder} lets a file be created twice, so a former owner could overwrite the log",
+                f"{self.folder} lets a file be created twice, so a previous owner could overwrite the log",
                 hint="use a storage that honours `If-None-Match: *` (S3, MinIO), or a local or network file system",
             )
         self._proven = True
@@ -271,7 +271,7 @@ class FolderLog:
         storage.remove(self.folder, [name for name in names if not is_manifest(name)])
 
     def _read(self, seqs: Iterable[int], *, may_be_gone: bool = False) -> list[Manifest]:
-        """`may_be_gone`: a former owner may be retaining them away at this moment."""
+        """`may_be_gone`: a previous owner may be retaining them away at this moment."""
         names = {manifest_name(Seq(seq)): seq for seq in seqs}
         with storage_errors(self.folder):
             files = storage.read_files(self.folder, names)
@@ -358,5 +358,5 @@ def _parquet(file: HashedFile, schema: pa.Schema, options: dict[str, Any]) -> It
         yield writer
         writer.close()
     except BaseException:
-        writer.is_open = False  # or its destructor goes on writing to a file that is given up
+        writer.is_open = False  # or its destructor writes on to a file that is given up
         raise

@@ -1,10 +1,10 @@
-"""Rows of the log that an operator leaves out of every output, because they cannot be decoded: one file a row, beside the segments.
+"""Rows of the log that an operator skips in every output, because they cannot be decoded: one file a row, beside the segments.
 
-    skips/{seq:020d}-{ordinal:010d}.json      what was left out (the message's bytes, lane and position), why, when and by whom
+    skips/{seq:020d}-{ordinal:010d}.json      what was skipped (the message's bytes, lane and position), why, when and by whom
 
 - The file is the decision and the dead letter in one. It is created exclusively, and nothing removes it: neither retention nor a new owner.
-- It is part of the log: every sink and every batch that is done again leaves out the same rows (P5). Only a row that cannot be decoded
-  may have one (spark_merge/log/undecodable.py), so nobody can have delivered it before; from then on it is left out, also by a version that
+- It is part of the log: every sink and every batch that is done again skips the same rows (P5). Only a row that cannot be decoded
+  may have one (spark_merge/log/undecodable.py), so nobody can have delivered it before; from then on it is skipped, also by a version that
   could decode it.
 - The row's key is not known. To a window it is as if the change had not been: a chunk's row of that key comes out.
 """
@@ -27,7 +27,7 @@ from sidecar.log.layout import SKIPS, skip_name, skip_of
 from sidecar.log.storage import Folder
 
 Skips = Mapping[Seq, frozenset[int]]
-"""The ordinals that are left out, by segment; segments without any are not in it."""
+"""The ordinals that are skipped, by segment; segments without any are not in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _from_json(log: Folder, name: str, data: bytes) -> Skip:
     try:
         skip = msgspec.json.decode(data, type=_Skip, strict=False)
     except msgspec.DecodeError as error:
-        hint = "restore it from a backup: its name alone decides what is left out, and stays in force"
+        hint = "restore it from a backup: its name alone decides what is skipped, and stays in force"
         raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=hint) from error
     fields = msgspec.structs.asdict(skip)
     return Skip(**{name: value for name, value in fields.items() if name != "schema"} | {"table": TableName(skip.schema, skip.table)})

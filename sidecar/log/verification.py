@@ -1,9 +1,9 @@
-"""The files of a verification beside the segments: what is asked of the merge worker, and what it has found.
+"""The files of a verification beside the segments: the requests to the merge worker, and its results.
 
     verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
     verify/{id}/report.json         written by the worker, again after each piece of work
     verify/{id}/waiting.json        the request, until the dump after which it is to begin has finished
-    verify/{id}/repair.json         written by the sidecar: the dumps that correct what was found
+    verify/{id}/repair.json         written by the sidecar: the dumps that correct the differences
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
     verify/cycle.json               of continuous verification: what was compared when (sidecar/run/cycle.py)
@@ -98,11 +98,11 @@ class Unjudged(msgspec.Struct, frozen=True):
 
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
-    by name. `asked_ms`: since 1970; verifications are carried out in this order. `repair`: whether what differs is to be corrected.
+    by name. Verifications are carried out in the order of their times, since 1970. `repair`: whether what differs is to be corrected.
     `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
     and one sink. `unjudged`: what of its tables and sinks is not judged. `delete_at_most`: of each table in a sink as many rows may be
     deleted by the repair without a question; None: as of repairing.rows_to_delete. `partly`: what differs is corrected also if another
-    table could not be compared; up to 0.4 nothing was, and the operator was told so."""
+    table could not be compared; up to 0.4 nothing was, and the operator saw why."""
 
     id: str
     sinks: tuple[str, ...]
@@ -253,7 +253,7 @@ class VerifyReport(msgspec.Struct):
 
     @property
     def remaining_s(self) -> float:
-        """About, if what is left goes on as what is done did, with all tables alike; 0: not known."""
+        """About, if the rest takes as long as what is done, with all tables alike; 0: not known."""
         done = [1.0 if one.state in TABLE_OVER else one.parts_done / max(one.parts, one.parts_done, 1) for one in self.tables]
         share = sum(done) / max(len(done), 1)
         return max(self.written_ms - self.started_ms, 0) / 1000 * (1 - share) / share if share >= SHARE_MIN else 0.0
@@ -306,8 +306,8 @@ class RowsToDelete(msgspec.Struct, frozen=True):
 
 class RepairReport(msgspec.Struct, frozen=True):
     """`dumps`: the ids of those that were started, each of some keys for one sink. `followed_by`: the verification that compares the tables
-    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from going on. `deletes`: of each table in a sink
-    that has extra rows. `delete_at_most`: what an operator has said when it asked; None: nothing."""
+    again. `error`: of one that failed, with the way out; `waiting_for`: what keeps it from continuing. `deletes`: of each table in a
+    sink that has extra rows. `delete_at_most`: an operator's answer to the question for it; None: no answer."""
 
     state: RepairState = RepairState.RUNNING
     keys: int = 0

@@ -136,7 +136,7 @@ def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
 
 
 def set_aside(log: Folder, name: str, error: ValueError) -> LogBroken:
-    """A file that cannot be read goes out of the way: whoever looks for it again finds none. Returns what to raise."""
+    """A file that cannot be read is renamed: the next read finds none. Returns what to raise."""
     aside = f"{name}{UNREADABLE}"
     with storage_errors(log):
         storage.copy_files(log, [(name, aside)])

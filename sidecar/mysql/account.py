@@ -12,7 +12,7 @@ from sidecar.mysql.session import Login
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_GRACE_S = 10.0
-"""The server ends a statement by itself; so much later it counts as lost."""
+"""The server ends a statement on its own; so much later it counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)

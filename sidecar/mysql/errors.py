@@ -1,6 +1,6 @@
 """What an error of a session means: one table of codes, for the source and for a sink's target.
 
-- Errors are told apart by code, and TiDB's 1105, which is any error without one, by the few texts that pass.
+- An error is classified by its code. TiDB's 1105, which is any error without a code, is classified by the few texts that pass.
 - An error passes if another attempt, on a fresh connection, can succeed without anybody changing anything. All others end the action.
 - `failure` says whose server it is: a SourceError for a role at the source, else a SinkError, each with what its operator can do.
 - The password is in no text: the server's answer is shown, and not what it was sent.
@@ -107,7 +107,7 @@ def ends_connection(error: BaseException, role: Role) -> bool:
 
 
 def is_clients(error: pymysql.err.MySQLError) -> bool:
-    """The client's own, not the server's answer: the statement may go on there."""
+    """The client's own, not the server's answer: the statement may still run there."""
     return code_of(error) < 1000 or 2000 <= code_of(error) < 3000
 
 

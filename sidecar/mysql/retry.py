@@ -1,6 +1,6 @@
 """An action on a session, done again on a fresh connection while its errors pass.
 
-A process that is told to stop wakes all threads that wait for an answer (`end_questions`): a server that does not answer must not hold it.
+A process that is to stop wakes all threads that wait for an answer (`end_questions`): a server that does not answer must not hold it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ending = Event()
 
 
 def end_questions() -> None:
-    """For a process that is told to stop: each thread in `carried_out` gets "connection lost", and no further statement is sent."""
+    """For a process that is to stop: each thread in `carried_out` gets "connection lost", and no further statement is sent."""
     _ending.set()
     for session in tuple(_waiting):
         session.interrupt()

@@ -160,7 +160,7 @@ class MysqlSession:
         sock = getattr(self._opening or self._connection, "_sock", None)  # PyMySQL offers no way to wake a reader
         if sock is not None:
             try:
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would first make it plain, under whoever reads or writes
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own would first make it plain, under the thread that reads or writes
             except OSError:
                 return  # it is closed already
 
@@ -213,7 +213,7 @@ class MysqlSession:
         return self._connection
 
     def _set_up(self, connection: pymysql.Connection[Any]) -> None:
-        """The number of the connection is asked for: the handshake has only half of TiDB's."""
+        """Query the number of the connection: the handshake has only half of TiDB's."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet")
             version, number, packet_max = cursor.fetchone() or ("", 0, 0)

@@ -18,14 +18,14 @@ DELAY_MAX_S = 5.0
 
 
 class Clocks:
-    """Hears when reports were written and read, and tells moments of the worker's clock."""
+    """Receives when reports were written and read, and converts moments of the worker's clock."""
 
     def __init__(self) -> None:
         self._last: ReportTimes | None = None
         self._differences: deque[float] = deque(maxlen=READINGS)
 
     def receive(self, reported: ReportTimes) -> None:
-        """A report was read; the same one may be told again."""
+        """A report was read. The same one may be passed again."""
         if self._last is not None and reported.written_ms == self._last.written_ms:
             return
         difference_s = reported.read_s - reported.written_ms / 1000
@@ -36,5 +36,5 @@ class Clocks:
         self._differences.append(difference_s)
 
     def at_s(self, worker_ms: int, *, at_most_s: float) -> float:
-        """When the worker's clock showed `worker_ms`; at the latest `at_most_s`, when that was heard. That, while nothing is known."""
+        """When the worker's clock showed `worker_ms`; at the latest `at_most_s`, when its report was read. That, while nothing is known."""
         return min(worker_ms / 1000 + min(self._differences), at_most_s) if self._differences else at_most_s

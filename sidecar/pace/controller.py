@@ -1,18 +1,18 @@
 """How much of a dump the log may have that sinks have not accepted, so that the live changes are delivered within a bound (P3).
 
 Two bounds. What is read and not in the log holds no live change up, and is as much as the way of the marks needs (`flight`). What is in the
-log and not accepted stands before live segments: a window closes there only if it fits the **width** of each sink by itself.
+log and not accepted stands before live segments: a window closes there only if it fits the **width** of each sink on its own.
 
-    width = gain x slack / (seconds that a dump's row adds)          slack = limit - delivery without a dump - a dump's batch by itself
+    width = gain x slack / (seconds that a dump's row adds)          slack = limit - delivery without a dump - fixed cost of a dump's batch
 
 - The limit of live delivery is the bound, where the bound can be kept with a dump that is worth its name. A batch with any dump rows has
   a fixed cost F (a Spark job, a commit), and a narrower dump does not make it less. While rows cost less than F, narrowing gains little
   latency and loses most of the throughput. So the limit is never below what batches of 2 x F come to: half of the sink's throughput, and
   twice the latency that any dump costs there. A bound below that is exceeded, and `SinkState` says by how much and why.
-- Without a bound of the operator's it follows what delivery takes without a dump, and never exceeds `max_s` (of a sink that gathers,
-  beyond what it waits for that). Where delivery takes longer by itself, the sink is overloaded, which no bound should hide.
+- Without a bound of the operator's it follows what delivery takes without a dump, and never exceeds `max_s` (of a sink that collects
+  rows, beyond its wait for them). Where delivery takes longer without a dump, the sink is overloaded, which no bound should hide.
 - For the same reason a width is never below LEAST_ROWS_S rows for each second that delivery takes now, or half of what the sink could
-  take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump goes on at
+  take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump continues at
   a pace that ends.
 - A strict bound is kept as far as it can be: the dump then gets LEAST_SHARE of what cannot be avoided, however slow it is.
 - Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
@@ -21,8 +21,8 @@ log and not accepted stands before live segments: a window closes there only if 
 - Feedback: rows count until their acceptance is reported, and a live segment seldom comes behind all of them; so the width may be several
   times more (`gain`). What was delivered under one width is judged once what was in the log before it has been accepted: near the bound
   the gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1
-  wherever it was not near it. For what batches take by themselves is most of the bound where that is narrow, however few rows they have;
-  a gain that had fallen for a stall of the machine would stay down.
+  wherever it was not near it. The reason: under a narrow bound the fixed cost of batches is most of the bound, however few rows they have.
+  A gain that had fallen for a stall of the machine would stay down.
 - A dump for some sinks: only their widths hold. Another sink is **beside** it: its batches have none of its rows and still compete with
   it for the machine. What its delivery takes without a dump is not learned meanwhile. Where it comes near its own bound its gain falls as
   above, and the dump gets that share of the width, GAIN_MIN at least.
@@ -32,7 +32,7 @@ log and not accepted stands before live segments: a window closes there only if 
   sink. But not while there is no Spark and the worker merges no windows itself: live changes after a window would wait for that.
 
 A sink takes a segment from the moment its manifest was written, by the sidecar's clock, to the moment at which the worker says that
-it was accepted, in the sidecar's clock (`clocks`); where no batch tells, to the moment at which it was heard.
+it was accepted, in the sidecar's clock (`clocks`); where no batch shows that, to the moment at which the report was read.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class SinkPace:
         return now_s - self.waiting[0].at_s if self.waiting else 0.0
 
     def _guessed(self, accepted: Seq, now_s: float) -> BatchDone:
-        """What was accepted since it was asked last, as a batch that began when its first segment was there."""
+        """What was accepted since the last call, as a batch that began when its first segment was there."""
         passed = [one for one in self.waiting if one.seq <= accepted]
         seconds = now_s - max(self._last_event_s, passed[0].at_s)
         return BatchDone(accepted, len(passed), 0, sum(one.rows for one in passed), seconds, 0.0, 0)
@@ -316,11 +316,11 @@ class SinkPace:
 
 
 class Controller:
-    """All sinks. `wrote` and `hear` as things happen, then `room`, before a dump is asked what it reads next and a segment is written.
+    """All sinks. `wrote` and `receive` as things happen, then `room`, before the dump decides what it reads next and a segment is written.
     `starting`: as reported, nothing merges a window yet."""
 
     def __init__(self) -> None:
-        self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until one has told: nothing is accepted
+        self._sinks: dict[str, SinkPace] = {"": SinkPace(())}  # until the first report: nothing is accepted
         self._clocks = Clocks()
         self._bound = Bound()
         self._holds: str | None = None
@@ -341,7 +341,7 @@ class Controller:
             sink.wrote(Written(seq, at_s, sum(chunk.rows + 1 for chunk in chunks), sum(chunk.bytes for chunk in chunks)))
 
     def receive(self, accepted: Seq | None, sinks: Sequence[SinkDelivery], reported: ReportTimes | None, *, now_s: float) -> None:
-        """How far all sinks are, and each by itself; where none is told by itself, all are one."""
+        """How far all sinks are, and each of them. Where `sinks` is empty, all are one."""
         if reported is not None:
             self._clocks.receive(reported)
             self.starting = reported.starting
@@ -378,7 +378,7 @@ class Controller:
         return max(sink.lag_s(now_s) for sink in self._sinks.values())
 
     def states(self, now_s: float) -> tuple[SinkState, ...]:
-        """Each sink that was told."""
+        """Each sink that was reported."""
         bound = self._bound
         return tuple(
             SinkState(

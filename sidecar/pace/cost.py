@@ -1,8 +1,8 @@
-"""What one sink's batches cost: without a dump, what a dump's batch adds by itself, and what each of its rows adds.
+"""What one sink's batches cost: without a dump, the fixed cost of a dump's batch, and the cost of each of its rows.
 
 Seconds of a batch with dump rows = begun + rows x row, followed by a Kalman filter: both drift a little with each batch, a batch differs
-from them by a noise that is learned too, and what is not known is a variance. So a width is asked for with what one may be off by
-(`rows_in`): before batches of different sizes were seen it is narrow, and grows with what they tell. One batch that is far off counts for
+from them by a noise that is learned too, and what is not known is a variance. So a width takes the possible error into account
+(`rows_in`): before batches of different sizes were seen it is narrow, and grows with what they show. One batch that is far off counts for
 next to nothing; the second in a row that is off to the same side is how it is, and what was known is forgotten.
 
 No pause is made for its sake: a live segment that stands before a window is accepted first, so there are batches without dump rows
@@ -28,16 +28,16 @@ NOISE_FIRST, NOISE_MIN, NOISE_MAX = 0.2, 0.05, 0.5
 """What batches differ in for no reason of ours, of their seconds: others work on the machine too."""
 NOISE_STEP = 0.1
 FAR = 3.0
-"""Of the deviation that was to be expected: a batch farther off is an outlier, or news."""
+"""Of the deviation that was to be expected: a batch farther off is an outlier, or a lasting change."""
 FORGET = 100.0
-"""Of the variances, at news."""
+"""Of the variances, at a lasting change."""
 TAKEN_BATCHES = 8
-"""With dump rows. What the quickest of them leaves is what a batch takes by itself; a slower one was disturbed."""
+"""With dump rows. What the quickest of them leaves is the fixed cost of a batch; a slower one was disturbed."""
 PROVEN_BATCHES = 2
 """One may have been lucky."""
 PROBE = 0.9
-"""Of the time that there is: so long a batch may take for certain, though what it takes by itself were most of that. Else a sink whose
-batches take long for any rows would get so few that what a row costs is never seen."""
+"""Of the available time: a batch may always take that long, even where its fixed cost is most of that. Otherwise a sink with a large fixed
+cost would get so few rows that the cost of a row is never seen."""
 ROW_S_LEAST = 1e-7
 """No sink takes ten million rows a second: rows that seem to have cost nothing say no more than that."""
 
@@ -95,7 +95,7 @@ class Cost:
 
     @property
     def fixed_s(self) -> float:
-        """What a batch with any dump rows may take by itself: what is not known to be its rows'. 0 before the first."""
+        """What a batch with any dump rows may cost besides its rows: what is not known to be theirs. 0 before the first."""
         row_least_s = max((self._row or 0.0) - sqrt(self._var_row), 0.0)
         return min((max(seconds - rows * row_least_s, 0.0) for seconds, rows in self._taken), default=0.0)
 

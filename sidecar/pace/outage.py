@@ -1,7 +1,7 @@
-"""An outage of the source, as who drives a dump knows of it: since when, what was said last, and when it is asked again.
+"""An outage of the source, as the pipeline knows it: since when, the last error, and when the source is queried again.
 
-The source has tried for a time of its own before it says that it is away (`SourceFailed.away`), so the pause between is short: it keeps
-a source that refuses at once from being asked without end. An outage is over with the first answer of any kind.
+The source has tried for a time of its own before it says that it is away (`SourceFailed.away`), so the pause between attempts is short. It
+protects a source that refuses at once from endless queries. An outage is over with the first answer of any kind.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ AGAIN_AFTER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Times by the pipeline's clock. `since_s`: when the source was last heard of, or was first asked for what it has not answered."""
+    """Times by the pipeline's clock. `since_s`: when the source last answered, or received the first command that it has not answered."""
 
     since_s: float
     again_s: float
     said: str
 
 
-def outage(before: Outage | None, events: Iterable[SourceEvent], *, heard_s: float, now_s: float) -> Outage | None:
-    """After these events. `heard_s`: when the source was heard of before them."""
+def outage(before: Outage | None, events: Iterable[SourceEvent], *, answered_s: float, now_s: float) -> Outage | None:
+    """After these events. `answered_s`: when the source last answered before them."""
     result = before
     for event in events:
         if isinstance(event, SourceFailed) and event.away:
-            result = Outage(result.since_s if result else heard_s, now_s + AGAIN_AFTER_S, event.reason)
+            result = Outage(result.since_s if result else answered_s, now_s + AGAIN_AFTER_S, event.reason)
         else:
             result = None
     return result

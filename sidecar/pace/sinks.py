@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 
 BATCHES_KEPT = 64
-"""Of a sink, told in each report: more than it accepts between two reads of the report."""
+"""Of a sink, written in each report: more than it accepts between two reads of the report."""
 
 
 class DroppedRows(NamedTuple):
@@ -44,7 +44,7 @@ _NOT_KNOWN = CommitTs(0)
 @dataclass(frozen=True, slots=True)
 class SinkDelivery:
     """`sink`: its name. `accepted`: its last segment, None before the first. `batches`: the last BATCHES_KEPT of this worker, oldest
-    first. `error`: why it does not go on, empty while it does. `began`: the first segment that it received, where the log had no earlier
+    first. `error`: why it has stopped, empty while it runs. `began`: the first segment that it received, where the log had no earlier
     ones any more when it began; 0: it received the log from its beginning, or that is not known. `tables_seq`: `SinkTables.seq` as its file
     was written last, None where there is none yet. `upto_ts`: the end of `accepted`, 0 where that is not known. `gather_s`: for how long it
     gathers changes before a batch."""
@@ -84,7 +84,7 @@ class SinkTables:
 
 @dataclass(frozen=True, slots=True)
 class ReportTimes:
-    """When a report was told: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark
+    """When a report was made: `written_ms` by the worker's wall clock, `read_s` by the sidecar's clock. `starting`: there is no Spark
     yet, the worker merges no window itself, and the live changes after one would wait. `epoch`: the owner's that the worker serves, 0: any
     owner's. `accepted`: the last segment that every sink has accepted, None where a worker that runs does not know it yet."""
 
@@ -98,7 +98,7 @@ class ReportTimes:
 @dataclass(frozen=True, slots=True)
 class SubscriberState:
     """Of a sink that is read by subscribers: `next_seq` is the first segment that it has not acknowledged, `segments` how many it has
-    not, `heard_s` since it was heard of."""
+    not, and the last field is the seconds since its last request."""
 
     name: str
     next_seq: Seq

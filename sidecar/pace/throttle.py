@@ -19,7 +19,7 @@ class Throttle:
     _dump_of: dict[int, str] = field(default_factory=dict)
     _paid_until_s: dict[str, float] = field(default_factory=dict)
 
-    def asked(self, commands: Iterable[Command]) -> None:
+    def requested(self, commands: Iterable[Command]) -> None:
         self._dump_of |= {command.number: command.dump_id for command in commands if isinstance(command, ReadChunk)}
 
     def pay(self, events: Iterable[SourceEvent], dumps: Iterable[Progress], now_s: float) -> None:

@@ -4,13 +4,13 @@
 
 - Each pump continues automatically, in batches, as a seed decides, some way ahead of the others by the times at which its answers came:
   where one stood while it was recorded, it stands here.
-- A pump that came while it was recorded joins when the registry is read after its coming. What `pumps` resolves was asked for before.
+- A pump that came while it was recorded joins when the registry is read after its coming. What `pumps` resolves was requested before.
 - `resends`: so many times all connections break, and each pump streams again from somewhat before where it was.
 - `inject` commits a row of the watermark table, through some pump. `now_ts` is later than all that was streamed, between recorded
   commits, never on one.
 - A pump that has nothing left sends fakes, with rising ts.
 
-What is above the recording's `end_ts` is left out, and so is what is not above its start.
+What is above the recording's `end_ts` is omitted, and so is what is not above its start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The report of a replayed dump: the one that a sidecar writes beside its log (sidecar/report), by the same followers of the log.
 
-    log's manifests, the sinks' batches ─► TermCertificates ─► DumpReports ─► {log}/reports/{dump}.html ─► the file that is asked for
+    log's manifests, the sinks' batches ─► TermCertificates ─► DumpReports ─► {log}/reports/{dump}.html ─► the requested file
 
 - It outlives the sidecars that die in the replay, and sees them only from outside: as samples, and as events.
 - Its times are the recording's, as the commit timestamps of the marks are.
@@ -94,7 +94,7 @@ class ReportedDump:
     def write(self, dump_id: str, file: Path) -> None:
         """Of the dump that is finished, once the sinks have accepted all. Raises SinkError where there is none, and OSError."""
         self._following.step()
-        self._ahead_s = ASK_S  # the history is asked at once of what was read
+        self._ahead_s = ASK_S  # the history is queried at once for what was read
         self._following.step()
         name = REPORTS.name(dump_id)
         with storage_errors(self._log):
@@ -107,10 +107,10 @@ class ReportedDump:
         return self._clock.now_s() + self._ahead_s
 
     def _events(self) -> list[TimedEvent]:
-        """The deaths, and what was asked of dumps that were restarted before."""
+        """The deaths, and the commands for dumps that were restarted before."""
         others = (one for one in self._history.entries() if one.state is DumpState.STOPPED)
         requested = (
-            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", asked=True)
+            TimedEvent(one.at_ms, f"{one.command} of dump {other.id}, which this one replaces", requested=True)
             for other in others
             for one in other.commands
         )

@@ -3,7 +3,7 @@
 Each partition is a lane; a position is an index in the lane's list, and what has been played never changes its position.
 New messages (marks, what TiCDC sends again, resolved marks when idle) go into the part that has not been played.
 
-- Order inside a lane is kept; lanes advance by themselves, in batches, as a seed decides, some way ahead of each other.
+- Order inside a lane is kept; lanes advance independently, in batches, as a seed decides, some way ahead of each other.
 - At full speed, or at `speed` times the recorded time: a message is there when its time has come.
 - `inject` puts a row before its lane's first resolved mark with ts >= commit_ts, so it is never late.
 - `now_ts` is later than all that any lane has played: the cluster is ahead of its feed.

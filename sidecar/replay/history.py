@@ -6,7 +6,7 @@ REMOVE PARTITIONING, and a cluster that stands in must have them. Rows are decod
 - columns are followed by their ids, else by their names; a new column has its origin default; decimals get their new scale; integers
   that a new type does not hold are clipped, for a strict MODIFY COLUMN would not have come to its end;
 - which partition a row is in is known from any key-value of its key. Of a row that was never written while the recording ran
-  it is not: there the next truth tells whether it left with the partition.
+  it is not: there the next truth shows whether it left with the partition.
 
 `RecordedTables` holds what comes out against every truth snapshot, so that a rule that is wrong here cannot go unseen.
 """
@@ -36,7 +36,7 @@ _ROWS_VANISH = frozenset({Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PAR
 
 
 class RecordedHistory:
-    """`line`: what the recording tells, by default its key-values. Opening applies all DDL jobs up to its end."""
+    """`line`: what the recording contains, by default its key-values. Opening applies all DDL jobs up to its end."""
 
     def __init__(self, recording: Recording, line: RecordedLine | None = None) -> None:
         self.recording = recording
@@ -57,7 +57,7 @@ class RecordedHistory:
 
     @cached_property
     def changes(self) -> tuple[RowChange, ...]:
-        """Of tables that TiDB has at the moment, by commit_ts, repeats left out, up to the end."""
+        """Of tables that TiDB has at the moment, by commit_ts, without repeats, up to the end."""
         return tuple(self._line.rows(self._schemas))
 
     @cached_property
@@ -181,7 +181,7 @@ def _converted(column: KvColumn, value: tuple[KvColumn, str | None] | None) -> s
     made = clipped_text(text, source, column) if made is None else made
     if made is None:
         raise SourceError(
-            f"{text!r} of column {source.column.name} cannot be told as {column.column.kind} after a DDL",
+            f"{text!r} of column {source.column.name} cannot be written as {column.column.kind} after a DDL",
             hint="choose another recording: this one changes a column to a type that is not known here",
         )
     return made

@@ -1,6 +1,6 @@
 """A recording's key-values, pulled again: the puller's stand-in for a cluster, and its clock beside it.
 
-    kv/entries.parquet ─► by key range, in commit order ─► parts that advance by themselves ─► KvEntry, Pulled
+    kv/entries.parquet ─► by key range, in commit order ─► parts that advance independently ─► KvEntry, Pulled
 
 - A wanted range is cut into parts at keys of its own, as regions cut it. Each continues automatically, some way ahead of the others: an
   entry comes before the Pulled that covers it, in any order with those near it, and perhaps more than once.
@@ -11,7 +11,7 @@
 - `resends`: so many times everything is interrupted and each part comes again from somewhat before where it was.
 - After the last recorded entry a range is idle, as TiKV's are: it is pulled up to a rising ts.
 
-What is above the recording's `end_ts` is left out: the recorder had not everything of it.
+What is above the recording's `end_ts` is omitted: the recorder had not everything of it.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ class RecordedPuller:
         return list(self._parts())
 
     def _is_behind(self, part: _Part) -> bool:
-        """Whether it reads again what was pulled before it was wanted, or anew after a crash."""
+        """Whether it reads again what was pulled before it was wanted, or once more after a crash."""
         return part.upto_ts + 2 * self._lead < self._played_ts
 
     def _restart_if_due(self) -> None:

@@ -86,7 +86,7 @@ def key_of(schema: TableSchema, row: Row) -> Key:
 
 
 def without_false_deletes(recording: Recording, changes: Sequence[RowChange]) -> tuple[list[RowChange], list[FalseDelete]]:
-    """The changes as TiDB made them, and what was left out. Of a recording without DDLs."""
+    """The changes as TiDB made them, and what was omitted. Of a recording without DDLs."""
     false: dict[tuple[TableName, Key], RowChange] = {}
     for tso in recording.truth_ts:
         truth = recording.truth(tso)

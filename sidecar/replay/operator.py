@@ -44,5 +44,5 @@ class Script:
         return self.unanswered
 
     def answer(self, refused: RefusedRequest | None) -> None:  # noqa: ARG002  # chance does not mind a refusal
-        """A pause that comes after the dump is finished is refused, as it should be: chance asked for it."""
+        """A pause that comes after the dump is finished is refused, as it should be: it was made by chance."""
         self.unanswered = None

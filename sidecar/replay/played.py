@@ -1,4 +1,4 @@
-"""A recording's feed as a cluster has it: what goes on while sidecars live and die, and what each of them makes of it.
+"""A recording's feed as a cluster has it: what continues while sidecars live and die, and what each of them makes of it.
 
 a Kafka changefeed     RecordingFeed, which is the feed itself         tables: still, or followed from DDL to DDL
 kv                     RecordedPuller, and a KvFeed over it            tables: the feed's own, from TiDB's DDL jobs
@@ -84,7 +84,7 @@ class PlayedFeed:
 
     @property
     def false_deletes(self) -> FalseDeletes:
-        """What the feed tells and TiDB did not do."""
+        """What the feed has and TiDB did not do."""
         false_deletes: defaultdict[TableName, set[tuple[Key, CommitTs]]] = defaultdict(set)
         for one in self.config.false_deletes if isinstance(self.config, BinlogRecording) else ():
             false_deletes[one.table].add((one.key, one.commit_ts))

@@ -90,7 +90,7 @@ class RecordedDump:
         )
 
     def handle(self, event: SourceEvent) -> list[Command]:
-        raise AssertionError(f"a recorded dump asks the source for nothing, and heard {event}")
+        raise AssertionError(f"a recorded dump asks the source for nothing, and received {event}")
 
     def next(self, *, throttled: Collection[str] = ()) -> list[Command]:  # noqa: ARG002  # it asks for nothing
         return []

@@ -1,4 +1,4 @@
-"""What a recording without TiCDC's own messages tells: the tables at its start, the DDL jobs, and what became of each row."""
+"""What a recording without TiCDC's own messages contains: the tables at its start, the DDL jobs, and what became of each row."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class FeedConfig:
 
 
 class Recording:
-    """One folder. Opening reads recording.json only; the rest is read when asked for.
+    """One folder. Opening reads recording.json only; the rest is read when it is used.
 
     Raises FeedUnsuitable for a folder that is not a recording. `truth_ts` rises and ends with `end_ts`.
     """
@@ -101,7 +101,7 @@ class Recording:
         return schemas
 
     def truth(self, tso: CommitTs) -> dict[TableName, pa.Table]:
-        """Every table's rows at `tso`, one of `truth_ts`: canonical text columns, virtual generated ones left out."""
+        """Every table's rows at `tso`, one of `truth_ts`: canonical text columns, without virtual generated ones."""
         folder = self.folder / "truth" / str(tso)
         if tso not in self.truth_ts:
             raise SourceError(f"{self.folder} has no truth at {tso}", hint=f"ask for one of {', '.join(map(str, self.truth_ts))}")

@@ -1,6 +1,6 @@
 """The whole line over a recording: feed, sidecar, log, Spark, sinks, verdict.
 
-    recording -> RecordingFeed -> Pipeline (dies and comes back as told) -> FolderLog -> Job (a thread) -> sinks -> verify
+    recording -> RecordingFeed -> Pipeline (dies and comes back by the settings) -> FolderLog -> Job (a thread) -> sinks -> verify
 
 What chance decides comes from one seed: interleaving, moments of marks and reads, pauses, restarts, resends, crashes.
 """
@@ -65,7 +65,7 @@ class NoSource:
     """The source of a recorded dump, which reads nothing."""
 
     def request(self, command: Command) -> None:
-        raise AssertionError(f"a recorded dump asked for {command}")
+        raise AssertionError(f"a recorded dump requested {command}")
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
         """It reads nothing."""
@@ -78,9 +78,9 @@ class NoSource:
 
 
 class Replay:
-    """One run. Everything durable is under `out`; what a former run left there is removed first.
+    """One run. Everything durable is under `out`; what a previous run left there is removed first.
 
-    Making one checks what is asked for and raises what is wrong with it; Spark is needed by `run` only.
+    Making one checks the settings and raises what is wrong with them; Spark is needed by `run` only.
     """
 
     def __init__(self, settings: ReplaySettings) -> None:
@@ -89,7 +89,7 @@ class Replay:
         self.feed = PlayedFeed(self.recording, settings.feed)
         self.schemas = self.recording.schemas
         self.tables = self._scope()
-        open_sinks(settings.sinks, log_id="")  # what cannot be opened is told before anything is made
+        open_sinks(settings.sinks, log_id="")  # what cannot be opened is reported before anything is made
         self.out = (settings.out or Path("out") / f"{self.recording.name}-{self.feed.name}-{settings.brackets}").resolve()
         _make_empty(self.out)
         if settings.report is not None:
@@ -183,7 +183,7 @@ class Replay:
         if self.settings.brackets == RECORDED:
             pipeline.dump = self._recorded_dump(pipeline)
             if self.stored.history.find(DUMP_ID) is None:
-                pipeline.recorder.asked(replace(self._start_request(), dump_id=DUMP_ID))
+                pipeline.recorder.requested(replace(self._start_request(), dump_id=DUMP_ID))
         return pipeline
 
     def _source(self) -> Source:
@@ -204,7 +204,7 @@ class Replay:
             write_chunk=partial(write_chunk, self.log, row_sums=self.settings.row_sums),
         )
 
-    # ---- what is asked for -----------------------------------------------------------------------------------------
+    # ---- what is requested -----------------------------------------------------------------------------------------
 
     def _scope(self) -> tuple[TableName, ...]:
         replicated = [name for name, schema in self.schemas.items() if schema.key and name != MARK_TABLE]
@@ -307,7 +307,7 @@ class Replay:
 
 
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:
-    """Check what is asked for, start Spark, play."""
+    """Check the settings, start Spark, play."""
 
     def begin() -> SparkSession:
         with without_greeting():
@@ -317,9 +317,9 @@ def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> Repla
 
 
 def _make_empty(out: Path) -> None:
-    """An empty folder with our sign in it. Removes a former replay's, and nothing else that a user may have there."""
+    """An empty folder with our sign in it. Removes a previous replay's files, and nothing else that a user may have there."""
     if out.is_dir() and any(out.iterdir()) and not (out / REPLAY_SIGN).exists():
-        raise SinkError(f"{out} is not empty and not a former replay's", hint="give a new or empty folder with --out")
+        raise SinkError(f"{out} is not empty and not of a previous replay", hint="give a new or empty folder with --out")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / REPLAY_SIGN).write_text("The folder of a ticdc-dump replay; the next one removes it.\n")

@@ -1,4 +1,4 @@
-"""What a replay is asked for and what it answers."""
+"""The settings of a replay and its outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReplaySettings:
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The outcome. `ok`: every table equals the truth, or, without verify, the dump is complete and delivered. `skipped`: rows of the log
-    that are in no output, by an operator's decision. `key_life`: as of `life`, empty where it was not asked for."""
+    that are in no output, by an operator's decision. `key_life`: as of `life`, empty where it was not requested."""
 
     ok: bool
     exit_reason: str

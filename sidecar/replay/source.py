@@ -4,7 +4,7 @@ Each `results()` is one step of time. A mark commits after some steps and is rep
 for that. A SELECT happens at one moment after some steps, its chunk file is written then, and is reported after some
 more: reads that are under way together finish in any order.
 
-`close` is a crash: a mark may be committed and a chunk file written of which nobody was told.
+`close` is a crash: a mark may be committed and a chunk file written that were never reported.
 
 `recorded_windows` reads the dump that was recorded beside the feed, for a run that plays its marks and chunks instead.
 """
@@ -233,7 +233,7 @@ class RecordedWindows:
 
 
 def recorded_windows(recording: Recording) -> RecordedWindows:
-    """Chunks of tables that TiCDC does not replicate are left out. Raises FeedUnsuitable for a recording without a dump."""
+    """Chunks of tables that TiCDC does not replicate are omitted. Raises FeedUnsuitable for a recording without a dump."""
     folder = recording.folder / "dump"
     try:
         result = json.loads((folder / "windows.json").read_bytes())

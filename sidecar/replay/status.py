@@ -12,7 +12,7 @@ from sidecar.core.progress import Progress
 class ReplayStatus:
     """`played`: part of the recording, 0 to 1. `estimates`: rows of each table when the dump began. `changes`,
     `dump_rows` (with those `dropped` in windows) are what the sinks have received, as in the replay's report. `delivered` and
-    `logged` are counts of segments. Rates are made by whoever shows them, from two statuses and `elapsed_s`."""
+    `logged` are counts of segments. The page that shows rates computes them, from two statuses and `elapsed_s`."""
 
     phase: str
     elapsed_s: float

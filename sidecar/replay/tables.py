@@ -32,7 +32,7 @@ from spark_merge.codecs.decode.rows import decode
 class ReplayedChunk(NamedTuple):
     """What one keyset SELECT gave. `last` is the last row's key, or the key it began after where there was none.
 
-    `exhausted`: fewer rows than asked for, as a SELECT with a LIMIT shows it. `absent`: keys that were asked for and have no row.
+    `exhausted`: fewer rows than requested, as a SELECT with a LIMIT shows it. `absent`: requested keys that have no row.
     """
 
     rows: pa.Table
@@ -209,7 +209,7 @@ class RecordedTables:
             if expected.keys() != result.keys() or not all(equal_rows(schema, row, result[key]) for key, row in expected.items()):
                 raise SourceError(
                     f"the feed's changes of {name} do not lead to its truth at {tso} in {self._recording.folder}",
-                    hint="choose a feed that tells every change (no event filters), and give the TiCDC server's time zone",
+                    hint="choose a feed that has every change (no event filters), and give the TiCDC server's time zone",
                 )
 
 
@@ -242,7 +242,7 @@ def _of_feed(recording: Recording, config: FeedConfig, server_tz: str) -> Iterat
 
 
 def _decoded(recording: Recording, config: FeedConfig, server_tz: str) -> list[dict[str, Any]]:
-    """The feed's changes after `start_ts` as rows of the change frame, in the order of a segment, repeats left out."""
+    """The feed's changes after `start_ts` as rows of the change frame, in the order of a segment, without repeats."""
     codec = config.codec()
     results: list[Change] = []
     for lane, messages in recording.messages(config).items():

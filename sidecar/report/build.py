@@ -70,8 +70,8 @@ class SinkFigures(NamedTuple):
 def report_html(lines: Iterable[Line], entry: HistoryEntry, facts: ReportFacts) -> str:
     chunks, thinned = Chunks(CHUNKS_EACH_MAX), ThinnedSamples()
     sums = DumpSums(thinned.passed(chunks.passed(entry.id, lines)))
-    samples = thinned.found()
-    results, events = chunks.found(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
+    samples = thinned.kept()
+    results, events = chunks.kept(), sorted([*facts.events, *_events(entry, samples)], key=lambda one: one.at_ms)
     span = _span(results, samples)
     rows = sums.rows()
     dropped, only = [table["dropped"] for table in rows], _only(sums.scope)
@@ -177,7 +177,7 @@ def _whole_part(kept: int, place: int, *, kept_all: bool) -> tuple[int, int]:
 
 
 def _events(entry: HistoryEntry, samples: Sequence[SampleLine]) -> list[TimedEvent]:
-    events = [TimedEvent(one.at_ms, f"{one.command}, by {asker_text(one.asked_by)}", asked=True) for one in entry.commands]
+    events = [TimedEvent(one.at_ms, f"{one.command}, by " + asker_text(one.asked_by), requested=True) for one in entry.commands]
     usual_s = _usual_s(samples)
     for before, after in pairwise(samples):
         passed_s = (after.at_ms - before.at_ms) / 1000
@@ -207,7 +207,7 @@ def _head(entry: HistoryEntry, facts: ReportFacts, scope: ScopeLine | None) -> d
 
 
 def _only(scope: ScopeLine | None) -> dict[tuple[str, str], str]:
-    """Which rows of a table were asked for, where that was not all of them."""
+    """Which rows of a table were requested, where that was not all of them."""
     narrowed = [one for one in (scope.tables if scope else ()) if one.keys or one.where]
     return {(one.schema, one.table): f"{one.keys:,} keys" if one.keys else f"where {one.where}" for one in narrowed}
 

@@ -85,7 +85,7 @@ class Chunks:
                 if chunk.table in left:
                     left[chunk.table] = None
 
-    def found(self) -> list[DumpedChunk]:
+    def kept(self) -> list[DumpedChunk]:
         """By their segments."""
         with self._lock:
             return sorted((replace(chunk) for chunk in chain(self._first, self._last)), key=lambda chunk: chunk.seq)

@@ -63,11 +63,11 @@ class Series(NamedTuple):
 
 
 class TimedEvent(NamedTuple):
-    """A vertical line. `asked`: an operator wanted it."""
+    """A vertical line. `requested`: an operator wanted it."""
 
     at_ms: float
     text: str
-    asked: bool = False
+    requested: bool = False
 
 
 class Period(NamedTuple):
@@ -165,8 +165,8 @@ def _key(kind: str, name: str) -> Markup:
 
 
 def _event_keys(events: Iterable[TimedEvent], span: Period) -> Markup:
-    kinds = {event.asked for event in events if span.has(event.at_ms)}
-    words = {True: _key("asked", "a command"), False: _key("happened", "what happened")}
+    kinds = {event.requested for event in events if span.has(event.at_ms)}
+    words = {True: _key("requested", "a command"), False: _key("happened", "what happened")}
     return Markup("").join(key for requested, key in words.items() if requested in kinds)
 
 
@@ -191,7 +191,7 @@ def _line(event: TimedEvent, span: Period, bottom: float) -> Markup:
     if not span.has(event.at_ms):
         return Markup("")
     x = span.x(event.at_ms)
-    kind = "event asked" if event.asked else "event"
+    kind = "event requested" if event.requested else "event"
     return Markup('<g><title>{}</title><line class="{}" x1="{}" x2="{}" y1="0" y2="{}"/></g>').format(event.text, kind, x, x, bottom)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class NamedAsker(Protocol):
-    """Who asked for an operation: `Asker`, or the message of that name."""
+    """Who requested an operation: `Asker`, or the message of that name."""
 
     @property
     def name(self) -> str: ...

@@ -37,7 +37,7 @@ class ThinnedSamples:
             self._kept = [slowest(pair) for pair in zip(self._kept[::2], self._kept[1::2], strict=True)]
             self._each *= 2
 
-    def found(self) -> list[SampleLine]:
+    def kept(self) -> list[SampleLine]:
         """Oldest first."""
         last = [slowest(self._row)] if self._row else []
         return sorted([*self._kept, *last], key=lambda one: one.at_ms)

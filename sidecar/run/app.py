@@ -1,4 +1,4 @@
-"""The sidecar's process: settings in, parts together, terms of ownership one after another, until it is told to stop.
+"""The sidecar's process: settings in, parts together, terms of ownership one after another, until an operator stops it.
 
     standby --lease won--> term --retryable error--> standby (after a pause)
                              |--lease lost, log taken--> standby
@@ -80,12 +80,12 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 1.0, 30.0
 LONG_TERM_S = 60.0
 CHUNKS_SHOWN_MAX = 200
 SLOW_READS_S = 5.0
-"""Of a --dry-run, to ask how tables would be read: whoever asks waits for 30 s."""
+"""Of a --dry-run, to query how tables would be read: its caller waits for 30 s."""
 
 
 class Sidecar:
-    """One process for one changefeed. `run` returns when told to stop, and raises what ends it. `hindered`: what keeps it from serving
-    the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`, `targets`: as of Served."""
+    """One process for one changefeed. `run` returns when an operator stops it, and raises what ends it. `hindered`: what keeps it from
+    serving the changefeed, as far as it is not a standby. `spool`: what subscribers read. `sinks`, `targets`: as of Served."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Sidecar:
             self._run_term(term, brought, watch, services, waited_s)
 
     def _begin_services(self, term: Term, ending: ExitStack) -> Services:
-        """Nothing of them is read, written or asked in this thread."""
+        """Nothing of them is read, written or requested in this thread."""
         services = Services()
         ending.callback(services.close)
         log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history

@@ -3,9 +3,9 @@
     services.serve("verifications", life)      life(ending): all that it does, from taking over what is there to the end of the term
 
 - Each one lives in a thread of its own: what it waits for, the pipeline does not wait for.
-- What its life raises, a defect too, is its last error. It is told once, and the service begins its life anew after a pause, which doubles
-  with each failure and is short again after a long life.
-- A term that ends tells them, and leaves behind what does not end within CLOSE_S. A thread left behind writes nothing that counts: what it
+- What its life raises, a defect too, is its last error. It is logged once, and the service begins again after a pause, which doubles with
+  each failure and is short again after a long life.
+- A term that ends stops them, and leaves behind what does not end within CLOSE_S. A thread left behind writes nothing that counts: what it
   writes is fenced as all else is, or is of no other's concern.
 
 Not for what the stream cannot do without: the merge worker, its reports, the watch over the changefeed.
@@ -99,7 +99,9 @@ class Services:
             return
         if not ours:
             log.warning("a defect in a service beside the stream", service=name, exc_info=error)
-        hint = "the stream goes on; the service begins again by itself" if ours else "the stream goes on; report this with the trace"
+        hint = (
+            "the stream continues; the service begins again automatically" if ours else "the stream continues; report this with the trace"
+        )
         self._log_line(LogEvent("service failed", {"service": name, "text": text, "hint": hint}, "warning"))
 
     def _as_of(self, state: ServiceStatus, now_s: float) -> ServiceStatus:

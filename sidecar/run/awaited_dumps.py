@@ -12,7 +12,7 @@ from sidecar.log.verification import VerifyRequest
 from sidecar.ports import OperationHistory
 
 STARTS_S = 60.0
-"""After the verification that is to follow it was asked for."""
+"""After the verification that is to follow it was requested."""
 LOOK_EVERY_S = 10.0
 """For a restart of a dump that has failed: each look reads the history."""
 

@@ -4,8 +4,8 @@
                   ├─► standby: another process owns it. The worker ends at once, the pace is forgotten
                   └─► WORKER_KEPT_MAX_S passed: the worker ends
 
-- A worker that is kept is one of an earlier epoch until it is told the next one. It accepts only where no later owner has opened a sink, as
-  each sink's own fence says: so it cannot harm another owner, whatever this process does or does not know.
+- A worker that is kept is one of an earlier epoch until it receives the next one. It accepts only where no later owner has opened a sink:
+  each sink's own fence sees to that. So it cannot harm another owner, whatever this process does or does not know.
 - An error that no retry can help, or a log that another process has, ends the worker with the term.
 - A worker knows the log that was there when it started. Is there another one in its place, whose segments have the same numbers, the next
   term has another worker.

@@ -4,7 +4,7 @@
 
 - Only manifests and schemas are read. What is collected is in parts, durably, before retention may remove the segments (`collected`).
 - A dump is certified from its first window or not at all: one that was under way when the following began has no certificate.
-- The history is asked before the manifests are read: so a dump that is finished there has its last window among them.
+- The history is read before the manifests are read: so a dump that is finished there has its last window among them.
 - A service beside the stream (auxiliary.py): an error of the storage or of etcd is tried again. Any other one ends the certificates that
   are collected, with a line, and this life of the service; the next one collects those of later dumps.
 """

@@ -61,7 +61,7 @@ class ChangefeedWatch:
                 if self._resumes is not None:
                     self._resumes.look()
             except CoordinationLost:
-                continue  # the lease tells when that has lasted too long
+                continue  # the lease ends when that has lasted too long
             if _stream(now) != _stream(self._changefeed):
                 raise FeedChanged(
                     f"the definition of changefeed {now.name} changed in etcd",

@@ -44,9 +44,9 @@ def begin_console(
             config_path=config_path,
             log=log,
             product=sidecar.__version__,
-            samples=PastSamples(log, measured.samples).found,
-            chunks=measured.chunks.found,
-            ddls=measured.ddls.found,
+            samples=PastSamples(log, measured.samples).of_a_day,
+            chunks=measured.chunks.kept,
+            ddls=measured.ddls.seen,
             owner_console=owner_console,
         )
         return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(config.console, token)), _warn)

@@ -139,7 +139,7 @@ class ContinuousVerification:
 
     def ended(self, request: VerifyRequest, report: VerifyReport | None) -> None:
         """Any verification, of operators too. `report` None: it has none. Raises what a retry can help; then it is to be called again. What
-        else keeps the file from being written is told: a verification has its result without it."""
+        else keeps the file from being written is logged: a verification has its result without it."""
         now_ms = self._wall_ms()
         if request.slice is not None:
             if self._cycle.asked == request.id:

@@ -107,7 +107,7 @@ class TableTurn(msgspec.Struct):
         return Slice(self.behind[-1].upper if self.behind else (), upper, rows)
 
     def ended(self, part: Slice, report: TableReport | None, at_ms: int) -> int:
-        """A verification of `part`; `found` None: there is no report. Returns its rows, as a part of the cycle."""
+        """A verification of `part`; `report` None: there is no report. Returns its rows, as a part of the cycle."""
         self.tried_ms, self.failed = at_ms, report is None or report.state not in COMPARED
         if report is None or self.failed:
             return min(self.cost, part.rows)
@@ -123,8 +123,8 @@ class TableTurn(msgspec.Struct):
 
 
 class Cycle(msgspec.Struct):
-    """`asked`: the id of the slice's verification that is under way; empty: none is. `share`: the part of all rows that the last slice had.
-    It ended at `ended_ms`."""
+    """The turns of the tables, and the id of the slice's verification that is under way; empty: none is. `share`: the part of all rows that
+    the last slice had. It ended at `ended_ms`."""
 
     tables: list[TableTurn] = []
     asked: str = ""

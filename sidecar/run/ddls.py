@@ -36,7 +36,7 @@ class SeenDdls:
             with self._lock:
                 self._seen.append(SeenDdl(status.last_ddl_ts, status.last_ddl[:CHARS_MAX], status.ddls - before - 1))
 
-    def found(self) -> list[SeenDdl]:
+    def seen(self) -> list[SeenDdl]:
         """Oldest first."""
         with self._lock:
             return list(self._seen)

@@ -30,7 +30,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _DumpSeen:
-    """`free_s`: when it last began, went on or was done with a table: the next one is read from then on, as far as the log shows.
+    """`free_s`: when it last began, continued or was done with a table: the next one is read from then on, as far as the log shows.
     `rows_before`: when this owner began to watch. `tables`: those that have rows and are not done."""
 
     free_s: float

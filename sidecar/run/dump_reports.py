@@ -38,7 +38,7 @@ class CertificateFacts:
 
 
 class DumpReports:
-    """`facts`: asked once, when they are needed. `samples`: of the owner, for the reports. `chunks` receives those of the dumps that are
+    """`facts`: called once, when they are needed. `samples`: of the owner, for the reports. `chunks` receives those of the dumps that are
     collected. `events`: that happened until now, beside those of the history and of the samples."""
 
     def __init__(

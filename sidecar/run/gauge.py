@@ -38,7 +38,7 @@ class _Sample:
 
 
 class Estimates:
-    """Rows of the dumps' tables by the source's statistics, asked in the background: once, and when there are other tables."""
+    """Rows of the dumps' tables by the source's statistics, queried in the background: once, and when there are other tables."""
 
     def __init__(self, schemas: SchemaSource) -> None:
         self._schemas = schemas
@@ -94,7 +94,7 @@ class Gauge:
         self, now_s: float, *, worker: str, died: str = "", last_error: str = "", services: Sequence[ServiceStatus] = ()
     ) -> SidecarStatus:
         """`now_s` by the pipeline's clock. `worker`: the merge worker's state in a word; `died`: of one that could not say why;
-        `last_error`: what is told where the worker tells of nothing. Cheap: no call of it waits."""
+        `last_error`: what is reported where the worker reports no error. Cheap: no call of it waits."""
         pipeline, wall_ms = self._pipeline, time.time() * 1000
         dumps, counts, report = pipeline.dump.records, pipeline.counts, self._deliveries.report
         self._estimates.want(dumps)
@@ -216,7 +216,7 @@ class Gauge:
         return ((counts.dump_rows - first.rows) / seconds, (counts.dump_bytes - first.bytes) / seconds) if seconds else (0.0, 0.0)
 
     def _eta_s(self, dumps: Iterable[Progress], rows_s: float) -> float | None:
-        """Of all that run together, as the rate is; None while that tells nothing: a dump begins slowly, so rows are to have come all over
+        """Of all that run together, as the rate is; None while that says nothing: a dump begins slowly, so rows are to have come all over
         the time that the rate is of."""
         first, last = self._samples[0], self._samples[-1]
         halves = [one.rows for one in self._samples if one.at_s - first.at_s >= RATE_OVER_S / 2 >= last.at_s - one.at_s]
@@ -230,7 +230,7 @@ class Gauge:
 
 
 def _error_of(report: DeliveryReport | None, died: str = "") -> str:
-    """What keeps a sink from going on, or ended the worker: the present before the past, and a death before what was told before it."""
+    """What stops a sink, or ended the worker: the present before the past, and a death before what was reported before it."""
     if report is None:
         return died
     sink = next((f"{sink.sink}: {sink.error}" for sink in report.sinks if sink.error), "")
@@ -242,7 +242,7 @@ def _ms(later: CommitTs | None, earlier: CommitTs | None) -> float:
 
 
 def _behind_s(ts: CommitTs | None, wall_ms: float) -> float:
-    """Negative where a clock is wrong: told as it is."""
+    """Negative where a clock is wrong: reported as it is."""
     return 0.0 if ts is None else (wall_ms - physical_ms(ts)) / 1000
 
 

@@ -175,7 +175,7 @@ def _of_log(reach: Reach) -> str:
         return ""
     try:
         identity = _identity(storage.log_folder(reach.config.log.uri))
-    except TicdcDumpError:  # `_left` tells it
+    except TicdcDumpError:  # `_left` reports it
         return ""
     return identity.removeprefix(f"{reach.name}/") if identity.startswith(f"{reach.name}/") else ""
 
@@ -216,7 +216,7 @@ def _beside(reach: Reach, uri: str) -> str:
 
 
 def _log(reach: Reach, config: Config) -> LeftBehind:
-    """Told where it cannot be looked at: that is no reason to keep anything elsewhere."""
+    """Reported where it cannot be read: that is no reason to keep anything elsewhere."""
     try:
         folder = storage.log_folder(config.log.uri)
         identity = _identity(folder)

@@ -1,4 +1,4 @@
-"""A line of the log for people, as a value. Who writes it: `logs`; what is in it: `news` and `dump_news`."""
+"""A line of the log for people, as a value. `logs` writes it; `log_events` and `dump_events` make it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Level = Literal["info", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """`values` are texts and numbers. What is not worth telling is not in it."""
+    """`values` are texts and numbers. What is not worth a line is not in it."""
 
     event: str
     values: Mapping[str, object]

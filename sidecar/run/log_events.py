@@ -1,12 +1,12 @@
-"""What the log tells a person of a sidecar, a line a piece of news: made of values that others keep anyway, here and nowhere else.
+"""The lines of a sidecar's log for people, one for each event: made here and nowhere else, from values that others keep anyway.
 
     started, cannot_begin, standby, attached, term_ended, worker_died, stopped     what the process itself does
-    News.heard                                                                     what a status says that the one before it did not
+    StatusEvents.received                                                          what a status says that the one before it did not
 
-- Nothing is told for each segment: how the stream goes is one line a minute (`resolved`), and so is a dump's progress.
-- Times of the stream are UTC; `seconds` are by the sidecar's clock and count from when this owner saw it begin: what former owners did
-  is left out of a rate and told beside it.
-- A line holds no secret: an URI is told without its account and without its parameters, but for the format.
+- No line is logged for each segment. The stream's progress is one line a minute (`resolved`), and so is a dump's.
+- Times of the stream are UTC. `seconds` are by the sidecar's clock and count from when this owner saw it begin. What previous owners did
+  is not in a rate: it is logged beside it.
+- A line holds no secret: an URI is logged without its account and without its parameters, but for the format.
 
 It must not know how lines are written (`logs` does), and decides nothing.
 """
@@ -97,7 +97,7 @@ def worker_died(death: Death) -> LogEvent:
 
 
 def stopped() -> LogEvent:
-    return LogEvent("stopped as told", {})
+    return LogEvent("stopped on request", {})
 
 
 # ---- a term --------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def stopped() -> LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Minute:
-    """What the last line about the stream was told of."""
+    """What the last line about the stream was made of."""
 
     status: SidecarStatus
     accepted: Seq | None
@@ -113,7 +113,7 @@ class _Minute:
 
 
 class StatusEvents:
-    """Of one term. `heard` is told every status, in order. `place`: where the changes come from; `waited_s`: as a standby."""
+    """Of one term. `received` gets every status, in order. `place`: where the changes come from; `waited_s`: as a standby."""
 
     def __init__(self, config: Config, changefeed: Changefeed, place: Mapping[str, str], *, waited_s: float = 0.0) -> None:
         self._attached = partial(attached, config, changefeed, place, waited_s=waited_s)
@@ -153,7 +153,7 @@ class StatusEvents:
     # ---- the stream ----------------------------------------------------------------------------------------------------
 
     def _worker(self, before: SidecarStatus | None, now: SidecarStatus, report: DeliveryReport | None, at_s: float) -> Iterator[LogEvent]:
-        """Its death is told by who minds it, with its exit code."""
+        """`MergeProcess` logs its death, with its exit code."""
         if now.merge_worker != (before.merge_worker if before else ""):
             if now.merge_worker == "starting":
                 self._worker_since_s = at_s
@@ -166,11 +166,11 @@ class StatusEvents:
                 yield LogEvent("Spark ready", {"seconds": round(at_s - (self._worker_since_s or at_s), 1)})
         if report is not None and report.skipped > self._skipped:
             self._skipped = report.skipped
-            yield LogEvent("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list tells which"}, "warning")
+            yield LogEvent("rows skipped", {"rows": report.skipped, "hint": "ticdc-dump skip --config FILE --list shows them"}, "warning")
         for sink in report.sinks if report is not None else ():
             if sink.error != self._stuck.get(sink.sink, ""):
                 self._stuck[sink.sink] = sink.error
-                yield _sink_stuck(sink) if sink.error else LogEvent("sink goes on", {"sink": sink.sink})
+                yield _sink_stuck(sink) if sink.error else LogEvent("sink resumed", {"sink": sink.sink})
 
     def _lacking(self, now: SidecarStatus) -> Iterator[LogEvent]:
         """Once for each sink, when it is known which tables it has whole."""
@@ -237,7 +237,7 @@ def _outage(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[LogEve
 
 def _sink_stuck(sink: SinkDelivery) -> LogEvent:
     text, hint = parted(sink.error)
-    return LogEvent("sink stands", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
+    return LogEvent("sink stopped", {"sink": sink.sink, "text": text, "hint": hint}, "warning")
 
 
 def _ddls(before: SidecarStatus | None, now: SidecarStatus) -> Iterator[LogEvent]:

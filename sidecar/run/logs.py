@@ -1,6 +1,6 @@
 """How the processes log: one line a decision, for people or as JSON. Set up once by the command, before anything speaks.
 
-What is tried again is told when it fails first, and then every RETRY_REPORTED_EVERY_S: what failed at which server, and what to look at.
+What is tried again is logged when it fails first, and then every RETRY_REPORTED_EVERY_S: what failed at which server, and what to look at.
 
 Our own lines go through structlog; what libraries say through the standard library's logging (librdkafka, grpc, py4j) takes the
 same way, from warnings on. Traces are plain: local variables could show passwords.
@@ -92,7 +92,7 @@ def note(what: str) -> None:
 @contextmanager
 def defects_reported() -> Iterator[None]:
     """Whatever ends the block and is none of ours ends the process, by a line that says so, with the trace beside it. What is ours
-    passes: it names cause and way out, and the command tells it."""
+    passes: it names cause and way out, and the command reports it."""
     try:
         yield
     except TicdcDumpError:

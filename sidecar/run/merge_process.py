@@ -1,6 +1,6 @@
 """The merge worker as a child process: a Spark that dies takes nothing with it, and is started again.
 
-- It gets the owner's epoch, so that it ends by itself where a later owner writes, and a pipe as standard input, so that it
+- It gets the owner's epoch, so that it ends on its own where a later owner writes, and a pipe as standard input, so that it
   ends when this process does, however it dies. A line of the pipe is the next epoch of the same owner, which it serves from then on.
 - It is started again after every death, sooner after a long life than after a short one. What it died of is in its report
   beside the log; here how often and with which exit code, and for one that could not say it (`unexplained`) that it could not.
@@ -59,7 +59,7 @@ class Death:
 
 
 class MergeProcess:
-    """Runs `command` until `close`. `noticed` hears of each death, for the log, in a thread of this one's."""
+    """Runs `command` until `close`. `noticed` receives each death, for the log, in a thread of this one's."""
 
     def __init__(self, command: Sequence[str], noticed: Callable[[Death], object]) -> None:
         self._command = list(command)
@@ -165,7 +165,7 @@ class MergeProcess:
 
 
 def spark_places(given: Mapping[str, str]) -> list[str]:
-    """Where Spark would write aside by itself: its own variable may name several disks."""
+    """Where Spark would write temporary files without a setting: its own variable may name several disks."""
     named = [place.strip() for place in given.get("SPARK_LOCAL_DIRS", "").split(",")]
     return [place for place in named if place] or [tempfile.gettempdir()]
 
@@ -178,12 +178,12 @@ def environment(given: Mapping[str, str], folders: Sequence[Path]) -> dict[str, 
 
 
 def unexplained(death: Death | None, report: DeliveryReport | None) -> str:
-    """What is to be told of a worker that died without a word (killed, out of memory, ended before it came to its report): until one that
-    came after it has delivered something. Empty where there is nothing."""
+    """The error of a worker that died without a report (killed, out of memory, ended before it wrote one), until a later worker has
+    delivered something. Empty where there is none."""
     if death is None:
         return ""
     if report is not None and report.pid == death.pid and report.state == "stopped" and report.error:
-        return ""  # while it runs, the error in its report is a former one's
+        return ""  # while it runs, the error in its report is a previous one's
     if report is not None and report.pid != death.pid and report.written_ms >= death.at_ms and any(sink.batches for sink in report.sinks):
         return ""
     return death.unborn or with_hint(str(death), "see its own last lines in this process's log; SIGKILL is most often want of memory")

@@ -1,4 +1,4 @@
-"""Prometheus metrics and /healthz over HTTP. Everything is read from the published status when it is asked for.
+"""Prometheus metrics and /healthz over HTTP. Everything is read from the published status at each request.
 
 `/healthz` answers 200 while the process can do its duty: as the owner, or as a standby. Whether it is the owner is
 `ticdc_dump_owner`; a lag that grows is for an alert to judge, not for a probe that would restart the process.
@@ -103,9 +103,9 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     beside = "DDLs passed in this term beside which TiCDC's rows may be wrong"
     yield CounterMetricFamily("ticdc_dump_rewriting_ddls", beside, value=status.rewrites)
     yield gauge("last_ddl_tso", "Commit of the newest DDL passed in this term, a TSO; 0: none", status.last_ddl_ts or 0)
-    dropped = "Chunk rows left out because their key was touched in the window, since the merge worker began"
+    dropped = "Chunk rows omitted because their key was touched in the window, since the merge worker began"
     yield CounterMetricFamily("ticdc_dump_dropped_rows", dropped, value=status.dropped_rows)
-    yield gauge("skipped_rows", "Rows of the log that an operator leaves out of every output", status.skipped_rows)
+    yield gauge("skipped_rows", "Rows of the log that an operator skips in every output", status.skipped_rows)
     ambiguous = "TIMESTAMPs of an hour that the TiCDC server's zone has twice, taken as kafka.ambiguous says, since the merge worker began"
     yield CounterMetricFamily("ticdc_dump_ambiguous_timestamps", ambiguous, value=status.ambiguous_timestamps)
     merged = "Rows merged for all sinks since the merge worker began, in its own process or by Spark's tasks"
@@ -113,7 +113,7 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
     for place, count in status.merged_rows.items():
         places.add_metric([place], count)
     yield places
-    works = GaugeMetricFamily("ticdc_dump_service_up", "1 while this work beside the stream goes on", labels=["service"])
+    works = GaugeMetricFamily("ticdc_dump_service_up", "1 while this work beside the stream runs", labels=["service"])
     failed = CounterMetricFamily("ticdc_dump_service_failures", "How often it ended with an error in this term", labels=["service"])
     for service in status.services:
         works.add_metric([service.name], float(not service.again_s))
@@ -215,7 +215,7 @@ def _sinks(status: SidecarStatus) -> Iterator[Metric]:
         ("sink_overloaded", "1 while live changes alone take longer than their bound", lambda sink: float(sink.overloaded)),
         ("rows_allowed", "Rows that a dump may have read and not delivered", lambda sink: float(max(sink.rows, 0))),
         ("sink_lag_seconds", "From now back to the commit time up to which this sink has accepted all", lambda sink: sink.lag_s),
-        ("sink_failing", "1 while this sink does not go on", lambda sink: float(bool(sink.error))),
+        ("sink_failing", "1 while this sink is stopped by an error", lambda sink: float(bool(sink.error))),
         ("held_back", "1 while this sink keeps the dump from reading more", lambda sink: float(sink.holds)),
     )
     for name, text, value in values:
@@ -229,7 +229,7 @@ class _Quiet(WSGIRequestHandler):
     timeout = SILENT_MAX_S
 
     def log_message(self, format: str, *args: object) -> None:
-        """A scrape every few seconds is no news."""
+        """A scrape every few seconds is not worth a line."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -246,7 +246,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             return super().get_request()
         except OSError:
             sleep(NO_DESCRIPTOR_PAUSE_S)
-            raise  # serve_forever goes on
+            raise  # serve_forever continues
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -263,7 +263,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes before its answer is no news: an error of ours is answered with 500, and told by the WSGI handler."""
+        """A client that goes before its answer is not worth a line. An error of ours is answered with 500; the WSGI handler logs it."""
 
 
 class MetricsServer:

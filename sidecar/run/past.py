@@ -31,7 +31,7 @@ class PastSamples:
         self._reading: Background | None = None
         self._past: Sequence[SampleLine] = ()
 
-    def found(self) -> list[SampleLine]:
+    def of_a_day(self) -> list[SampleLine]:
         """Of a day, with those of this process. Oldest first. Raises a defect of reading them."""
         known = self._samples.day()
         if not known:
@@ -49,4 +49,4 @@ class PastSamples:
                 pass
         except TicdcDumpError as error:
             self._log_line(LogEvent("no samples of before", {"reason": str(error), "hint": "charts begin with this process"}, "warning"))
-        self._past = thinned.found()
+        self._past = thinned.kept()

@@ -1,4 +1,4 @@
-"""The repair of what a verification has found: dumps of the differing keys, one after another, each to the sink that differs.
+"""The repair of the differences that a verification reports: dumps of the differing keys, one after another, each to the sink that differs.
 
     differences ─► some keys of a sink ─► dump ─► … ─► a verification of these tables again
 
@@ -6,8 +6,8 @@
   the history says which of them are done.
 - A key that the source does not have is a delete (deploy/DUMP.md): so extra rows leave the sink, too.
 - A repair that is to delete many rows of a table asks first, and has corrected nothing until an operator answers (`rows_to_delete`).
-- A dump waits for others of its tables, as any other (sidecar/core/dumps.py). Where no more dumps can wait, it is asked for again later.
-- A key that somebody has put into a sink, and that the type of the source's key cannot have, is left out: no dump can delete it.
+- A dump waits for others of its tables, as any other (sidecar/core/dumps.py). Where no more dumps can wait, it is requested again later.
+- A key that somebody has put into a sink, and that the type of the source's key cannot have, is omitted: no dump can delete it.
 """
 
 from __future__ import annotations

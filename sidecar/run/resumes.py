@@ -1,7 +1,7 @@
 """Each resume of the changefeed is examined once, also one that happened while no sidecar ran.
 
-etcd keeps an hour of its history. The revision of the definition that was looked at last is kept below our own root, so that whoever
-takes over goes on there; what is older than the history is told, for it cannot be known.
+etcd keeps an hour of its history. The revision of the definition that was examined last is kept below our own root, so that the next
+owner continues there. A change that is older than the history is reported, for its details cannot be known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Resumes:
             self.look()
 
     def look(self) -> None:
-        """Raises FeedUnsuitable for a resume that left something out: whoever looks again raises it again."""
+        """Raises FeedUnsuitable for a resume that omitted something. The next call raises it again."""
         at = read_life(self._client, self._name)
         if at is None or self._looked is None or at.revision == self._looked:
             return
@@ -50,7 +50,7 @@ class Resumes:
         except Compacted:
             self._note(
                 f"changefeed {self._name} was changed while no sidecar looked, longer ago than etcd's history: whether it was resumed with "
-                "--overwrite-checkpoint-ts since is not known; if it was, what it left out is missing: start a new log and dump again"
+                "--overwrite-checkpoint-ts since is not known; if it was, what it skipped is missing: start a new log and dump again"
             )
         self._keep(newest)
 

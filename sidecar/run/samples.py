@@ -102,7 +102,7 @@ class MeasuredTerms:
 
     def timeline(self, after_ms: int) -> pb.Timeline:
         """As of Served."""
-        return timeline(self.samples.after(after_ms), self.chunks.found(), self.ddls.found())
+        return timeline(self.samples.after(after_ms), self.chunks.kept(), self.ddls.seen())
 
 
 def timeline(samples: Iterable[SampleLine], chunks: Iterable[DumpedChunk], ddls: Iterable[SeenDdl]) -> pb.Timeline:

@@ -34,7 +34,7 @@ from sidecar.ticdc.changefeed import Changefeed
 POLL_S = 0.2
 """While nothing is under way: it costs five steps a second. The broker's messages end the wait at once."""
 POLL_BUSY_S = 0.01
-"""While the source works: what it finished is heard of this soon. Not while it is away."""
+"""While the source works: its results are received this soon. Not while it is away."""
 RETAIN_EVERY_S = 10.0
 REPORTED_WAIT_S, REPORTED_LOOK_S = 10.0, 0.1
 """For the worker's report, where there is no room: a worker reports every second. One that still starts is kept for the next term."""
@@ -193,7 +193,7 @@ def check_held(ownership: Ownership) -> None:
 
 
 def limits(config: Config, changefeed: Changefeed, sinks: tuple[str, ...] = ()) -> PipelineLimits:
-    """Key-values come from where their puller was told to begin, whatever start-ts is."""
+    """Key-values come from where their puller was made to begin, whatever start-ts is."""
     dump = config.dump
     return PipelineLimits(
         held_bytes_max=config.log.held_bytes_max,

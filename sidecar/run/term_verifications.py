@@ -1,4 +1,4 @@
-"""A term's verifications: asked of the merge worker by files beside the log, followed by its reports, and kept in the history.
+"""A term's verifications: requested from the merge worker by files beside the log, followed by its reports, and kept in the history.
 
     operator ─► history entry, request.json ─► merge worker ─► report.json ─► history entry
     continuous.py ─► request.json ─► merge worker ─► report.json ─► history entry, unless all rows are equal
@@ -116,7 +116,7 @@ class TermVerifications:
             return
         self._running[entry.id] = entry
         if read_request(self._log, entry.id) is None and read_waiting(self._log, entry.id) is None:
-            self._end(entry.id, DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
+            self._end(entry.id, DumpState.FAILED, "the sidecar ended before it could request this from the merge worker")
 
     def needs_from(self) -> Seq | None:
         """The first segment that a verification still has to read, by the last report."""
@@ -197,7 +197,7 @@ class TermVerifications:
     # ---- following the worker's reports ----------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """What the reports say. A storage that does not answer is asked again. Raises what the history raises."""
+        """What the reports say. A storage that does not answer is read again. Raises what the history raises."""
         with self._lock:
             running = list(self._running)
         for operation_id in running:
@@ -269,7 +269,7 @@ class TermVerifications:
         self._end(operation_id, DumpState.STOPPED, why)
 
     def _take_over_repair(self, entry: HistoryEntry) -> None:
-        """One that an earlier term has not ended. One that asks goes on when it is answered."""
+        """One that an earlier term has not ended. One that waits for an answer continues when it has one."""
         if entry.state in (DumpState.FINISHED, DumpState.FAILED) and entry.result != EQUAL:
             repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
             if request is None or not request.repair or (repair is not None and repair.state is not RepairState.RUNNING):

@@ -12,7 +12,7 @@ from sidecar.log.verification import CheckState, RepairReport, RepairState, Rows
 from sidecar.run.log_event import LogEvent
 
 EQUAL = "equal"
-"""The result of a verification that has found no difference."""
+"""The result of a verification without a difference."""
 
 STATES = {
     CheckState.EQUAL: DumpState.FINISHED,
@@ -49,7 +49,7 @@ def repair_line(operation_id: str, report: RepairReport) -> LogEvent:
 
 
 def result_of(report: VerifyReport) -> str:
-    """What it has found, in a few words."""
+    """Its result, in a few words."""
     failed = [table for table in report.tables if table.state in (CheckState.FAILED, CheckState.SKIPPED)]
     counts = {kind: sum(getattr(table, kind) for table in report.tables) for kind in ("missing", "extra", "different", "duplicate")}
     text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)

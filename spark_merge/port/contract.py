@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpTold
+from sidecar.core.progress import SegmentDump
 from sidecar.errors import OwnershipLost
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import Folder
@@ -98,7 +98,7 @@ class Head:
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]
     next_schemas: Mapping[TableName, TableSchema]
-    dump: DumpTold | None = None
+    dump: SegmentDump | None = None
     received_as: str = ""
 
     @property

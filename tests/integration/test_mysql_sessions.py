@@ -126,7 +126,7 @@ def chunk(db: MariaDb) -> int:
     command = ReadChunk("d", 1, 1, NAME, None, None, 10_000, Brackets.WATERMARK)
     result = ChunkReader({NAME: schema}).read(session, command, stopped=lambda: False)
     session.close()
-    rows: pa.Table = result.found  # type: ignore[union-attr]  # no Misfit
+    rows: pa.Table = result.selected  # type: ignore[union-attr]  # no Misfit
     return int(rows.num_rows)
 
 

@@ -70,6 +70,6 @@ def test_the_death_of_the_sidecar_is_an_event_and_what_was_waited_for_is_named(r
 
 def test_the_chunks_for_those_who_watch_are_the_last_ones(run: CertifiedDump, content: dict[str, Any]) -> None:
     logged = [line["seq"] for line in content["chunks"]]
-    seqs = [chunk.seq for chunk in run.chunks.found() if chunk.dump_id == run.dump_id]
+    seqs = [chunk.seq for chunk in run.chunks.kept() if chunk.dump_id == run.dump_id]
     assert seqs == logged[-len(seqs) :]
     assert len(seqs) == 100

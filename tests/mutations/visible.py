@@ -87,7 +87,7 @@ VISIBLE = [
     ),
     Mutation(
         "chunks that were given change afterwards",
-        f"{CHUNKS}::Chunks.found",
+        f"{CHUNKS}::Chunks.kept",
         "replace(chunk)",
         "chunk",
         f"{OF_CHUNKS}::test_what_was_given_does_not_change_afterwards",
@@ -129,7 +129,7 @@ VISIBLE = [
     ),
     Mutation(
         "what this process has seen itself is shown twice",
-        "sidecar/run/past.py::PastSamples.found",
+        "sidecar/run/past.py::PastSamples.of_a_day",
         " < known[0].at_ms",
         "",
         "tests/unit/run/test_past.py::test_a_chart_begins_before_this_process_where_a_dump_has_been_sampled",

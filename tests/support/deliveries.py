@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
-from sidecar.core.progress import DumpTold
+from sidecar.core.progress import SegmentDump
 from sidecar.log import storage
 from sidecar.log.absent import with_absent
 from sidecar.log.manifest import DdlRecord, Manifest
@@ -93,7 +93,7 @@ class Segments:
     seqs: Sequence[int]
     rows: Sequence[Row] = ()
     ddls: Mapping[int, tuple[DdlRecord, ...]] = field(default_factory=dict)
-    dumps: Mapping[int, DumpTold] = field(default_factory=dict)
+    dumps: Mapping[int, SegmentDump] = field(default_factory=dict)
     rows_max: int = 2
 
     def heads(self, schemas: Schemas) -> list[Head]:

@@ -52,7 +52,7 @@ class EtcdNodes:
                 status, address = server.get("binlog_status"), f"{server.get('ip')}:{server.get('listening_port')}"
             except (ValueError, AttributeError) as error:
                 raise CoordinationError(
-                    f"etcd key {entry.key} is not what a TiDB server tells of itself: {error!r}", hint="see which server wrote it"
+                    f"etcd key {entry.key} is not what a TiDB server writes about itself: {error!r}", hint="see which server wrote it"
                 ) from error
             if status in _SKIPPING:
                 binlogs.append(f"TiDB {address} (binlog_status {status})")

@@ -3,10 +3,10 @@
 - Writes go below ROOT only, or to the one key that a client is made for, checked where a transaction is built: an unknown key under
   /tidb/cdc stops TiCDC, and an entry of TiDB-Binlog is its node's own.
 - Every call ends within `timeout_s`, over all endpoints: one that is unreachable or silent is left for the next.
-- So a call may be carried out more than once. Nothing here breaks by it: a lease nobody uses runs out, and a transaction tells
-  by its compares (whoever compares must know its own write when it meets it).
-- Errors are told apart by gRPC status code. There is no watch, and who reads an old revision is told when it is compacted, so
-  compaction cannot hurt: who waits asks again.
+- So a call may be carried out more than once. Nothing here breaks by it: a lease that nobody uses runs out, and the compares of a
+  transaction show it. A caller that compares must recognize its own write.
+- The gRPC status code says which error it is. There is no watch. A caller that reads an old revision gets an error when it is compacted.
+  So compaction does no harm: a caller that waits reads again.
 - etcd3's own client is not used: it knows one host, gives authentication over plain text to a gRPC that refuses it, and turns
   status codes into exceptions without text.
 """
@@ -92,7 +92,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What became of it. `entries`: of the keys asked for, when it did not succeed. `revision`: etcd's after it."""
+    """The outcome. `entries`: of the requested keys, when it did not succeed. `revision`: etcd's after it."""
 
     succeeded: bool
     revision: int
@@ -237,7 +237,7 @@ class EtcdClient:
         the endpoints that are left, so that a silent one cannot use up all of it."""
         if self._closed:
             raise CoordinationError(
-                f"etcd was asked ({method}) after its client was closed", hint="report this: what uses a client ends before it"
+                f"etcd was called ({method}) after its client was closed", hint="report this: what uses a client ends before it"
             )
         deadline = time.monotonic() + min(timeout_s or self.section.timeout_s, self.section.timeout_s)
         count, lost = len(self._channels), []
@@ -265,18 +265,18 @@ class EtcdClient:
         """One endpoint, with a fresh token if etcd wants one."""
         if not self.section.user:
             return self._send(channel, service, method, request, until, "")
-        token = self._token or self._login(channel, until, former="")
+        token = self._token or self._login(channel, until, refused="")
         try:
             return self._send(channel, service, method, request, until, token)
         except grpc.RpcError as error:
             if error.code() not in _TOKEN:
                 raise
-        return self._send(channel, service, method, request, until, self._login(channel, until, former=token))
+        return self._send(channel, service, method, request, until, self._login(channel, until, refused=token))
 
-    def _login(self, channel: grpc.Channel, until: float, *, former: str) -> str:
+    def _login(self, channel: grpc.Channel, until: float, *, refused: str) -> str:
         """A token for the user; empty if etcd has authentication off, as its own clients do."""
         with self._lock:
-            if self._token and self._token != former:
+            if self._token and self._token != refused:
                 return self._token  # another thread was faster
             request = self._rpc.AuthenticateRequest(name=self.section.user, password=self._password)
             try:
@@ -306,13 +306,13 @@ class EtcdClient:
         match error.code():
             case grpc.StatusCode.PERMISSION_DENIED:
                 return ConfigError(
-                    f"{said}; it was asked as {user}",
+                    f"{said}; the user was {user}",
                     hint=f"grant the user of etcd.user read on {reads} and readwrite on {self._root} (by prefix)",
                 )
             case grpc.StatusCode.UNAUTHENTICATED:
-                return ConfigError(f"{said}; it was asked as {user}", hint=self.named.login)
+                return ConfigError(f"{said}; the user was {user}", hint=self.named.login)
             case grpc.StatusCode.INVALID_ARGUMENT if not self.section.user:
-                return ConfigError(f"{said}; it was asked as {user}", hint=f"if etcd has authentication on: {self.named.login}")
+                return ConfigError(f"{said}; the user was {user}", hint=f"if etcd has authentication on: {self.named.login}")
             case grpc.StatusCode.RESOURCE_EXHAUSTED:
                 return StorageFull(said, hint="if etcd's space is used up: compact and defragment it, then disarm its NOSPACE alarm")
             case grpc.StatusCode.OUT_OF_RANGE:

@@ -3,7 +3,7 @@
     {root}/history/{id}/entry    JSON of HistoryEntry
 
 - The order is that in which etcd created the keys, whatever the owners' clocks were. A key that is written again keeps its place.
-- Whoever adds an entry removes the oldest ones in the same transaction. The owner reads once which keys there are, and knows after that:
+- The owner adds an entry and removes the oldest ones in one transaction. It reads once which keys there are, and knows them from then on:
   nobody else can write.
 - Every transaction passes the owner's fence.
 """
@@ -29,7 +29,7 @@ Notice = Callable[[str], object]
 
 
 def read_history(client: EtcdClient, root: str, notice: Notice) -> list[HistoryEntry]:
-    """Newest first. For everybody: reading needs no ownership. `notice`: hears of each key that is not an entry, which is omitted."""
+    """Newest first. For everybody: reading needs no ownership. `notice` receives each key that is not an entry, which is omitted."""
     entries = sorted(client.get_prefix(f"{root}/history/"), key=_place, reverse=True)
     return [entry for one in entries if (entry := _decoded(one, notice)) is not None]
 

@@ -207,7 +207,7 @@ class KeeperProcess:
 
 
 class OwnerSigns:
-    """What the owner has said, on `stdin`. `heard`: when it last said something. `order`: its last one. `gone`: it says nothing more."""
+    """What the owner writes to `stdin`: when it last wrote something, its last `order`, and `gone`: it writes nothing more."""
 
     def __init__(self, stdin: int, clock: Callable[[], float]) -> None:
         self._stdin, self._clock, self._lines = stdin, clock, b""

@@ -171,7 +171,7 @@ class EtcdOwner:
             return reign.lost
 
     def release(self) -> None:
-        """As `Ownership.release`: a lease that cannot be ended runs out by itself."""
+        """As `Ownership.release`: a lease that cannot be ended runs out on its own."""
         if self._keeping is not None:
             self._keeping.close()
             self._keeping = None
@@ -192,7 +192,7 @@ class EtcdOwner:
             self.keeper.close()
 
     def fenced(self, writes: Sequence[Put | Delete], *, compares: Sequence[Compare] = ()) -> Transaction:
-        """Write if we are the owner still and `compares` hold, in one transaction, which tells whether they did. Raises
+        """Write if we are the owner still and `compares` hold, in one transaction, which reports whether they did. Raises
         OwnershipLost when we are not the owner: etcd decides, whatever our clock says."""
         key, reign = f"{self.root}/owner", self._reign
         if (why := self.lost()) is not None or reign is None:
@@ -210,7 +210,7 @@ class EtcdOwner:
     def _fenced_off(self, why: str) -> OwnershipLost:
         return OwnershipLost(
             f"this process does not own {self.root}: {why}; nothing was written",
-            hint="let the owner go on; start again to wait as its standby",
+            hint="let the owner continue; start again to wait as its standby",
         )
 
     def _try(self) -> _Reign | None:

@@ -69,7 +69,7 @@ class _Stored:
 
 
 class EtcdProgress:
-    """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves. `notice` hears of what is there and
+    """`ProgressStore` of the changefeed at `root`. `save` is for `owner`'s process; one thread saves. `notice` receives what is there and
     is no progress."""
 
     def __init__(self, client: EtcdClient, root: str, owner: EtcdOwner, notice: Callable[[str], object] = lambda _: None) -> None:
@@ -81,8 +81,8 @@ class EtcdProgress:
         self._stored: _Stored | None = None
 
     def load(self) -> tuple[Progress, ...]:
-        """As `load_progress`; but what is no progress is noticed and passed over, for the log has what it should say, and the next save
-        writes it anew."""
+        """As `load_progress`; but what is no progress is noticed and skipped, for the log has what it should say, and the next save
+        replaces it."""
         try:
             self._stored = _read(self.client, self._head)
         except NoProgress as error:
@@ -111,8 +111,8 @@ class EtcdProgress:
             self._write(dumps, stored, stored.generation, [*self._puts(stored.generation, batches[0] if batches else {}), *beside])
 
     def _rewrite(self, dumps: tuple[Progress, ...], stored: _Stored, beside: Sequence[Put | Delete]) -> None:
-        """A new generation under a name of its own, so that nothing of a former attempt can come late into it. What those left
-        behind goes first, the former generation with the head."""
+        """A new generation under a name of its own, so that nothing of an earlier attempt can come late into it. The remains of those
+        attempts are removed first, the previous generation together with the head."""
         generation = uuid4().hex[:12]
         results = {
             entry.key.removeprefix(f"{self._head}/").partition("/")[0] for entry in self.client.get_prefix(f"{self._head}/", keys_only=True)

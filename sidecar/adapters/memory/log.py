@@ -1,6 +1,6 @@
 """The twin in memory of the segment log, for simulations and tests.
 
-    MemoryDisk      what survives; several logs can be opened over one, as a former owner and the next one
+    MemoryDisk      what survives; several logs can be opened over one, as the previous owner and the next one
     MemoryLog       dropping it is a crash; nothing of the log lives in it that a new one would not recover
 
 Manifests and schemas are kept as the bytes that would be written, so that their formats are exercised.

@@ -1,7 +1,7 @@
 """Which DDLs TiDB has finished since a TSO, and at which commit_ts, from mysql.tidb_ddl_job and mysql.tidb_ddl_history.
 
 - Both tables are read as of one TSO: a job that was finished by then is in the first, done, or in the second, synced.
-- No row tells the commit_ts of a job: `FinishedTS` is 0 while it is done, and 40 to 450 ms late in the history (rowcodec/ddl_job.py). It
+- No row has the commit_ts of a job: `FinishedTS` is 0 while it is done, and 40 to 450 ms late in the history (rowcodec/ddl_job.py). It
   is the first TSO at which the job is seen done: searched for by halves between its begin and a moment at which it was seen so.
 - Jobs are numbered as they are submitted. The first look goes down from the newest to those submitted OLD_S before; later ones go down
   to the oldest that was under way then.
@@ -57,7 +57,7 @@ class DdlHistory:
         self._readable = True
 
     def since(self, after_ts: CommitTs) -> tuple[list[FinishedDdl], CommitTs]:
-        """What was finished after `after_ts` and not told by this object yet, and up to when that is complete: a moment after the call.
+        """What was finished after `after_ts` and not returned before, and up to when that is complete: a moment after the call.
 
         Raises SourceError, also for a source that is no TiDB or a moment that is garbage-collected; SourceLost for an outage.
         """
@@ -76,7 +76,7 @@ class DdlHistory:
             return finished_ddls, upto_ts
 
     def _finished(self, session: MysqlSession, seen: _Seen, after_ts: CommitTs) -> list[FinishedDdl]:
-        """They count as told when all of them are known: an outage between two of them loses none."""
+        """They count as returned when all of them are known: an outage between two of them loses none."""
         reported: dict[int, FinishedDdl] = {}
         for number, (job, by_ts) in sorted(seen.finished.items()):
             tables = tuple(TableName(job.schema_name, one.info["name"]["O"]) for one in job.tables)
@@ -155,7 +155,7 @@ def _is_done(session: MysqlSession, number: int) -> bool:
 
 
 def _without_commit_ts(session: MysqlSession, after_ts: CommitTs) -> list[FinishedDdl]:
-    """A job's end is told later than its commit_ts, and in seconds by older versions: what ended at `after_ts` may be among them."""
+    """TiDB records a job's end later than its commit_ts, and in seconds by older versions: what ended at `after_ts` may be among them."""
     rows = session.rows(
         "SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY FROM (SELECT JOB_ID, DB_NAME, TABLE_NAME, JOB_TYPE, QUERY, STATE,"
         f" UNIX_TIMESTAMP(END_TIME) AS ended_s FROM information_schema.ddl_jobs LIMIT {JOBS_MAX}) AS j"

@@ -1,8 +1,8 @@
-"""TiDB's DDL jobs, as information_schema tells them to whoever has any right on their table.
+"""TiDB's DDL jobs, as information_schema shows them to every account that has any right on their table.
 
 - A job is `done` from the commit of its last step, which is the DDL's commit_ts, until every TiDB server has loaded what it made and ended
   the transactions that hold the table as it was; then it is `synced` (pingcap/tidb pkg/ddl/job_worker.go, transitOneJobStep and
-  updateGlobalVersionAndWaitSynced). TiCDC tells of a DDL as soon as it is done. A server that has not loaded it answers
+  updateGlobalVersionAndWaitSynced). TiCDC sends a DDL as soon as it is done. A server that has not loaded it answers
   `SET tidb_snapshot` at its commit_ts, or later, with the schemas before it (pkg/infoschema/cache.go takes its newest for every later
   ts), and keeps to them until the next SET.
 - The versions that servers leave in PD's etcd say less: with metadata locks, TiDB's default, /tidb/ddl/all_schema_versions stays as it
@@ -33,7 +33,7 @@ ANY = "any DDL: the account may not read information_schema.ddl_jobs"
 
 
 def not_loaded(session: MysqlSession, *, kinds: str = "TRUE") -> tuple[str, ...]:
-    """The finished DDLs that servers may not have loaded yet, in words. An account that may not look is told of ANY. Raises pymysql's
+    """The finished DDLs that servers may not have loaded yet, in words. For an account that may not read them: ANY. Raises pymysql's
     errors."""
     if session.flavour is not Flavour.TIDB:
         return ()

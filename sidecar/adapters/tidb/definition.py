@@ -1,11 +1,11 @@
-"""What tables were made of, by information_schema: equal to `rowcodec.definition` of the same table's TableInfo, as far as SQL tells.
+"""What tables were made of, by information_schema: equal to `rowcodec.definition` of the same table's TableInfo, as far as SQL shows it.
 
-- TiDB 8.5 and later hide the display widths of integers: they are then told as TiDB's defaults. It never tells ZEROFILL.
-- TiDB tells a default that is an expression as the same text as one that is a string: what is a call of one of the functions that
-  it takes for defaults is an expression, and any default of a type that takes no other.
-- MariaDB tells defaults as SQL, and JSON columns as LONGTEXT. What it writes otherwise than TiDB does, is written as TiDB does.
-- An index of TiDB that has only a condition, or is columnar, is not told from others; one of vectors or of whole texts is known by
-  its columns, and left out.
+- TiDB 8.5 and later hide the display widths of integers: a definition then has TiDB's default widths. TiDB never shows ZEROFILL.
+- TiDB shows a default that is an expression by the same text as one that is a string. A call of one of the functions that TiDB takes for
+  defaults is an expression. So is any default of a type that takes no other.
+- MariaDB shows defaults as SQL, and JSON columns as LONGTEXT. What it writes otherwise than TiDB does, is written as TiDB does.
+- An index of TiDB that has only a condition, or is columnar, looks like any other. One of vectors or of whole texts is recognized by its
+  columns, and omitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BARE = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def read_partitions(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, tuple[tuple[int, ...], str]]:
-    """Of the partitioned tables: the ids in the order of the partitions, none where the server tells none, and the clause that makes them.
+    """Of the partitioned tables: the ids in the order of the partitions, none where the server has none, and the clause that makes them.
     Raises pymysql's errors."""
     number = "TIDB_PARTITION_ID" if session.flavour is Flavour.TIDB else "NULL"
     result = grouped(

@@ -1,4 +1,4 @@
-"""The changefeed's tables as DDLs change them: `Schemas` over a TiDB that can be asked what its tables were at a TSO.
+"""The changefeed's tables as DDLs change them: `Schemas` over a TiDB that knows its tables at any TSO.
 
 - A DDL's commit_ts F is the commit that made its last state public, so the tables after it are those of TSO F
   (pingcap/tidb pkg/ddl/job_worker.go, runOneJobStep).
@@ -12,11 +12,11 @@
 - What tables were made of (`definition`) comes with them. A log of 0.3.0 and before does not tell it: it is added where it fits the
   log's columns, and stops nothing where it does not.
 - The log's tables hold where it ends, but for those that TiDB has otherwise there without a DDL that was changing them, and tables that
-  have come into the changefeed's rules since. DDLs that an event filter leaves out of the topics come all the
+  have come into the changefeed's rules since. DDLs that an event filter keeps from the topics come all the
   same (feeds/encoded/hidden.py).
-- A table that is there after a DDL, and that no DDL has told of, came back without one: TiCDC leaves FLASHBACK DATABASE out of the feed,
-  and the rows of such tables with it. It stops.
-- A source without TSOs (no TiDB) cannot be asked: a DDL of a table stops the sidecar.
+- A table that is there after a DDL, although no DDL in the feed made it, came back by FLASHBACK DATABASE. TiCDC omits that from the feed,
+  with the rows of such tables. The sidecar stops.
+- A source without TSOs (no TiDB) has no tables at a TSO: a DDL of a table stops the sidecar.
 
 Views and sequences are no tables here. What the changefeed has of all tables, `narrow` says: a table that a RENAME takes out of its
 rules is gone, and TiCDC itself stops at one that it would bring in (ticdc/ddl_rules.py).
@@ -53,11 +53,11 @@ class TablesInTime(Protocol):
 
 class FollowedSchemas:
     """`Schemas` for feeds that name their tables. For one term; `tables` may be read from any thread. `began`: `since_ts` of
-    a log that is new, None for one that goes on.
+    a log that is new, None for one that continues.
 
-    `narrow`: of all tables those that the changefeed has; heard whenever they may have changed. `note`: told what an operator
-    should know. `from_now`: a new log begins at the moment of its tables, if the source tells
-    it; else at all that the feed has.
+    `narrow` returns, of all tables, those that the changefeed has; called whenever they may have changed. `note` receives what an
+    operator should know. `from_now`: a new log begins at the moment of its tables, if the source has a TSO for it; else at all that the
+    feed has.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FollowedSchemas:
 
     @property
     def known_ts(self) -> CommitTs:
-        """Of the tables: DDLs up to there are in them. 0 where the source tells no time."""
+        """Of the tables: DDLs up to there are in them. 0 where the source has no TSO."""
         return self._known_ts or CommitTs(0)
 
     def begin(self) -> Tables:
@@ -136,7 +136,7 @@ class FollowedSchemas:
 
     def _as_logged(self, logged: Tables, tables: Tables, upto_ts: CommitTs) -> Tables:
         """Where both differ, a DDL under way says that the log is right: SQL shows what it makes before the feed does. Without one the log
-        was told by a server that was behind."""
+        is from a server that was behind."""
         other = {name: now.table_id for name, now in tables.items() if name in logged and _form(logged[name]) != _form(now)}
         amid = self._source.changing(frozenset(other.values()), upto_ts) if other else frozenset[int]()
         return _with_columns_of(logged, tables, but={name.folded() for name, number in other.items() if number not in amid})
@@ -147,13 +147,13 @@ class FollowedSchemas:
 
 
 def _check_reported(before: Tables, after: Tables, named: Collection[TableName], commit_ts: CommitTs) -> None:
-    """Of tables with a key only: TiCDC tells nothing of the others. Raises FeedUnsuitable."""
+    """Of tables with a key only: TiCDC sends nothing of the others. Raises FeedUnsuitable."""
     ids = {table.table_id for table in before.values() if table.table_id}
     came = sorted(name for name, table in after.items() if table.key and name not in before and table.table_id not in ids)
     if untold := [str(name) for name in came if name.folded() not in named]:
         raise FeedUnsuitable(
-            f"tables that no DDL in the feed has told of are there at commit_ts {commit_ts}: {_listed(untold)}; this is FLASHBACK "
-            "DATABASE, which TiCDC leaves out together with all rows after it, or this account could not see them before",
+            f"tables that no DDL in the feed has made are there at commit_ts {commit_ts}: {_listed(untold)}; this is FLASHBACK "
+            "DATABASE, which TiCDC omits together with all rows after it, or this account could not see them before",
             hint="after a FLASHBACK re-create the changefeed, with a new log and new sinks, and dump again; "
             "after a GRANT start the sidecar again",
         )
@@ -169,15 +169,15 @@ def _form(table: TableSchema | None) -> object:
 
 
 def _all_changed(named: Collection[TableName], before: Tables, now: Tables) -> bool:
-    """Whether an answer shows by itself that it knows of DDLs of these tables (folded): what their rows are, is another thing. Their
-    definitions alone show nothing, for one that was not known may have come to be."""
+    """Whether the answer alone shows that it includes the DDLs of these tables (folded), in their rows' columns. Their definitions alone
+    show nothing, for one that was not known may have come to be."""
     then, schemas = ({name.folded(): table.undefined() for name, table in tables.items()} for tables in (before, now))
     return bool(named) and all(then.get(name) != schemas.get(name) for name in named)
 
 
 def _with_columns_of(before: Tables, tables: Tables, *, but: Collection[TableName]) -> Tables:
-    """`found`, in which tables that are the same as `before` by name and ids, and not of `but` (folded), have the columns that they had.
-    A definition that was not known is taken from `found` where it is of these columns."""
+    """`tables`, in which those that are the same as `before` by name and ids, and not of `but` (folded), have the columns that they had.
+    A definition that was not known is taken from `tables` where it is of these columns."""
 
     def kept(name: TableName, now: TableSchema) -> TableSchema:
         then = before.get(name)

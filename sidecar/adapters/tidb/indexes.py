@@ -1,4 +1,4 @@
-"""A table's indexes as far as information_schema tells, and which of them TiCDC takes for the handle.
+"""A table's indexes as far as information_schema shows them, and which of them TiCDC takes for the handle.
 
 - The primary key comes first; else the unique key whose columns are all NOT NULL and in the feed, with the fewest columns, then
   the smallest id. A server that does not tell index ids gives the order in which it lists them.
@@ -24,8 +24,8 @@ def grouped(rows: Iterable[Row]) -> dict[TableName, list[Row]]:
 
 
 def read_indexes(session: MysqlSession, scope: str, values: tuple[str, ...] | None) -> Mapping[TableName, Sequence[IndexDefinition]]:
-    """All of them. TiDB's own view tells the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
-    of NOT NULL columns first, and MariaDB tells no expressions. Tables without one have none. Raises pymysql's errors."""
+    """All of them. TiDB's own view has the ids; elsewhere they come in the order of listing, in which MariaDB and MySQL keep unique keys
+    of NOT NULL columns first, and MariaDB shows no expressions. Tables without one have none. Raises pymysql's errors."""
     if session.flavour is Flavour.TIDB:
         reported = "KEY_NAME, INDEX_ID, COLUMN_NAME, SUB_PART, EXPRESSION, NON_UNIQUE FROM information_schema.tidb_indexes WHERE"
         order = "INDEX_ID"

@@ -1,12 +1,12 @@
 """The snapshot that raw key-values are decoded from at first: every TableInfo of a TiDB cluster at one TSO.
 
-SQL tells neither column ids nor what is not public; TiDB's status port tells the whole TableInfo (`/schema/{database}`), but only as the
+SQL shows neither column ids nor what is not public; TiDB's status port returns the whole TableInfo (`/schema/{database}`), but only as the
 server that answers has it now. So it is read between two looks at the DDL jobs, and counts only if between them
 
     no job finished          the newest of the history is the same
     no job went a step       those under way are the same, each in the same state
     every server has it      no job is Done: it leaves the jobs' table when all servers have loaded what it made; after a step of one
-                             that goes on, servers have `settle_s` for it
+                             that continues, servers have `settle_s` for it
 
 The second look is at a TSO of its own (`tidb_snapshot`), and so the TableInfos are those of that TSO. Tables that SQL shows there
 must be among them under their ids, or the status port is that of another cluster.
@@ -84,7 +84,7 @@ class TidbInfos:
         """All schemas, those of the system without their tables; views and sequences are among the tables.
 
         Raises SourceError for a source that is no TiDB, a missing right or an answer that is not TiDB's; SourceLost (retry helps) for an
-        outage, or if DDLs went on finishing for `source.retry_s`.
+        outage, or if DDLs kept finishing for `source.retry_s`.
         """
         with closing(MysqlSession(self._account, Role.READ_SOURCE)) as session:
             give_up_s = time.monotonic() + self._account.retry_s
@@ -97,27 +97,27 @@ class TidbInfos:
                             f"{self._account}: the schemas could not be read between two DDLs in {self._account.retry_s:g} s: {moved}",
                             hint="nothing, it is tried again; if DDLs run all the time, let them rest for some seconds",
                         ) from moved
-                    time.sleep(min(self._settle_s, RETRY_WAIT_MAX_S))  # nothing tells when a DDL's next step is taken
+                    time.sleep(min(self._settle_s, RETRY_WAIT_MAX_S))  # no event reports a DDL's next step
 
     def _attempt(self, session: MysqlSession) -> KvSnapshot:
-        def asked(action: Callable[[MysqlSession], T]) -> T:
+        def queried(action: Callable[[MysqlSession], T]) -> T:
             return carried_out(session, lambda: action(session), doing="reading the DDL jobs and settings of TiDB")
 
-        if asked(lambda on: on.flavour) is not Flavour.TIDB:
+        if queried(lambda on: on.flavour) is not Flavour.TIDB:
             raise SourceError(f"{self._account} is no TiDB, whose key-values are read", hint="set source to the changefeed's upstream TiDB")
-        before = asked(_jobs)
+        before = queried(_jobs)
         if before.under_way:
             time.sleep(self._settle_s)
         databases = self._status.databases()
         schemas = [SchemaSnapshot(one_id, name, self._status.tables(name)) for name, one_id in databases.items()]
         ddl_job = self._status.table(DDL_JOB_TABLE)
-        at_ts = asked(present_ts)
+        at_ts = queried(present_ts)
         assert at_ts is not None, "it is TiDB"
-        after, ids = asked(lambda on: as_of(on, at_ts, lambda then: (_jobs(then), read_ids(then))))
+        after, ids = queried(lambda on: as_of(on, at_ts, lambda then: (_jobs(then), read_ids(then))))
         if before != after or after.some_done:
-            raise _Moved("a DDL finished, or went on, while they were read")
+            raise _Moved("a DDL finished, or took its next step, while they were read")
         self._check_cluster(schemas, ids, at_ts)
-        version, new_collation, fast_create = asked(_settings)
+        version, new_collation, fast_create = queried(_settings)
         return KvSnapshot(at_ts, schemas, ddl_job, new_collation, version, fast_create)
 
     def _check_cluster(self, schemas: list[SchemaSnapshot], ids: Mapping[TableName, int], at_ts: CommitTs) -> None:
@@ -126,7 +126,7 @@ class TidbInfos:
         if other:
             name = other[0]
             raise SourceError(
-                f"{self._status}: it tells {name} with id {reported.get(name)}, and SQL at TSO {at_ts} tells {ids[name]}",
+                f"{self._status}: it returns {name} with id {reported.get(name)}, and SQL at TSO {at_ts} returns {ids[name]}",
                 hint="let source.host and source.status_port be of the TiDB that source.port is of",
             )
 
@@ -159,7 +159,7 @@ def _settings(session: MysqlSession) -> tuple[str, bool, bool]:
     rows = session.rows("SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'new_collation_enabled'")
     if not rows or str(rows[0][0]) not in ("True", "False"):
         raise SourceError(
-            f"mysql.tidb tells {rows!r} for new_collation_enabled, not True or False", hint="GRANT SELECT ON mysql.tidb to source.user"
+            f"mysql.tidb has {rows!r} for new_collation_enabled, not True or False", hint="GRANT SELECT ON mysql.tidb to source.user"
         )
     try:
         ((fast,),) = session.rows("SELECT @@global.tidb_enable_fast_create_table")

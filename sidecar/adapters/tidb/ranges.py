@@ -1,4 +1,4 @@
-"""Whether a chunk's SELECT reads its own rows only, asked before a dump does: TiDB's plan of the second chunk of each table.
+"""Whether a chunk's SELECT reads its own rows only, checked before the dump: by TiDB's plan of the second chunk of each table.
 
 - A first chunk has no bounds and reads from the table's first row. Every later one has both, and is cheap only where TiDB makes one range
   of them with all columns of the key: else it reads a part of the table from its beginning, each chunk more than the one before.
@@ -35,7 +35,7 @@ from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import SlowReads
 
 SCANNED_ROWS_MAX = 10_000
-"""A table of no more is asked nothing: its whole scan is a chunk."""
+"""A table of no more is not checked: its whole scan is a chunk."""
 _UNCOUNTED = 1 << 62
 """Rows of a table without statistics."""
 STATEMENT_S = 5.0
@@ -72,9 +72,9 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
     try:
         key = read_key(schema, facts, session.flavour)
     except SourceError:
-        return None  # told as an estimate that is refused
+        return None  # reported as an estimate that is refused
 
-    def asked() -> Sequence[Row]:
+    def queried() -> Sequence[Row]:
         first, last = end_key(session, key), end_key(session, key, last=True)
         if first == last:
             return ()
@@ -82,7 +82,7 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
         return session.rows(f"EXPLAIN FORMAT = 'brief' {sql}" if session.flavour is Flavour.TIDB else f"EXPLAIN {sql}")
 
     try:
-        rows = carried_out(session, asked, doing=f"asking how {schema.name} would be read")
+        rows = carried_out(session, queried, doing=f"asking how {schema.name} would be read")
     except SourceError as error:
         if isinstance(error.__cause__, pymysql.err.MySQLError) and passes(error.__cause__, session.role):
             raise
@@ -91,7 +91,7 @@ def _problem(session: MysqlSession, schema: TableSchema, facts: TableFacts, wher
 
 
 def problem(rows: Iterable[Row], key: ReadKey) -> str | None:
-    """What is wrong with the plan that EXPLAIN tells: rows of id, estRows, task, access object, operator info."""
+    """What is wrong with the plan of EXPLAIN: rows of id, estRows, task, access object, operator info."""
     for row in rows:
         name = match[0] if (match := _OPERATOR.search(str(row[0]))) else ""
         if name in _FULL:

@@ -7,7 +7,7 @@
   list is read again, by a SELECT of its own.
 - A NULL in a NOT NULL column ends the read: a server gives it where it cannot tell a value, and nothing is guessed.
 - SQL shows what a DDL makes of a table before its commit_ts in part (a column that is being dropped, a type that is being
-  modified), and the feed tells of the DDL later still. Rows whose columns are not those of the schema in force
+  modified), and the feed has the DDL later still. Rows whose columns are not those of the schema in force
   are no chunk but a Misfit. Columns only go forward, so what they are after the SELECT they were in it, if the schema in force
   was reached before: that is looked at when the table's key is learned.
 """
@@ -92,10 +92,10 @@ def canonical(table: pa.Table, columns: Sequence[Column], *, where: str) -> pa.T
 
 @dataclass(frozen=True, slots=True)
 class SelectedChunk:
-    """`found`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
-    `in_force`: the schemas that it was read by. `absent`: keys of the columns `key` that were asked for and have no row."""
+    """`selected`: the SELECT's rows, of which `texts` makes those of the file; the rest as in ChunkFile and ChunkRead.
+    `in_force`: the schemas that it was read by. `absent`: requested keys, of the columns `key`, that have no row."""
 
-    found: pa.Table
+    selected: pa.Table
     columns: Sequence[Column]
     in_force: object
     last: Key | None
@@ -109,7 +109,7 @@ class SelectedChunk:
 
     def texts(self, *, where: str) -> pa.Table:
         """The rows as `canonical`, behind the absent keys. Raises SourceError that begins with `where`."""
-        return with_absent(canonical(self.found, self.columns, where=where), self.key, self.absent)
+        return with_absent(canonical(self.selected, self.columns, where=where), self.key, self.absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,28 +150,28 @@ class ChunkReader:
         if schema is None:
             raise SourceError(f"{doing}: its schema is not known", hint="leave it out of the dump: the changefeed does not carry it")
 
-        def asked(action: Callable[[], T]) -> T:
+        def queried(action: Callable[[], T]) -> T:
             return carried_out(session, action, doing=doing, stopped=stopped)
 
         try:
             known = in_force.keys.get(command.table)
-            learned = known or asked(lambda: _learn(session, schema))
+            learned = known or queried(lambda: _learn(session, schema))
             if isinstance(learned, Misfit):
                 return replace(learned, reason=f"{doing}: {learned.reason}")
-            fitted = known is not None or asked(lambda: has_columns_of(session, schema))
+            fitted = known is not None or queried(lambda: has_columns_of(session, schema))
             if fitted:
                 in_force.keys[command.table] = learned
-            read = _Read(session, command, schema, in_force, asked, doing)
+            read = _Read(session, command, schema, in_force, queried, doing)
             result = read.keys(handle_read_key(schema, learned[1])) if command.keys else read.range(*learned)
-            # told after the SELECT, whose own error says more: a missing right hides columns too
+            # checked after the SELECT, whose own error says more: a missing right hides columns too
             return result if fitted else Misfit(f"{doing}: {_changed(schema)}")
         except SourceError as error:
-            if isinstance(error.__cause__, UnicodeDecodeError) and not asked(lambda: has_columns_of(session, schema)):
+            if isinstance(error.__cause__, UnicodeDecodeError) and not queried(lambda: has_columns_of(session, schema)):
                 return Misfit(error.message)
             if not isinstance(error.__cause__, pymysql.err.MySQLError) or code_of(error.__cause__) not in _MISFIT_CODES:
                 raise
-            if command.where is not None and asked(lambda: has_columns_of(session, schema)):
-                raise  # the table is as it was told: the predicate is wrong
+            if command.where is not None and queried(lambda: has_columns_of(session, schema)):
+                raise  # the table is as the schema says: the predicate is wrong
             return Misfit(error.message)
 
 
@@ -183,12 +183,12 @@ class _Read:
     command: ReadChunk
     schema: TableSchema
     in_force: _InForce
-    asked: _Requested
+    queried: _Requested
     doing: str
 
     def range(self, key: ReadKey, facts: TableFacts) -> SelectedChunk | Misfit:
         command, schema, rows_max = self.command, self.schema, _rows_max(facts, self.command)
-        try:  # one row more than asked for tells whether any is left
+        try:  # one row more than requested shows whether any is left
             sql = chunk_select(schema, key, after=command.after, upper=command.upper, where=command.where, rows_max=rows_max + 1)
         except NotAKey as error:
             raise SourceError(f"{self.doing}: {error}", hint="the table's key has changed: restart the dump") from error
@@ -202,7 +202,7 @@ class _Read:
         bounds: tuple[Key, ...] = ()
         if command.bounds_max > 0 and not exhausted and last is not None:
             pieces = _pieces(facts, command)
-            bounds = self.asked(lambda: bounds_above(self.session, key, last, upper=command.upper, count=pieces))
+            bounds = self.queried(lambda: bounds_above(self.session, key, last, upper=command.upper, count=pieces))
         return SelectedChunk(rows, schema.columns, self.in_force, last, read_tso, exhausted, bounds, read_s)
 
     def keys(self, key: ReadKey) -> SelectedChunk | Misfit:
@@ -235,13 +235,13 @@ class _Read:
 
     def _selected(self, sql: str, columns: int, *, bounded: bool = True) -> _Selected | Misfit:
         """As `_select`, of a table that is as the schema in force says."""
-        brackets, flavour = self.command.brackets, self.asked(lambda: self.session.flavour)
+        brackets, flavour = self.command.brackets, self.queried(lambda: self.session.flavour)
         if brackets is Brackets.SNAPSHOT and flavour is not Flavour.TIDB:
             what = f"{flavour.value} has no timestamp of a snapshot"
             raise SourceError(f"{self.doing}: {what}", hint="dump with --brackets watermark")
         bytes_max = self.command.bytes_max if bounded else None
-        selected = self.asked(lambda: _select(self.session, sql, columns, brackets, bytes_max))
-        if not self.asked(lambda: has_columns_of(self.session, self.schema)):
+        selected = self.queried(lambda: _select(self.session, sql, columns, brackets, bytes_max))
+        if not self.queried(lambda: has_columns_of(self.session, self.schema)):
             return Misfit(f"{self.doing}: {_changed(self.schema)}")
         return selected
 
@@ -281,7 +281,7 @@ def _learn(session: MysqlSession, schema: TableSchema) -> tuple[ReadKey, TableFa
 
 
 def _changed(schema: TableSchema) -> str:
-    return f"the columns of {schema.name} are not those that the feed's DDLs have told of ({', '.join(schema.column_names())})"
+    return f"the columns of {schema.name} are not those after the feed's DDLs ({', '.join(schema.column_names())})"
 
 
 def _last_key(key: ReadKey, schema: TableSchema, rows: pa.Table, *, where: str) -> Key:
@@ -309,7 +309,7 @@ def _pieces(facts: TableFacts, command: ReadChunk) -> int:
 def bounds_above(session: MysqlSession, key: ReadKey, last: Key, *, upper: Key | None, count: int) -> tuple[Key, ...]:
     """At most `count` keys above `last`, rising, the last one being the highest that there is up to `upper`; empty if none is.
 
-    TiDB tells a row of each region. Elsewhere, and where it cannot, integers are cut evenly and other keys not at all: finding them
+    TiDB returns a row of each region. Elsewhere, and where it cannot, integers are cut evenly and other keys not at all: finding them
     would cost a scan. Raises pymysql's errors.
     """
     highest = end_key(session, key, last=True, after=last, upper=upper)

@@ -1,6 +1,6 @@
-"""Chunk commands between who asks and the readers: a command that goes on from a chunk goes to the reader that reads ahead behind it.
+"""Chunk commands between the caller and the readers: a command that continues a chunk goes to the reader that reads ahead behind it.
 
-A reader that has told a chunk may be reading the next one already (ReadChunk.ahead). The command for that chunk comes later, if it
+A reader that has reported a chunk may be reading the next one already (ReadChunk.ahead). The command for that chunk comes later, if it
 comes: `keep` says who waits for it. Other commands go to readers that wait for none, and to one that does where nobody else is idle.
 
 It must not know what a SELECT is.
@@ -31,7 +31,7 @@ class Reads:
             self._changed.notify_all()
 
     def keep(self, number: int) -> None:
-        """The calling reader reads ahead behind chunk `number`: said before that chunk is told, and undone by its next `take`."""
+        """The calling reader reads ahead behind chunk `number`: called before that chunk is reported, and undone by its next `take`."""
         with self._changed:
             self._kept.add(number)
 

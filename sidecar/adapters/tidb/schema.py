@@ -43,7 +43,7 @@ T = TypeVar("T")
 Schemas = Mapping[TableName, TableSchema]
 
 LOADED_MAX_S = 45.0
-"""TiDB's schema lease: a server loads by its clock within half of it, whatever it was told. Longer a job waits only for a
+"""TiDB's schema lease: a server loads by its clock within half of it, whatever it received. Longer a job waits only for a
 transaction that holds a table as it was, and that says nothing of what servers know."""
 LOADED_AGAIN_S = 0.2
 
@@ -65,7 +65,7 @@ _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
 
 
 EMPTY_REQUESTED_MAX = 1000
-"""Tables without rows by the statistics that are asked for one, a millisecond each; of the others the statistics are told."""
+"""Tables without rows by the statistics in which a query looks for one, a millisecond each; for the others the statistics are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class TidbSchemas:
 
     def tables(self, at_ts: CommitTs | None = None, *, shown: Callable[[Schemas], bool] = lambda _: False) -> Schemas:
         """As the port, or as they were at `at_ts`: a DDL with that commit_ts is in them. Servers that may not have loaded it are waited
-        for, unless the answer shows by itself that this one has (`shown`). Raises FeedUnsuitable for a column type that this version does
+        for, unless the answer alone shows that this one has (`shown`). Raises FeedUnsuitable for a column type that this version does
         not know, SourceError also for a time that is garbage-collected or where the source keeps none."""
         if at_ts is None:
             return self._ask("reading the tables' schemas", read_schemas)
@@ -121,8 +121,8 @@ class TidbSchemas:
         return self._when_loaded("reading the tables' names", once, lambda _: False)
 
     def _when_loaded(self, doing: str, once: Callable[[MysqlSession], tuple[Sequence[str], T]], shown: Callable[[T], bool]) -> T:
-        """What `once` finds, asked again in a session of its own while it names DDLs that servers may be behind with: of each one for
-        LOADED_MAX_S since it was first seen, by whatever question, so that one that stays done holds up one question and not all."""
+        """What `once` returns, called again in a session of its own while it names DDLs that servers may be behind with. Each DDL counts
+        for LOADED_MAX_S since any query first saw it, so that one that stays done holds up one query and not all."""
         began_s = requested_s = time.monotonic()
         while True:
             behind, result = self._ask(doing, once)
@@ -130,7 +130,7 @@ class TidbSchemas:
             self._done_since_s = {ddl: began_s if ddl == ANY else known.get(ddl, requested_s) for ddl in behind}
             if all(requested_s - since_s >= LOADED_MAX_S for since_s in self._done_since_s.values()) or shown(result):
                 return result
-            time.sleep(LOADED_AGAIN_S)  # nothing tells when a server has loaded
+            time.sleep(LOADED_AGAIN_S)  # no event reports that a server has loaded
             requested_s = time.monotonic()
 
     def changing(self, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]:
@@ -307,7 +307,7 @@ def _with_views(session: MysqlSession) -> dict[TableName, int]:
 
 
 def read_ids(session: MysqlSession, table: TableName | None = None, *, types: str = "('BASE TABLE')") -> dict[TableName, int]:
-    """Of every table, or of one; 0 where the server tells none. Raises pymysql's errors."""
+    """Of every table, or of one; 0 where the server has none. Raises pymysql's errors."""
     scope, values = _scope(table)
     table_id = "TIDB_TABLE_ID" if session.flavour is Flavour.TIDB else "0"
     rows = session.rows(

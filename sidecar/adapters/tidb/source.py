@@ -5,14 +5,14 @@
 
 - Marks are sent strictly one after another, in the order of the commands.
 - The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
-  UPDATE of a former owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once. One that
+  UPDATE of a previous owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once. One that
   was given up, and that the server carries out later, is known as ours and goes before the next.
-- A chunk's file is durable before its ChunkRead is told. A read changes nothing and may be done again.
+- A chunk's file is durable before its ChunkRead is reported. A read changes nothing and may be done again.
 - A reader does not wait for the file: while its writer makes it, it reads ahead what the same window is likely to ask for next
   (ReadChunk.ahead). That serves only the command that follows in the window, of the same range, by the same schemas; else it is dropped.
-- A SELECT whose rows are not of the schema in force is told with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
-  or below. A server that tells no TSO cannot say so, and the command fails.
-- What SQL cannot do ends the command (SourceFailed), which tells whether the server was away. What else goes wrong (the log's storage, a
+- A SELECT whose rows are not of the schema in force is reported with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
+  or below. A server without TSOs cannot say so, and the command fails.
+- What SQL cannot do ends the command (SourceFailed), with whether the server was away. What else goes wrong (the log's storage, a
   defect) is raised by `results`, in the thread that waits for it.
 """
 
@@ -64,7 +64,7 @@ WriteChunk = Callable[[str, pa.Table], WrittenChunk]
 """Write the table durably under this path of the log."""
 
 CLOSE_WAIT_S = 5.0
-"""Threads that have not heard by then are left behind; they are daemons and report to nobody."""
+"""Threads that have not ended by then are left behind; they are daemons and report to nobody."""
 
 CHANGEFEED_ID_LENGTH_MAX = 128
 
@@ -126,7 +126,7 @@ class TidbSource:
         changefeed_id: str,
         readers_max: int = READERS_MAX,
     ) -> None:
-        """Raises ConfigError. Nothing is asked of the server before the first command."""
+        """Raises ConfigError. Nothing is sent to the server before the first command."""
         self._account = Account.of(settings)
         self._write_chunk = write_chunk
         self._readers_max = readers_max
@@ -174,7 +174,7 @@ class TidbSource:
         return events
 
     def close(self) -> None:
-        """Ends SELECTs by closing their connections. What was under way may yet be done; nobody will be told."""
+        """Ends SELECTs by closing their connections. What was under way may yet be done; it is not reported."""
         self._closed.set()
         for session in self._sessions:
             session.interrupt()
@@ -212,7 +212,7 @@ class TidbSource:
             self._report(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set))
 
     def _report(self, command: Command, action: Callable[[], SourceEvent | None]) -> None:
-        """What comes of the command is told, if anything does."""
+        """The result of the command is reported, if there is one."""
         try:
             event = action()
         except SourceError as error:
@@ -250,7 +250,7 @@ class TidbSource:
         return ahead.chunk if _range(ahead.command) == _range(command) else None
 
     def _read_ahead(self, session: MysqlSession, command: ReadChunk) -> SelectedChunk | None:
-        """The rows behind a chunk. None where that fails: whoever asks for them will be told why."""
+        """The rows behind a chunk. None where that fails: the command for them fails too, with the reason."""
         try:
             chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         except SourceError:
@@ -258,7 +258,7 @@ class TidbSource:
         return None if isinstance(chunk, Misfit) else chunk
 
     def _read(self, session: MysqlSession, command: ReadChunk, chunks: list[SelectedChunk]) -> SourceEvent | None:
-        """Put the chunk into `found`, or return why there is none."""
+        """Put the chunk into `chunks`, or return why there is none."""
         chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
         if self._closed.is_set():
             return None
@@ -338,7 +338,7 @@ class MarkRow:
                 break
             if present is None or not (present in self._doubtful or is_previous(present, of=mark.uuid)):
                 return self._lost(mark, self._holds, present)
-            self._holds = present  # given up by us, or by a former owner, and carried out since
+            self._holds = present  # given up by us, or by a previous owner, and carried out since
         self._holds = mark.uuid
         self._doubtful.clear()  # they compare with what the row will never hold again
         return MarkSent(mark.uuid)
@@ -363,7 +363,7 @@ class MarkRow:
         return MarkFenced(
             mark,
             reason=f"the row of changefeed {self.changefeed_id} in {MARK_TABLE} holds {value}, not {holds}, which this sidecar wrote last",
-            hint="another sidecar dumps the same changefeed: stop one of them; if there is none, it was a former owner's UPDATE that came"
+            hint="another sidecar dumps the same changefeed: stop one of them; if there is none, it was a previous owner's UPDATE that came"
             " late, and nothing needs to be done",
         )
 
@@ -372,7 +372,7 @@ class MarkRow:
         return str(rows[0][0]) if rows else None
 
     def _created(self, session: MysqlSession) -> str:
-        """A row with a uuid that is no dump's. If somebody was faster, the row is theirs and told so by the next UPDATE."""
+        """A row with a uuid that is no dump's. If somebody was faster, the row is theirs, and the next UPDATE shows that."""
         uuid = secrets.token_hex(16)
         self._doubtful.add(uuid)
         session.change(

@@ -80,7 +80,7 @@ def _of(folder: Folder) -> Backend:
 def list_names(folder: Folder, *, deep: bool, beginning: str = "") -> list[str]:
     """Names of the files in the folder, and below it if `deep`, relative to it and sorted; empty when there is no folder.
 
-    `beginning`: names that begin otherwise may be left out, which S3 does. Raises Absent for a bucket that does not exist.
+    `beginning`: names that begin otherwise may be omitted, which S3 does. Raises Absent for a bucket that does not exist.
     """
     return sorted(_of(folder).list_names(folder, deep=deep, beginning=beginning))
 
@@ -100,7 +100,7 @@ def read_file(folder: Folder, name: str) -> bytes:
 
 
 def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
-    """The files of these names, in parallel where that helps; those that do not exist are left out."""
+    """The files of these names, in parallel where that helps; those that do not exist are omitted."""
     requested, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
     if at_once == 1 or len(requested) < 2:
         results = [_read_if_there(folder, name) for name in requested]

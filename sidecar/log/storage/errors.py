@@ -1,13 +1,13 @@
-"""What a storage says when it does not do what it is asked, whichever it is.
+"""The errors of any storage that does not carry out a call.
 
     Absent        there is no such file, folder or bucket
     Full          no room: an operator ends it by making some
-    Unreachable   no answer, or it asks to be left alone for a while: it ends by itself
-    Exhausted     this process or machine has no descriptor or memory left to ask with: it ends when others give theirs back
+    Unreachable   no answer, or it asks to be left alone for a while: it ends without an operator
+    Exhausted     this process or machine has no descriptor or memory left for the call: it ends when others give theirs back
     Refused       anything else: not allowed, not a folder, broken
 
-Each back end raises these and nothing else, told apart by errno or error code, with the driver's own error as the cause. They are
-OSErrors because FileNotFoundError, which `Absent` is, is one. What they mean to the product is decided by who asked.
+Each back end raises these and nothing else, by errno or error code, with the driver's own error as the cause. They are OSErrors because
+FileNotFoundError, which `Absent` is, is one. The caller decides what they mean to the product.
 """
 
 from __future__ import annotations

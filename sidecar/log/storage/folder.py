@@ -1,6 +1,6 @@
 """How a folder is named: `file:///var/log/x`, a bare path, `memory://…` in tests, or
 `s3://bucket/prefix?endpoint=…&region=…&access-key=…&secret-access-key=…` (TiCDC's own parameter names; keys are better left to the
-environment or the machine's role). It knows no storage: nothing is opened, and nothing is asked.
+environment or the machine's role). It knows no storage: nothing is opened, and nothing is requested.
 
 A folder holds no secret, so that none travels with what is pickled to a Spark task: that of a URL's access key is kept as
 process/kept_secrets.py says.
@@ -26,7 +26,7 @@ S3_PARAMETERS = {
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder on any storage. Picklable: Spark's tasks open it anew. `options` are the storage's, without secrets."""
+    """A folder on any storage. Picklable: Spark's tasks open it again. `options` are the storage's, without secrets."""
 
     protocol: str
     root: str
@@ -57,7 +57,7 @@ def open_folder(url: str) -> Folder:
 
 
 def place_problem(parts: SplitResult) -> tuple[str, str] | None:
-    """What keeps a `file:` or `s3:` URL, or a bare path, from being a folder that can be meant, and the way out. An address behind `file://`
+    """Why a `file:` or `s3:` URL, or a bare path, cannot be an intended folder, and the way out. An address behind `file://`
     would be dropped, and what follows a `#` as well; a relative path would be another folder for a process that is started elsewhere."""
     if parts.fragment:
         return "has a '#'", "name a folder without '#'"

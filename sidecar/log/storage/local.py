@@ -23,7 +23,7 @@ SYNCS_AT_ONCE_MAX = 16
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Around what is asked of the file system; its end is progress."""
+    """Around calls of the file system; their end is progress."""
     try:
         yield
         progressed()

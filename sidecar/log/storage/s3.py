@@ -1,11 +1,11 @@
 """S3 and what speaks like it, through s3fs: one PUT or one multipart upload a file, exclusive by `If-None-Match: *`.
 
-Errors are told apart by S3's error code and HTTP status, which s3fs keeps as the cause. That is why this is not `obstore`, which
-would bring GCS and Azure: its errors (0.12) have neither, so a full bucket (507), a busy one (503) and one out of reach are told by
-their text only, and a PUT that met another in flight (409, to be sent again) looks like one that came too late.
+Errors are classified by S3's error code and HTTP status, which s3fs keeps as the cause. That is why this is not `obstore`, which would
+bring GCS and Azure. Its errors (0.12) have neither. A full bucket (507), a busy one (503) and one out of reach differ by their text only,
+and a PUT that met another in flight (409, to be sent again) looks like one that came too late.
 
 Which errors pass is botocore's own classification, plus the codes that botocore leaves to its caller. Such an error says nothing of what
-a PUT did: `create` returns no answer then, and the log itself says it to whoever recovers it.
+a PUT did: `create` returns no answer then, and the recovery of the log shows it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _BUSY_STATUS = frozenset({408, 429, 509})
 """Whatever the code is: botocore's standard mode goes by codes here."""
 
 _EXPIRED_CODES = ("ExpiredToken", "TokenRefreshRequired")
-"""Of credentials that whoever gave them is to renew."""
+"""Of credentials that their issuer is to renew."""
 
 _PASSING_CODES = frozenset(
     {
@@ -78,7 +78,7 @@ _PASSING_CODES = frozenset(
 """Not in botocore's classification."""
 
 _NO_CREDENTIALS = (CredentialRetrievalError, MetadataRetrievalError)
-"""Whoever renews them did not, this time: a process that has had some is not to end for it."""
+"""They were not renewed this time: a process that has had some is not to end for it."""
 
 _RETRYABLE = OrRetryChecker([TransientRetryableChecker(), ThrottledRetryableChecker()])
 """botocore's standard mode: codes, statuses and errors of the connection."""
@@ -104,7 +104,7 @@ def _secret(folder: Folder, key: str) -> str:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Around what is asked of S3; its end is progress."""
+    """Around calls of S3; their end is progress."""
     try:
         yield
         progressed()

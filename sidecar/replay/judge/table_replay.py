@@ -54,9 +54,9 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
-    """`rows`: at the end. `from_log`, `from_dump`: output rows read. `equal`: nothing was found and something was compared;
-    else `reason` says what could not be compared, if that is why. `explained`: rows that are missing, or came back, since the feed told
-    that they were deleted, which they were not."""
+    """`rows`: at the end. `from_log`, `from_dump`: output rows read. `equal`: no row differs and something was compared;
+    else `reason` says what could not be compared, if that is why. `explained`: rows that are missing, or came back, since the feed has a
+    deletion of them that never happened."""
 
     table: TableName
     rows: int
@@ -96,8 +96,8 @@ class TableReplay:
         upto_ts: CommitTs,
         false_deletes: Collection[tuple[Key, CommitTs]] = (),
     ) -> None:
-        """`truths`: the rows of a table, by the name that it has then, at each snapshot. `false_deletes`: what the feed tells and never
-        happened."""
+        """`truths`: the rows of a table, by the name that it has then, at each snapshot. `false_deletes`: deletions in the feed that
+        never happened."""
         self.schema = schema
         self._columns = schema.column_names()
         self._truths = truths

@@ -29,7 +29,7 @@ from sidecar.replay.judge.table_replay import Findings, OutputRow, TableReplay, 
 from spark_merge.sinks.files.reader import read_rows, read_segments
 
 FalseDeletes = Mapping[TableName, Collection[tuple[Key, CommitTs]]]
-"""Deletions that a feed tells and that never happened: what is missing by them is counted, and is no difference."""
+"""Deletions that a feed has and that never happened: what is missing by them is counted, and is no difference."""
 NO_FALSE_DELETES: FalseDeletes = MappingProxyType({})
 
 
@@ -45,7 +45,7 @@ class Truth(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VerifyVerdict:
-    """`not_replicated`: tables asked for that have no handle key. `unexpected`: tables in the output that must not be there,
+    """`not_replicated`: requested tables that have no handle key. `unexpected`: tables in the output that must not be there,
     with their first row's place."""
 
     tables: tuple[TableVerdict, ...]
@@ -115,7 +115,7 @@ def replay(
 
 
 class _Judge:
-    """The tables by their present names, as the rows pass by."""
+    """The tables by their present names, while the rows are read."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Judge:
             if before is not None and schema.key:
                 self._checks[name] = old[before]
                 old[before].change(schema, rows, step.ts)
-            elif schema.key:  # born empty: the feed tells all of it
+            elif schema.key:  # born empty: the feed has all of it
                 self._checks[name] = self._check(schema, max(self._reported(name) or step.ts, step.ts))
 
     def _reported(self, name: TableName) -> CommitTs | None:

@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, DumpTold
+from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.log.manifest import DdlRecord
 from spark_merge.merge.cut import LIVE_PART_ROWS
 from spark_merge.port.contract import Owner
@@ -94,7 +94,7 @@ class DeliveredSegment:
     manifest: str = ""
     bytes_so_far: int = 0
     accepted_ms: int = 0
-    dump: DumpTold | None = None
+    dump: SegmentDump | None = None
     ddl_sha256: str = ""
 
 
@@ -209,9 +209,9 @@ def _segment_of(value: Any) -> DeliveredSegment:
     )
 
 
-def _dump_of(value: Any) -> DumpTold:
+def _dump_of(value: Any) -> SegmentDump:
     complete, others = tuple(TableName(*table) for table in value["complete"]), tuple(map(_dump_of, value.get("others", ())))
-    return DumpTold(value["dump_id"], DumpState(value["state"]), complete, others)
+    return SegmentDump(value["dump_id"], DumpState(value["state"]), complete, others)
 
 
 def _commit_to_plain(commit: FolderCommit) -> dict[str, Any]:

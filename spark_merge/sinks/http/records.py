@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from sidecar.core.model import MARK_TABLE, Column, TableSchema
-from sidecar.core.progress import DumpTold
+from sidecar.core.progress import SegmentDump
 from spark_merge.port.contract import Accepted, Head
 
 SCHEMAS_KEPT = 1024
@@ -101,7 +101,7 @@ def _resolved(head: Head) -> dict[str, Any]:
     return result
 
 
-def _dump(dump: DumpTold) -> dict[str, Any]:
+def _dump(dump: SegmentDump) -> dict[str, Any]:
     complete = [{"schema": table.schema, "table": table.table} for table in dump.complete]
     result: dict[str, Any] = {"dump_id": dump.dump_id, "state": dump.state, "complete": complete}
     return result | ({"others": list(map(_dump, dump.others))} if dump.others else {})

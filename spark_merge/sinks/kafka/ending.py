@@ -19,7 +19,7 @@ HEADER = "ticdc-dump"
 the log, ORDINAL the row's place in it or in its chunk, CHUNK the chunk's place in the segment."""
 
 DUMP_HEADER = "ticdc-dump-progress"
-"""Of each resolved mark from a log's first dump on: `sidecar.core.progress.DumpTold.to_json`."""
+"""Of each resolved mark from a log's first dump on: `sidecar.core.progress.SegmentDump.to_json`."""
 
 
 @dataclass(frozen=True, slots=True)

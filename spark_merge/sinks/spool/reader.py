@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from threading import Lock
 
 from sidecar.core.model import Seq
-from sidecar.core.progress import DumpTold
+from sidecar.core.progress import SegmentDump
 from sidecar.errors import OutOfReach, RefusedRequest, SinkError
 from sidecar.log import storage
 from sidecar.log.identity import known_id, own_of
@@ -180,6 +180,6 @@ def _too_late(seq: Seq, kept: KeptSegments) -> OutOfReach:
     )
 
 
-def _dump(dump: DumpTold) -> pb.DumpTold:
+def _dump(dump: SegmentDump) -> pb.DumpTold:
     complete = [pb.TableInDump(schema=table.schema, table=table.table) for table in dump.complete]
     return pb.DumpTold(dump_id=dump.dump_id, state=dump.state, complete=complete, others=map(_dump, dump.others))

@@ -187,7 +187,7 @@ def test_a_database_that_is_dropped_meanwhile_is_read_again(tidb: FakeTidb, stat
 
 def test_a_status_port_of_another_cluster_is_found_by_the_ids(tidb: FakeTidb, status: StatusPort) -> None:
     tidb.history = {0: {**status.sql(), TableName("shop", "orders"): FakeTable(7)}}
-    with pytest.raises(SourceError, match=r"tells shop\.orders with id \d+, and SQL at TSO 1001 tells 7") as caught:
+    with pytest.raises(SourceError, match=r"returns shop\.orders with id \d+, and SQL at TSO 1001 returns 7") as caught:
         infos(tidb, status).snapshot()
     assert not caught.value.retryable
 

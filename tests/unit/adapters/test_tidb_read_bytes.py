@@ -86,9 +86,9 @@ def table(random: Random) -> dict[str, str]:
 def test_the_chunks_of_a_range_have_each_row_once(random: Random, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(rows := table(random), monkeypatch)
     results = chunks(server, command(bytes_max=bound), lambda last, chunk: replace(last, after=chunk.last))
-    assert [tuple(row.values()) for chunk in results for row in chunk.found.to_pylist()] == sorted(rows.items())
+    assert [tuple(row.values()) for chunk in results for row in chunk.selected.to_pylist()] == sorted(rows.items())
     for chunk in results:
-        sizes = [len(row["c0"]) + len(row["c1"]) for row in chunk.found.to_pylist()]
+        sizes = [len(row["c0"]) + len(row["c1"]) for row in chunk.selected.to_pylist()]
         assert len(sizes) <= 5
         assert sum(sizes[:-1]) <= bound
 
@@ -100,10 +100,10 @@ def test_of_keys_that_a_chunk_did_not_come_to_nothing_is_said(random: Random, bo
     keys = tuple((f"{number:02d}",) for number in random.sample(range(60), 30))
     results = chunks(server, command(bytes_max=bound, keys=keys), lambda last, chunk: replace(last, keys=last.keys[chunk.keys_read :]))
     assert [key for chunk in results for key in chunk.absent] == [key for key in keys if key[0] not in rows]
-    assert sorted(row["c0"] for chunk in results for row in chunk.found.to_pylist()) == sorted(k for (k,) in keys if k in rows)
+    assert sorted(row["c0"] for chunk in results for row in chunk.selected.to_pylist()) == sorted(k for (k,) in keys if k in rows)
     assert sum(chunk.keys_read for chunk in results) == len(keys)
     if bound == 0:
-        assert all(chunk.found.num_rows <= 1 for chunk in results)
+        assert all(chunk.selected.num_rows <= 1 for chunk in results)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import (
     OVER,
     DumpState,
-    DumpTold,
     Progress,
+    SegmentDump,
     Span,
     TableProgress,
     blocking,
@@ -79,10 +79,10 @@ def test_a_segment_reports_the_state_and_the_tables_that_it_completed() -> None:
     tables = tuple(TableProgress(TableName("s", name), complete_at=None if ts is None else CommitTs(ts)) for name, ts in ends.items())
     result = Progress("d1", DumpState.PAUSED, Brackets.WATERMARK, 1, 1, 1, Seq(0), tables).to_json()
     tables_reported = (TableName("s", "first"), TableName("s", "last"))
-    first = DumpTold("d1", DumpState.PAUSED, tables_reported)
+    first = SegmentDump("d1", DumpState.PAUSED, tables_reported)
     assert state_after([json.loads(json.dumps(result))], after_ts=CommitTs(10), upto_ts=CommitTs(20)) == first
     both = state_after([result, result | {"dump_id": "d2", "tables": []}], after_ts=CommitTs(10), upto_ts=CommitTs(20))
-    assert both == replace(first, others=(DumpTold("d2", DumpState.PAUSED),))
+    assert both == replace(first, others=(SegmentDump("d2", DumpState.PAUSED),))
     assert state_after([], after_ts=CommitTs(10), upto_ts=CommitTs(20)) is None
 
 

@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_is_shown_and_changes_nothing(folder: Folder)
     [
         (replace(REPORT, seq=Seq(8)), "segment 8 is delivered, which is not in this log"),
         (replace(REPORT, seq=Seq(999_999)), "segment 999999 is delivered, which is not in this log"),
-        (replace(REPORT, log="1" * 32), f"tells of log {'1' * 32}, and this is log {REPORT.log}"),
+        (replace(REPORT, log="1" * 32), f"is of log {'1' * 32}, and this is log {REPORT.log}"),
     ],
     ids=["beyond its end", "far beyond", "another log"],
 )

@@ -12,11 +12,11 @@ REFUSED = SourceFailed(MARK, "no right", "grant it")
 
 
 def test_it_began_when_the_source_was_last_received_of_and_goes_on_until_an_answer_of_any_kind() -> None:
-    first = outage(None, [AWAY], heard_s=10, now_s=70)
+    first = outage(None, [AWAY], answered_s=10, now_s=70)
     assert first == Outage(10, 70 + AGAIN_AFTER_S, "no route")
-    assert outage(first, [], heard_s=70, now_s=71) is first
-    second = outage(first, [AWAY], heard_s=70, now_s=140)
+    assert outage(first, [], answered_s=70, now_s=71) is first
+    second = outage(first, [AWAY], answered_s=70, now_s=140)
     assert second == Outage(10, 140 + AGAIN_AFTER_S, "no route")
     for answer in (MarkSent("u"), REFUSED):
-        assert outage(second, [answer], heard_s=140, now_s=150) is None
-        assert outage(second, [answer, AWAY], heard_s=140, now_s=150) == Outage(140, 150 + AGAIN_AFTER_S, "no route")
+        assert outage(second, [answer], answered_s=140, now_s=150) is None
+        assert outage(second, [answer, AWAY], answered_s=140, now_s=150) == Outage(140, 150 + AGAIN_AFTER_S, "no route")

@@ -24,5 +24,5 @@ def test_modify_to_unsigned_over_negative_values_leaves_zeros() -> None:
 
 
 def test_a_conversion_that_is_not_known_is_refused_by_the_column() -> None:
-    with pytest.raises(SourceError, match="'2020' of column c cannot be told as json after a DDL"):
+    with pytest.raises(SourceError, match="'2020' of column c cannot be written as json after a DDL"):
         _reshaped(table("year", id=2), table("json", id=2), ("1", "2020"))

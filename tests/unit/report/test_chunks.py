@@ -12,11 +12,11 @@ from tests.unit.report.made import DUMP, ITEMS, ORDERS, OTHER, batch_line, chunk
 def dropped(*lines: Line, each_max: int = 100) -> list[int | None]:
     chunks = Chunks(each_max)
     chunks.add(DUMP, lines)
-    return [chunk.dropped for chunk in chunks.found()]
+    return [chunk.dropped for chunk in chunks.kept()]
 
 
 def seqs(chunks: Chunks, dump_id: str = DUMP) -> list[int]:
-    return [chunk.seq for chunk in chunks.found() if chunk.dump_id == dump_id]
+    return [chunk.seq for chunk in chunks.kept() if chunk.dump_id == dump_id]
 
 
 def test_the_first_and_the_last_are_kept_and_all_are_counted() -> None:
@@ -36,7 +36,7 @@ def test_lines_pass_as_they_are() -> None:
     lines: list[Line] = [chunk_line(1), sample(1.0), batch_line(1, 1, {ORDERS: 2})]
     chunks = Chunks(3)
     assert list(chunks.passed(DUMP, iter(lines))) == lines
-    assert [(chunk.table, chunk.rows, chunk.dropped) for chunk in chunks.found()] == [(ORDERS, 10, 2)]
+    assert [(chunk.table, chunk.rows, chunk.dropped) for chunk in chunks.kept()] == [(ORDERS, 10, 2)]
 
 
 def test_a_batch_s_number_is_at_its_last_chunk_of_the_table() -> None:
@@ -65,7 +65,7 @@ def test_two_dumps_at_once_have_their_own_numbers_in_whatever_order_their_lines_
     chunks.add(OTHER, [chunk_line(3, ITEMS), chunk_line(6, ITEMS)])
     chunks.add(DUMP, [batch_line(5, 6, {ORDERS: 7}, "copy")])
     chunks.add(OTHER, [batch_line(3, 6, {ITEMS: 8}, "another sink")])
-    assert [(chunk.seq, chunk.dump_id, chunk.dropped) for chunk in chunks.found()] == [
+    assert [(chunk.seq, chunk.dump_id, chunk.dropped) for chunk in chunks.kept()] == [
         (3, OTHER, None), (5, DUMP, None), (6, DUMP, 7), (6, OTHER, 8),
     ]  # fmt: skip
 
@@ -75,17 +75,17 @@ def test_a_dump_that_is_forgotten_can_be_added_again_and_the_others_stay() -> No
     chunks.add(DUMP, [chunk_line(1), chunk_line(4), batch_line(1, 4, {ORDERS: 3}, "copy")])
     chunks.add(OTHER, [chunk_line(2, ITEMS), batch_line(2, 2, {ITEMS: 4}, "copy")])
     chunks.forget(DUMP)
-    assert [(chunk.seq, chunk.dropped) for chunk in chunks.found()] == [(2, 4)]
+    assert [(chunk.seq, chunk.dropped) for chunk in chunks.kept()] == [(2, 4)]
     chunks.add(DUMP, [chunk_line(1), chunk_line(4), batch_line(1, 4, {ORDERS: 6}, "another sink")])
-    assert [(chunk.seq, chunk.dropped) for chunk in chunks.found()] == [(1, None), (2, 4), (4, 6)]
+    assert [(chunk.seq, chunk.dropped) for chunk in chunks.kept()] == [(1, None), (2, 4), (4, 6)]
 
 
 def test_what_was_given_does_not_change_afterwards() -> None:
     chunks = Chunks(10)
     chunks.add(DUMP, [chunk_line(1)])
-    before = chunks.found()
+    before = chunks.kept()
     chunks.add(DUMP, [batch_line(1, 1, {ORDERS: 3})])
-    assert (before[0].dropped, chunks.found()[0].dropped) == (None, 3)
+    assert (before[0].dropped, chunks.kept()[0].dropped) == (None, 3)
 
 
 def test_one_thread_adds_while_others_read() -> None:
@@ -101,7 +101,7 @@ def test_one_thread_adds_while_others_read() -> None:
         def read() -> int:
             reads = 0
             while not adding.done() or not reads:
-                results = chunks.found()
+                results = chunks.kept()
                 assert all(chunk.dropped in (None, chunk.seq) for chunk in results)
                 assert len(results) <= 100
                 reads += 1

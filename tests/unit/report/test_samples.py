@@ -17,7 +17,7 @@ def sample(number: int, live_s: float = 0.1) -> SampleLine:
 def thinned(samples: list[SampleLine], kept_max: int = 8) -> list[SampleLine]:
     thinned_samples = ThinnedSamples(kept_max)
     assert list(thinned_samples.passed(samples)) == samples
-    return thinned_samples.found()
+    return thinned_samples.kept()
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])

@@ -138,7 +138,7 @@ def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sideca
         eventually(stopped)
         connected.close()
     assert running.exception() is None
-    assert reported == ["started", "stopped as told"]
+    assert reported == ["started", "stopped on request"]
 
 
 def breaks(*_: object) -> None:
@@ -193,7 +193,7 @@ def test_a_standby_reports_it_once_and_an_owner_what_it_attached_to(sidecar: Sid
     monkeypatch.setattr(OneStep, "read", lambda *_, **__: status, raising=False)
     monkeypatch.setattr(OneStep, "report", None, raising=False)
     sidecar.run()
-    assert [line.event for line in reported] == ["started", "standby", "attached", "stopped as told"]
+    assert [line.event for line in reported] == ["started", "standby", "attached", "stopped on request"]
     assert reported[1].values == {"owner": "other:8310"}
     assert reported[2].values["epoch"] == 4
 

@@ -20,7 +20,7 @@ def seen(*statuses: SidecarStatus) -> list[SeenDdl]:
     ddls = SeenDdls()
     for one in statuses:
         ddls.see(one)
-    return ddls.found()
+    return ddls.seen()
 
 
 def test_each_is_kept_once_and_what_passed_between_is_counted() -> None:

@@ -207,7 +207,7 @@ def test_the_owners_chunks_are_those_of_the_dumps_that_are_collected_each_once(w
     world.reports.say(2, batch(0, 2, {T: 4}))
     world.step()
     world.step()
-    assert [(chunk.dump_id, chunk.seq, chunk.dropped) for chunk in world.shown.found()] == [(DUMP, 0, None), (DUMP, 1, None), (DUMP, 2, 4)]
+    assert [(chunk.dump_id, chunk.seq, chunk.dropped) for chunk in world.shown.kept()] == [(DUMP, 0, None), (DUMP, 1, None), (DUMP, 2, 4)]
 
 
 def test_samples_are_kept_with_the_dump_that_runs(world: Reported) -> None:

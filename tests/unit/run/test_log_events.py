@@ -151,7 +151,7 @@ def test_a_death_of_the_merge_worker_is_reported_with_its_exit_code() -> None:
 
 
 def test_the_end_is_reported() -> None:
-    assert log_events.stopped() == LogEvent("stopped as told", {})
+    assert log_events.stopped() == LogEvent("stopped on request", {})
 
 
 # ---- the stream ----------------------------------------------------------------------------------------------------------
@@ -222,14 +222,14 @@ def test_a_sink_that_stuck_is_reported_with_the_way_out_and_when_it_goes_on() ->
     reported = Checking(report=report(5))
     assert reported(BASE) == []
     reported.report = report(sinks=(SinkDelivery("file:///0", Seq(5), error=with_hint("no room left", "make room")),))
-    assert reported.one(BASE) == LogEvent("sink stands", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
+    assert reported.one(BASE) == LogEvent("sink stopped", {"sink": "file:///0", "text": "no room left", "hint": "make room"}, "warning")
     assert reported(BASE) == []
     reported.report = report(6)
-    assert reported.one(BASE) == LogEvent("sink goes on", {"sink": "file:///0"})
+    assert reported.one(BASE) == LogEvent("sink resumed", {"sink": "file:///0"})
 
 
 def test_rows_that_an_operator_leaves_out_are_reported_by_every_owner_and_when_there_are_more() -> None:
-    hint = "ticdc-dump skip --config FILE --list tells which"
+    hint = "ticdc-dump skip --config FILE --list shows them"
     reported = Checking(report=report(5, skipped=1))
     assert LogEvent("rows skipped", {"rows": 1, "hint": hint}, "warning") in reported.first
     assert reported(BASE) == []

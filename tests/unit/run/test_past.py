@@ -34,9 +34,9 @@ def past(folder: Folder, samples: Samples, lines: list[LogEvent] | None = None) 
     """When they have been read."""
     said = [] if lines is None else lines
     past_samples = PastSamples(folder, samples, said.append)
-    past_samples.found()
+    past_samples.of_a_day()
     eventually(lambda: past_samples._reading is not None and not past_samples._reading.alive)
-    return past_samples.found()
+    return past_samples.of_a_day()
 
 
 def test_a_chart_begins_before_this_process_where_a_dump_has_been_sampled(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_more_than_a_day_is_read(tmp_path: Path) -> None:
 
 def test_without_samples_of_its_own_or_parts_there_is_nothing_before(tmp_path: Path) -> None:
     log = open_folder(str(tmp_path))
-    assert PastSamples(log, Samples()).found() == []
+    assert PastSamples(log, Samples()).of_a_day() == []
     assert times(past(log, begun(10))) == [10]
 
 

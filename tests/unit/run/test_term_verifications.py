@@ -192,7 +192,7 @@ def test_a_next_term_goes_on_and_fails_what_was_never_requested_of_the_worker(te
     following = Term(tmp_path, term.history)
     following.made.begin()
     states = {entry.id: (entry.state, entry.result) for entry in term.history.entries()}
-    assert states[lost.id] == (DumpState.FAILED, "the sidecar ended before the merge worker could be asked")
+    assert states[lost.id] == (DumpState.FAILED, "the sidecar ended before it could request this from the merge worker")
     following.report(REQUEST.id, CheckState.EQUAL)
     assert term.history.entries()[1].result == "equal"
     assert following.made.last_id() == lost.id

@@ -15,7 +15,7 @@ import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import MARK_TABLE, Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
-from sidecar.core.progress import DumpState, DumpTold
+from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from sidecar.log.storage import open_folder
@@ -151,7 +151,7 @@ def test_what_ends_a_segment_is_windows_ddls_the_tables_after_them_and_the_mark(
     ddl = DdlRecord(CommitTs(400), "shop", "new", "RENAME TABLE old TO new")
     manifest = Manifest(Seq(4), 1, CommitTs(300), CommitTs(400), None, 0, 0, {}, "s", "c", (ddl,), (window,), id="m4")
     marks = replace(SCHEMA, name=MARK_TABLE)
-    dump = DumpTold("d1", DumpState.RUNNING, (ORDERS,))
+    dump = SegmentDump("d1", DumpState.RUNNING, (ORDERS,))
     head = Head(manifest, {ORDERS: SCHEMA, other.name: other, MARK_TABLE: marks}, {ORDERS: SCHEMA, made.name: made}, dump)
     ending = ending_of(head)
     assert ending.accepted == Accepted(Seq(4), CommitTs(400), "m4")

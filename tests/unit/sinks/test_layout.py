@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, DumpTold
+from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.errors import SinkError, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from spark_merge.port.contract import Owner
@@ -89,7 +89,7 @@ def test_a_segment_comes_back_from_json() -> None:
     file = DeliveredFile("a.b/1.jsonl", TableName("a", "ü"), 1, 2, 3)
     segment = DeliveredSegment(Seq(7), CommitTs((1 << 63) - 1), (file,), "_ddl/7.json")
     assert SEGMENT.from_json(SEGMENT.to_json(segment), name="x") == segment
-    in_a_dump = replace(segment, dump=DumpTold("d1", DumpState.PAUSED, (TableName("a", "ü"),)))
+    in_a_dump = replace(segment, dump=SegmentDump("d1", DumpState.PAUSED, (TableName("a", "ü"),)))
     assert SEGMENT.from_json(SEGMENT.to_json(in_a_dump), name="x") == in_a_dump
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, DumpTold
+from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
@@ -28,7 +28,7 @@ from spark_merge.sinks.storage.names import Last, Named, NamesChange, StorageNam
 TABLE = TableName("a.b", "ü")
 LAST_TS = CommitTs((1 << 63) - 1)
 FILES = (DeliveredFile("a.b/1.jsonl", TABLE, 1, 2, 3, "ff"),)
-SEGMENT = DeliveredSegment(Seq(7), LAST_TS, FILES, "_ddl/7.json", "m", 9, 10, DumpTold("d", DumpState.PAUSED, (TABLE,)), "aa")
+SEGMENT = DeliveredSegment(Seq(7), LAST_TS, FILES, "_ddl/7.json", "m", 9, 10, SegmentDump("d", DumpState.PAUSED, (TABLE,)), "aa")
 CHANGE = NamesChange(3, "2026-11-22", {TABLE: StoredVersion(5, None)}, {StoragePlace(TABLE, 4): Last(5, "2026-11-22", 6)})
 RECORDS: Mapping[str, tuple[JsonRecord[Any], Any]] = {
     "segment": (layout.SEGMENT, SEGMENT),

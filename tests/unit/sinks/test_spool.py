@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 import pytest
 
 from sidecar.core.model import CommitTs, Seq, TableName
-from sidecar.core.progress import DumpState, DumpTold
+from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.errors import ConfigError, OutOfReach, OwnershipLost, RefusedRequest, SinkError
 from sidecar.log import storage
 from sidecar.log.identity import name_of
@@ -116,7 +116,7 @@ def test_a_segment_ends_with_its_ddls_and_its_mark(spool: Spooled) -> None:
 
 def test_a_segment_s_mark_reports_how_the_dump_stuck(spool: Spooled) -> None:
     sink, orders = spool.sink(), TableName("shop", "orders")
-    dumps = {2: DumpTold("d1", DumpState.RUNNING), 3: DumpTold("d1", DumpState.FINISHED, (orders,))}
+    dumps = {2: SegmentDump("d1", DumpState.RUNNING), 3: SegmentDump("d1", DumpState.FINISHED, (orders,))}
     deliver(sink, Segments([1, 2, 3], dumps=dumps), log=spool.log)
     marks = [delivery.resolved for seq in (1, 2, 3) for delivery in spool.reader.deliveries(Seq(seq)) or ()]
     assert [mark.HasField("dump") for mark in marks] == [False, True, True]
