@@ -25,7 +25,7 @@ def read(number: int, rows: int) -> ChunkRead:
 
 def test_each_dump_pays_for_its_own_chunks() -> None:
     throttle, dumps = Throttle(), [dump("slow", 10), dump("fast", 0)]
-    throttle.asked([asked("slow", 1), asked("fast", 2)])
+    throttle.requested([asked("slow", 1), asked("fast", 2)])
     throttle.pay([read(1, 30), read(2, 1_000)], dumps, now_s=100.0)
     assert throttle.held(dumps, 100.0) == {"slow"}
     assert throttle.wait_s(dumps, 100.0) == 0.0, "the other one may read on"
@@ -35,7 +35,7 @@ def test_each_dump_pays_for_its_own_chunks() -> None:
 
 def test_what_is_read_before_the_last_chunk_is_paid_for_adds_up() -> None:
     throttle, dumps = Throttle(), [dump("slow", 10)]
-    throttle.asked([asked("slow", 1), asked("slow", 2), asked("slow", 3)])
+    throttle.requested([asked("slow", 1), asked("slow", 2), asked("slow", 3)])
     throttle.pay([read(1, 30), read(2, 20)], dumps, now_s=100.0)
     assert throttle.wait_s(dumps, 100.0) == 5.0
     throttle.pay([SourceFailed(asked("slow", 3), "no", "")], dumps, now_s=100.0)
@@ -45,7 +45,7 @@ def test_what_is_read_before_the_last_chunk_is_paid_for_adds_up() -> None:
 
 def test_a_dump_that_is_forgotten_owes_nothing() -> None:
     throttle = Throttle()
-    throttle.asked([asked("gone", 1), asked("gone", 2)])
+    throttle.requested([asked("gone", 1), asked("gone", 2)])
     throttle.pay([read(1, 30)], [dump("gone", 10)], now_s=100.0)
     throttle.pay([read(2, 30)], [dump("other", 10)], now_s=100.0)
     assert throttle.held([dump("gone", 10)], 100.0) == frozenset()
