@@ -26,7 +26,7 @@ def refuse_filter(changefeed: Changefeed) -> None:
     judged when they are known."""
     rules = FilterRules.of(changefeed)
     for rule in rules.rules:
-        if columns := rule.found.ignore_update_only_columns:
+        if columns := rule.event_filter.ignore_update_only_columns:
             raise FeedUnsuitable(
                 f"{rule.name}, ignore-update-only-columns {', '.join(columns)}: a feed of key-values cannot tell such updates",
                 hint="leave rows out by another setting of the filter, or attach to a Kafka changefeed, whose TiCDC filters itself",
