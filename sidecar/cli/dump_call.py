@@ -174,7 +174,7 @@ def _explained(error: TicdcDumpError, options: DumpOptions) -> TicdcDumpError:
     if not options.server or options.sidecar or options.pd:
         return error
     return CallFailed(
-        f"{error.message}; --server {options.server} is TiCDC's own, which does not know where the sidecar is, so the command called this machine",
+        f"{error.message}; --server {options.server} is TiCDC's own, which does not know the sidecar, so the call went to this machine",
         hint="name PD with --pd, where the sidecar leaves its address, or the sidecar with --sidecar HOST:PORT or TICDC_DUMP_ADDR",
         exit_code=error.exit_code,
         reason=error.reason,

@@ -159,9 +159,7 @@ class OpenProtocol:
         try:
             return decompressed(value, self.compression)
         except NotCompressed as error:
-            raise _unreadable_event(
-                message, "value", number, expected=f"a value compressed with {self.compression}", got=error
-            ) from error
+            raise _unreadable_event(message, "value", number, expected=f"a value compressed with {self.compression}", got=error) from error
 
 
 def codec(compression: Compression) -> Codec:

@@ -7,8 +7,8 @@
 - Every request is idempotent, so a call without an answer is made again, the same, until `patience_s` is over.
 - A standby names the owner: the call is made there, once. A standby that does not know the owner, or a second standby, is a
   takeover under way: the client calls again, from the start.
-- A token leaves this machine over TLS only. On loopback it goes in plain text to whoever has the port, and while no sidecar has it that
-  may be any user of this machine: where that counts, TLS is for loopback too.
+- A token leaves this machine over TLS only. On loopback it goes in plain text to the process that has the port. While no sidecar has the
+  port, that may be a process of any user of this machine: where that counts, TLS is for loopback too.
 - A server that is busy (RESOURCE_EXHAUSTED of gRPC's own, or of a bound that others leave soon) is called again.
 """
 

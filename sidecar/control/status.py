@@ -147,8 +147,8 @@ class Measured:
     `source_still_s`: since the request to the source that it has not finished; `source_doing`: what that is.
     `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
-    `delivery_limit_s`: the greatest of all sinks'. `held_by`: the sink that has no room for more of the dump. `spark_starting`: there is no Spark
-    yet that would merge it.
+    `delivery_limit_s`: the greatest of all sinks'. `held_by`: the sink that has no room for more of the dump. `spark_starting`: there is no
+    Spark yet that would merge it.
     """
 
     dump: DumpState | None = None

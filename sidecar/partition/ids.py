@@ -6,7 +6,7 @@
 - Text is compared where its collation is of bytes (`_bin`): of another one TiDB's sort keys would be needed. KEY of a type whose text
   depends on a session is not decided either.
 - Amid a reorganisation of partitions new ones have no definition yet: rows of raw key-values have the id in their keys (`key_ids`).
-- Rows that were put into a partition that is not theirs (EXCHANGE PARTITION WITHOUT VALIDATION) get the id of the partition where they belong.
+- Rows that were put into a partition that is not theirs (EXCHANGE PARTITION WITHOUT VALIDATION) get the id of their own partition.
 - What cannot be decided raises SinkError with the table and what is in the way: no partition is guessed.
 """
 

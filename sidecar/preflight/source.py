@@ -188,11 +188,9 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Check
     for name, schema in carried.items():
         passes, why = scope.through(name)
         if schema.key and not passes:
-            yield warning(
-                f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is intended"
-            )
+            yield warning(f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if intended")
     for text in scope.warnings[:REPORTED_MAX]:
-        yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is intended; else narrow the filter's matcher")
+        yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if intended; else narrow the filter's matcher")
     return carried
 
 

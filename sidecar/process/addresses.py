@@ -1,7 +1,8 @@
 """Whether an address can be listened on: the one rule for every setting that is one.
 
 An address that another process has is fine where that is a sidecar of this changefeed: a preflight is also run beside one that runs. So
-the check calls the process that has it, in the way of what listens there. Over TLS it cannot: whose certificates are needed, the settings do not say.
+the check calls the process that has it, in the way of what listens there. Over TLS it cannot: the settings do
+not say whose certificates are needed.
 """
 
 from __future__ import annotations

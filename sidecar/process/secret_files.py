@@ -21,7 +21,7 @@ MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in
 
 
 def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Setting, file and mode of each secret that others than this process may read or write. A file that cannot be looked at is not in the result."""
+    """Setting, file and mode of each secret that others than this process may read or write. Without files that cannot be looked at."""
     for setting, path in _named(config):
         try:
             result = Path(path).stat()

@@ -193,7 +193,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def _translated(path: Path, error: sqlite3.Error) -> TicdcDumpError:
     if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-        return StorageFull(f"{path} cannot be written: {error}", hint="make room on the disk of pump.data_dir; the pump tries again automatically")
+        return StorageFull(f"{path} cannot be written: {error}", hint="make room on the disk of pump.data_dir; the pump retries")
     return _broken(path, error)
 
 

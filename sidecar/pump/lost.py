@@ -65,11 +65,11 @@ Notice = Callable[..., None]
 
 @dataclass(slots=True)
 class LostTally:
-    """`committed`, `rolled_back`: ends that TiKV reported. `asked`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
+    """`committed`, `rolled_back`: ends that TiKV reported. `queried`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
 
     committed: int = 0
     rolled_back: int = 0
-    asked: int = 0
+    queried: int = 0
     unanswered: int = 0
 
 
@@ -124,7 +124,7 @@ class Lost:
         except TicdcDumpError as error:
             return error
         with self._lock:
-            self.tally.asked += 1
+            self.tally.queried += 1
         return None if status.lives else status.commit_ts
 
     def _end(self, start_ts: int, commit_ts: int) -> bool:

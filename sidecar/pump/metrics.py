@@ -49,7 +49,9 @@ class _Collector(Collector):
         size.add_metric(["capacity"], storage.capacity_bytes())
         size.add_metric(["available"], storage.free_bytes())
         yield size
-        yield UntypedMetricFamily("binlog_pump_storage_query_tikv_count", "Statuses of old transactions requested from TiKV", value=lost.asked)
+        yield UntypedMetricFamily(
+            "binlog_pump_storage_query_tikv_count", "Queries of old transactions' statuses to TiKV", value=lost.queried
+        )
         yield UntypedMetricFamily("binlog_pump_loss_binlog_count", "Writes that were refused", value=self._metrics.failed)
         yield GaugeMetricFamily("binlog_pump_pullers", "PullBinlogs under way", value=self._metrics.pullers)
         yield GaugeMetricFamily("binlog_pump_waiting_prewrites", "Prewrites without an end", value=storage.waiting)

@@ -216,6 +216,6 @@ def _synced_behind(mapped: mmap.mmap, data: memoryview, place: int) -> bool:
 
 _MAKE_ROOM = "make room on the disk of pump.data_dir; writes are taken again as soon as there is"
 _RESTORE = (
-    "restore pump.data_dir from a copy; else take this pump offline by binlogctl -cmd update-pump -state offline, begin again with an empty "
-    "pump.data_dir and another node id, and let the drainers begin again from a dump: transactions are missing"
+    "restore pump.data_dir from a copy; else take this pump offline by binlogctl -cmd update-pump -state offline, begin again with an "
+    "empty pump.data_dir and another node id, and let the drainers begin again from a dump: transactions are missing"
 )

@@ -45,8 +45,8 @@ _Numbers = npt.NDArray[np.int64]
 
 class PacketSession(Protocol):
     def packets(self, sql: str, /) -> AbstractContextManager[tuple[bytes, RawIOBase]]:
-        """`pieces` of what is `sent`. The body reads up to the packet that ends the rows or reports an error; if it raises, the connection is
-        closed."""
+        """`pieces` of what is `sent`. The body reads up to the packet that ends the rows or reports an error; if it raises, the connection
+        is closed."""
 
 
 def sent(connection: pymysql.Connection[Any], sql: str) -> BufferedReader:

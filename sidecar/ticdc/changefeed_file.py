@@ -5,8 +5,8 @@
     JSON, as the OpenAPI has it                                            names in snake_case
 
 Followed are the dispatchers, `case-sensitive`, `protocol`, what shapes a message, and the parameters of `[sink.kafka-config]`. What
-changes where or how rows are written and is not followed is rejected with its name, as is a setting of `[sink]` that no TiCDC has; what says
-nothing of a Kafka topic in these protocols, and what TiCDC does before its sink (filters, mounter), is let be, the filters with a word.
+changes where or how rows are written and is not followed is rejected with its name, as is a setting of `[sink]` that no TiCDC has. What
+says nothing of a Kafka topic in these protocols, and what TiCDC does before its sink (filters, mounter), is ignored; filters warn.
 
 Source: pingcap/tiflow pkg/config/{replica_config,sink}.go, cdc/api/v2/model.go; pingcap/ticdc pkg/config, api/v2/model.go.
 """

@@ -1,4 +1,4 @@
-"""One SQL expression over one table's columns, taken apart: what it may not hold, which columns it names, its text with other names of them.
+"""One SQL expression over one table's columns, taken apart: what it may not hold, which columns it names, its text with new names.
 
 - It is spliced into a SELECT within parentheses, so it is one that cannot end them, nor the statement, nor hide what follows.
 - It reads its own row only: no subquery, no variable.

@@ -4,7 +4,7 @@
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
 - A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
   is replicated, whole old images), names as in the source (no table routing), marks that arrive (the filter), and a feed
-  that holds every change of the rows that it sends (no transactions left out).
+  that holds every change of the rows that it sends (no omitted transactions).
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
 

@@ -1,6 +1,6 @@
 """What is lost without a word: binlogs that a pump has removed before they were read.
 
-A pump keeps binlogs for some days by the clock, whoever has read them. Who pulls from below gets what is left and no error; only the
+A pump keeps binlogs for some days by the clock, read or not. Who pulls from below gets what is left and no error; only the
 pump's /metrics say up to where it has removed, as the milliseconds of a TSO. So they are read after the first answer to each pull, on
 the address of the pull, before that answer counts, and from time to time while a pull continues.
 

@@ -21,8 +21,8 @@ from sidecar.ticdc.event_filter import RowEvent
 
 
 class BinlogRows:
-    """A transaction carries the schema version at which it began. Its rows are as its table was when it first touched that: not more than one
-    DDL behind, and only before that DDL is over. For TiDB ends a DDL when no transaction is left that may use what was before it (by
+    """A transaction carries the schema version at which it began. Its rows are as its table was when it first touched that: at most one DDL
+    behind, and only before that DDL is over. For TiDB ends a DDL when no transaction is left that may use what was before it (by
     metadata locks, else by its schema lease, where such a transaction cannot commit), and begins no other one of the table before.
 
     Source: pingcap/tidb planner/core/preprocess.go tryLockMDLAndUpdateSchemaIfNecessary, ddl/ddl_worker.go (waits, then finishDDLJob, whose

@@ -1,8 +1,8 @@
 """The tables where a new log of TiDB-Binlog begins: those of now, or those at `initial_commit_ts`, made of all DDL jobs up to there.
 
 - SQL and TiDB's status port return the present tables. The jobs that made the tables, from the first one on, show what they were, as
-  drainers read it. Where some of these are gone (TiDB upgraded from before 6.2 has older ones elsewhere) what comes out at the end is not what is
-  there, and the start is refused.
+  drainers read it. Where some of these are gone (TiDB upgraded from before 6.2 has older ones elsewhere) what comes out at the end is
+  not what is there, and the start is refused.
 - A job's true commit_ts is in its binlog alone; its history has a moment up to half a second later. A start amid a job is refused.
 """
 

@@ -1,8 +1,8 @@
 """DDLs that the changefeed's filter omits from its messages: they reach TiCDC's schemas, so rows of another form follow, unannounced.
 
 A lane beside the feed's brings them from TiDB's own history, at their commit_ts, as cuts: the tables are others from there on, and no
-sink receives them. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes a DDL that nobody
-knows of.
+sink receives them. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes an unknown
+DDL.
 
 Positions of the lane say nothing: it continues from where the log's tables are. Where the account may not read the history, a hidden DDL
 that can change rows stops the stream by name.

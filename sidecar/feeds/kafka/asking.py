@@ -1,7 +1,7 @@
 """One question of `rounds` at a time, in two steps: the source returns its tables' topics, then the brokers return which topics exist.
 
-Neither step holds the caller longer than it says. The request to the brokers follows the source's answer, for all topics at once. A question
-that is begun drops the one before.
+Neither step holds the caller longer than it says. The request to the brokers follows the source's answer, for all topics at once. A new
+question drops the one before.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def of_beginning(section: KafkaSection) -> CheckFinding:
         hint = "begin now and dump: rows that are older than a DDL of their table are not what they were, enum and set labels among them"
         return warning(what, setting="kafka.begin", hint=hint)
     why = "kafka.begin" if section.begin else "the default of kafka.begin"
-    return ok(f"the log is new and begins now ({why}): what is older in the topics is passed over, a dump brings its rows")
+    return ok(f"the log is new and begins now ({why}): what is older in the topics is skipped, a dump brings its rows")
 
 
 def _feed(it: CheckResult) -> KafkaFeed:

@@ -12,7 +12,7 @@
 - What cannot be followed is refused when the log comes to it, with everything below delivered: `resolve` goes no further, `after` raises.
 - A physical id is wanted from the commit_ts of what made it a replicated table's, and given up when the log has passed what ended that.
 - The history is collected below what is durable. While rows of a vanished id may still wait to be named, it keeps to below its end.
-- Rows of TiDB-Binlog carry the schema version that they were written under, which may be an older one: `Previous` (rowcodec/binlog_table).
+- Rows of TiDB-Binlog carry the schema version that they were written under, which may be an older one: `PreviousLayout`.
 - The watermark table is replicated whatever the rules say, and stays as it is.
 """
 
@@ -65,8 +65,8 @@ class _Cut(NamedTuple):
 
 
 class KvSchemas:
-    """sidecar.ports.Schemas. `snapshot` queries the cluster, for a new log; `rules` are the changefeed's, and so is `row_filter`, None where
-    it omits no row. `rows`: what the feed's changes are. One thread.
+    """sidecar.ports.Schemas. `snapshot` queries the cluster, for a new log; `rules` are the changefeed's, and so is `row_filter`, None
+    where it omits no row. `rows`: what the feed's changes are. One thread.
 
     `wanted`: the physical ids to be pulled, each from its ts on; `leaving`: those of them that are no replicated table's any more, since
     when. `dropped` counts changes that `named` omitted, by reason.

@@ -1,7 +1,8 @@
 """What key-values cannot do as TiCDC does, refused before anything is pulled.
 
 - TiCDC's mounter drops rows by event filters. No mounter is in between here, so they are dropped by us (row_filter.py): by type, and by
-  value expressions that can be evaluated exactly (ticdc/value_expr.py). Updates that change only some columns are not distinguished from others.
+  value expressions that can be evaluated exactly (ticdc/value_expr.py). Updates that change only some columns look like
+  all others.
 - DDL jobs are rows of mysql.tidb_ddl_job since TiDB 6.2. In 8.0 to 8.2 with tidb_enable_fast_create_table, new tables never are.
 - Of `ignore-event`, DDLs are followed (ticdc/ddl_rules.py); so are ignored start-ts, by the feed.
 

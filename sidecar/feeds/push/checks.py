@@ -98,5 +98,5 @@ def inbox(uri: str, log: LogEnd | None) -> Checking[None]:
     result.look()
     at = log.positions.get(LANE) if log is not None else None
     if at is not None and not result.first <= at <= result.next:
-        raise FeedUnsuitable(f"the log continues at message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
+        raise FeedUnsuitable(f"the log needs message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
     yield ok(f"{result} has messages {result.first} to {result.next} (exclusive)" if result.next else "none yet: the first owner makes it")

@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Conversation)
 
 
 class Turns(Generic[C]):
-    """`more`: whether something may wait of what `heard` was to give when it ended."""
+    """`more`: whether something may wait of what `received` was to give when it ended."""
 
     def __init__(self, credits: Credits) -> None:
         self._credits = credits

@@ -366,7 +366,7 @@ def test_the_first_binlog_of_a_timestamp_stays(tmp_path: Path) -> None:
         for at in ([first, second], [third]):
             index.add([(pointer, binlog) for pointer in at for binlog in (prewrite(1), commit(1, 3), fake(4))])
             assert reader.ends(0, 9, 10) == [End(3, 1, first, first), End(4, 4, first, None)]
-            assert [reader.binlog_at(ts) for ts in (1, 3, 4)] == [first] * 3
+            assert [reader.pointer_at(ts) for ts in (1, 3, 4)] == [first] * 3
 
 
 def test_a_value_that_comes_again_does_not_replace_the_first(tmp_path: Path) -> None:
