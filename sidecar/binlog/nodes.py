@@ -1,7 +1,7 @@
 """A pump or a drainer as it stands in PD's etcd, where all parts of TiDB-Binlog find each other.
 
-- One key a node, below PUMPS or DRAINERS, JSON, no lease, never deleted: who is gone is told by `state`, and who died by
-  `update_ts`, a TSO that a living node writes anew every HEARTBEAT_S.
+- One key a node, below PUMPS or DRAINERS, JSON, no lease, never deleted: `state` shows which node is gone, and `update_ts` which one died:
+  a TSO that a living node writes again every HEARTBEAT_S.
 - `max_commit_ts` of a pump: all it has up to there is ready to be pulled. Of a drainer: all up to there is consumed for good, and a
   pump that is to go offline waits until every drainer that is not offline has passed its own.
 - isAlive is written and means nothing: real nodes leave it false all the time.

@@ -7,7 +7,7 @@
 
 - The real binary is TICDC_CDC_BINARY, else the next `cdc` on PATH that is not this program, in whatever environment it is
   installed. A wrapper around this program cannot send us round in circles: TICDC_DUMP_CDC_TRIED names what was tried.
-- Commands are found among the arguments exactly as cobra finds them (spf13/cobra command.go, stripFlags): what follows a flag
+- Commands are recognised among the arguments exactly as cobra does it (spf13/cobra command.go, stripFlags): what follows a flag
   without "=" is its value, unless the flag is known as a switch. What cobra would not find is passed on, wrong or right.
 - Nothing but the standard library is loaded for what is passed on.
 """
@@ -39,7 +39,7 @@ COMMANDS = {
     "dumpstop": "End the dump",
     "dumpquery": "Show the dump's progress, and what it is waiting for",
     "dumpverify": "Compare the sinks with TiDB while both change, and repair what differs",
-    "dumplist": "List the last dumps and verifications, and who asked for them",
+    "dumplist": "List the last dumps and verifications, and who requested them",
 }
 ARCHITECTURE_SWITCHES = {"-x", "--newarch"}
 """The real one takes them out of its arguments wherever they are, before cobra sees them (pingcap/ticdc cmd/cdc/main.go)."""

@@ -1,4 +1,4 @@
-"""What all commands of a dump have in common: their options, the way to the sidecar and back, and how a failure is told.
+"""What all commands of a dump have in common: their options, the way to the sidecar and back, and how a failure is reported.
 
     typer  ─ Options ─►  DumpCommand  ─ Call ─►  the command's own function  ─►  exit code
 
@@ -168,13 +168,13 @@ def _exit_code(options: DumpOptions, owner_address: OwnerLookup | None, body: Ca
 
 
 def _explained(error: TicdcDumpError, options: DumpOptions) -> TicdcDumpError:
-    """Who names TiCDC's server alone, as its own commands are called, is told what it takes to find the sidecar."""
+    """A user who names TiCDC's server alone, as TiCDC's own commands do, learns what it takes to find the sidecar."""
     if not isinstance(error, CallFailed) or error.exit_code not in (EXIT_UNREACHABLE, EXIT_NOT_FOUND):
         return error
     if not options.server or options.sidecar or options.pd:
         return error
     return CallFailed(
-        f"{error.message}; --server {options.server} is TiCDC's own, which does not know where the sidecar is, so this machine was asked",
+        f"{error.message}; --server {options.server} is TiCDC's own, which does not know the sidecar, so the call went to this machine",
         hint="name PD with --pd, where the sidecar leaves its address, or the sidecar with --sidecar HOST:PORT or TICDC_DUMP_ADDR",
         exit_code=error.exit_code,
         reason=error.reason,

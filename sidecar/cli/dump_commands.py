@@ -202,7 +202,7 @@ def dumpstop(context: typer.Context, dump_id: DumpId = "") -> int:
 def dumplist(
     context: typer.Context,
     changefeed_id: Annotated[
-        str, typer.Option("--changefeed-id", "-c", help="The changefeed; default: that of the sidecar that is asked.", show_default=False)
+        str, typer.Option("--changefeed-id", "-c", help="The changefeed; default: that of the sidecar that is called.", show_default=False)
     ] = "",
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", "--keyspace", "-k", help="Only of this namespace; default: all.", show_default=False)
@@ -210,7 +210,7 @@ def dumplist(
     limit: Annotated[int, typer.Option(min=1, max=HISTORY_MAX, help="So many of the newest.")] = HISTORY_MAX,
     kind: Annotated[OperationKind | None, typer.Option(help="Only of this kind.", show_default=False)] = None,
 ) -> None:
-    """List the last dumps and verifications: scope, who asked, when, result, rows and time. The newest is first."""
+    """List the last dumps and verifications: scope, who requested each, when, result, rows and time. The newest is first."""
     from sidecar.cli.history_view import history_view
     from sidecar.control.wire import KINDS, list_json
 

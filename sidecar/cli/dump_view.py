@@ -103,7 +103,7 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     for service in status.services:
         if service.error:
             then = f"it begins again in {service.again_s:.0f} s" if service.again_s else "it works again"
-            yield service.name, Text(f"{service.error} ({then}; the stream goes on)", style="yellow")
+            yield service.name, Text(f"{service.error} ({then}; the stream continues)", style="yellow")
     for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
         if line is not None:
             yield name, line

@@ -25,7 +25,7 @@ HISTORY_COLUMNS = (
     FittedColumn("rows", number=True),
     FittedColumn("time", number=True),
     FittedColumn("scope", folds=True),
-    FittedColumn("asked by", folds=True),
+    FittedColumn("requested by", folds=True),
 )
 
 

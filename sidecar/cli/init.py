@@ -37,7 +37,7 @@ FOLDER = "/var/lib/ticdc-dump"
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What is not given is asked, where there is somebody to ask."""
+    """Asks for what is not given, where there is somebody to ask."""
 
     on_terminal: bool
 
@@ -45,7 +45,7 @@ class Questions:
         self, option: str, given: str, question: str, *, default: str | None = None, origin: str = "", check: Callable[[str], object] = str
     ) -> tuple[str, str]:
         """The value, and where it comes from. `default` None: there must be an answer; `origin`: of the default. What `check` raises
-        TicdcDumpError of is asked again, and raised where it was not asked."""
+        TicdcDumpError of, an interactive caller is prompted for again; without a prompt it is raised."""
         if not given and self.on_terminal:
             proved = partial(_proved, check)
             typed = str(typer.prompt(question, default=default, show_default=bool(default), value_proc=proved))
@@ -148,7 +148,7 @@ def _absolute(path: str) -> str:
 
 
 def _check_free(files: Sequence[Path], *, force: bool) -> None:
-    """Before anything is asked. Raises RefusedRequest."""
+    """Before the first question. Raises RefusedRequest."""
     from sidecar.errors import RefusedRequest
 
     if len({os.path.abspath(file) for file in files}) < len(files):

@@ -29,7 +29,7 @@ class InitResult:
 
     file: Path
     sql_file: Path | None
-    found: ChosenChangefeed
+    result: ChosenChangefeed
     chosen: Sequence[ChosenSetting]
     findings: Sequence[CheckFinding]
     sql: str
@@ -48,19 +48,19 @@ class InitResult:
 
     def _update_commands(self) -> list[str]:
         """Where the changefeed's configuration is to change."""
-        name = self.found.changefeed.name
+        name = self.result.changefeed.name
         which = shlex.join(["-c", name.id, *(["-n", name.namespace] if name.namespace != "default" else [])])
         steps = ("pause", "update", "resume") if self.updates() else ()
         return [f"cdc cli changefeed {step} {which}{' --config changefeed.toml' if step == 'update' else ''}" for step in steps]
 
     def updates(self) -> bool:
         """Whether a problem of the changefeed is one of its configuration."""
-        return any(one.setting not in NOT_CONFIGURED for one in self.found.problems)
+        return any(one.setting not in NOT_CONFIGURED for one in self.result.problems)
 
     def to_json(self) -> dict[str, Any]:
         from sidecar.setup.cluster import shown_uri
 
-        one, name = self.found.changefeed, self.found.changefeed.name
+        one, name = self.result.changefeed, self.result.changefeed.name
         return {
             "ok": True,
             "file": str(self.file),
@@ -74,7 +74,7 @@ class InitResult:
                 "sink": shown_uri(one.sink_uri),
                 "ticdc": one.creator_version,
             },
-            "pd_cluster_id": self.found.pd_cluster_id,
+            "pd_cluster_id": self.result.pd_cluster_id,
             "settings": [{"setting": each.setting, "value": _shown(each).value, "from": each.origin} for each in self.chosen],
             "problems": [{"setting": each.setting, "what": each.what, "hint": each.hint} for each in self.findings],
             "sql": self.sql,

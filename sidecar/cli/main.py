@@ -175,7 +175,7 @@ def run(config: ConfigPath) -> None:
     raise_limit()
     settings = _begun(config)
     if settings.spark.managed:
-        open_sinks(settings.sinks, log_id="")  # what the worker could not open is told before it is started
+        open_sinks(settings.sinks, log_id="")  # what the worker could not open is reported before it is started
     uris = dict(zip(outputs_of(settings.sinks), settings.sinks, strict=True))
     known = {name: seen_from_here(uri, log_id="", elsewhere=not settings.spark.managed) for name, uri in uris.items()}
     sinks, targets = {name: why for name, (why, _) in known.items()}, {name: one for name, (_, one) in known.items() if one is not None}
@@ -248,7 +248,7 @@ def tune_collector() -> None:
 
 
 def main() -> None:
-    """The entry point: errors of ours are told in full, without a trace."""
+    """The entry point: errors of ours are printed in full, without a trace."""
     tune_collector()
     try:
         app()

@@ -1,4 +1,4 @@
-"""`ticdc-dump pump`: a pump of TiDB-Binlog, until it is told to leave (deploy/PUMP.md)."""
+"""`ticdc-dump pump`: a pump of TiDB-Binlog, until a signal or a request ends it (deploy/PUMP.md)."""
 
 from __future__ import annotations
 

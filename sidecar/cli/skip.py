@@ -1,6 +1,6 @@
 """`ticdc-dump skip`: pass rows of the log that cannot be decoded, which hold delivery until somebody decides what is to become of them.
 
-Text for people, `--json` one object for programs. What may be left out, and what that means, lives in spark_merge/log/undecodable.py and
+Text for people, `--json` one object for programs. What may be skipped, and what that means, lives in spark_merge/log/undecodable.py and
 sidecar/log/skips.py.
 
     exit code  0 done        2 wrong usage        3 refused, or an error

@@ -2,7 +2,7 @@
 seconds and at every change of kind. Both are made of the same `TerminalLook`, so that a log says what the terminal showed.
 
 What is looked at is not known here. Texts are shown as they are, never as markup, and without control characters. What ended a command
-is told here too.
+is shown here too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BLANKS_AT_END = re.compile(r" +(?=\n)")
 
 
 class _Printing(Console):
-    """What it says to the terminal by itself (colours, the place of a picture) passes; what is in a text does not."""
+    """Its own control sequences (colours, the place of a picture) pass; what is in a text does not."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -76,7 +76,7 @@ def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TerminalLook:
-    """One moment. `kind`: a line tells a change of it at once. Either `picture` or `line` is called, or neither."""
+    """One moment. `kind`: a line reports a change of it at once. Either `picture` or `line` is called, or neither."""
 
     kind: object
     picture: Callable[[], RenderableType]

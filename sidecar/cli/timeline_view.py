@@ -158,7 +158,7 @@ class WatchedTimeline:
         self._chunks: set[bytes] = set()
 
     def new(self, timeline: pb.Timeline) -> pb.Timeline:
-        """Of `found` what was not there before. A chunk of which the dropped rows have become known is there again."""
+        """Of `timeline` what was not there before. A chunk of which the dropped rows have become known is there again."""
         samples = [one for one in timeline.samples if (one.epoch, one.at_ms) > self._last]
         if samples:
             self._last = (samples[-1].epoch, samples[-1].at_ms)
@@ -168,6 +168,6 @@ class WatchedTimeline:
         return pb.Timeline(samples=samples, chunks=chunks)
 
     def recent(self, timeline: pb.Timeline) -> pb.Timeline:
-        """The last minutes, with `found`."""
+        """The last minutes, with `timeline`."""
         self.new(timeline)
         return pb.Timeline(samples=self._samples, chunks=timeline.chunks)

@@ -1,4 +1,4 @@
-"""How the command line is laid out and how wrong usage is told, for all its commands: the group that they are in.
+"""How the command line is laid out and how wrong usage is reported, for all its commands: the group that they are in.
 
 - `-h` is `--help` everywhere. The help lists commands by what they are for, each with its whole short description.
 - What a value lacks is said in our words: typer has it checked by pydantic, whose errors have a type for each kind.

@@ -26,7 +26,7 @@ EXIT_DIFFERENT = 1
 EXIT_CODES = (
     "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, its repair asks, or"
     " something could not be compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification"
-    " goes on."
+    " continues."
 )
 ASK_EVERY_S = 1.0
 PROGRESS_EVERY_S = 10.0
@@ -115,7 +115,7 @@ def _verified(call: Call, request: pb.VerifyRequest, watch: bool, detach: bool =
 
 
 def _answered(call: Call, known: pb.VerificationRequest, delete_at_most: int | None) -> pb.Verification:
-    """Of a verification that was asked to repair: if its repair asks, this is the answer. Raises CallFailed for another one."""
+    """Of a verification with repair: if its repair asks, this is the answer. Raises CallFailed for another one."""
     verification: pb.Verification = call.client.call("VerifyQuery", known)
     if verification.repair.state != pb.REPAIR_STATE_ASKS:
         if verification.HasField("repair"):

@@ -1,4 +1,4 @@
-"""A verification for people: its tables while it runs, and what it found. As dump_view, made of the service's messages alone."""
+"""A verification for people: its tables while it runs, and its result. As dump_view, made of the service's messages alone."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _facts(verification: pb.Verification) -> Iterable[tuple[str, Text]]:
         yield "state", Text("there is no verification")
         return
     if verification.id:
-        yield "verification", Text(f"{verification.id}, asked {clock_time(verification.asked_ms)}")
+        yield "verification", Text(f"{verification.id}, requested {clock_time(verification.asked_ms)}")
         yield "state", Text(state, style=STYLES.get(state, ""))
     if verification.state == pb.CHECK_STATE_RUNNING:
         yield "pace", Text(_pace(verification))

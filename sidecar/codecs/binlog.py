@@ -5,10 +5,10 @@
     in the log: Change.key empty, Change.value the event (rowcodec/binlog_event.py: ordinal, kind, schema_version, the row's bytes)
 
 - A transaction's Binlog has a PrewriteValue {schema_version, mutations}, with a TableMutation a table; `sequence` says in which order rows
-  are to be taken from inserted, updated and deleted ones. Order between tables is not told.
+  are to be taken from inserted, updated and deleted ones. It has no order between tables.
 - What a pump streams rises in commit_ts, so that each Binlog resolves its lane. A fake, of which start_ts is commit_ts, does nothing else.
-- The table of a row is not known here: until its name is found the schema is empty and the table is the logical table id, as text.
-- Rows of one TableMutation may be changes of one row; which are, only the table's handle tells (rowcodec/binlog_fold.py). Those that cannot
+- The table of a row is not known here: until the feed names it, the schema is empty and the table is the logical table id, as text.
+- Rows of one TableMutation may be changes of one row; which are, only the table's handle shows (rowcodec/binlog_fold.py). Those that cannot
   be have a capital letter as their kind: all rows are new, or all are gone, or there is but one.
 - DDL binlogs hold no table: the feed puts a DDL message in their place. One that comes here is refused.
 
@@ -50,7 +50,7 @@ _PUT, _DELETE = Rank.PUT, Rank.DELETE
 
 @dataclass(frozen=True, slots=True)
 class BinlogCodec:
-    """`mark_table`: what decodes the watermark table's rows; asked for at each mark."""
+    """`mark_table`: what decodes the watermark table's rows; called at each mark."""
 
     mark_table: Callable[[], KvTable]
 
@@ -139,4 +139,4 @@ def _changes(message: Message, commit_ts: CommitTs, schema_version: int, mutatio
 
 
 def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; found {value}", hint=_HINT)
+    return MessageUnreadable(f"{message.at()}: expected {expected}; got {value}", hint=_HINT)

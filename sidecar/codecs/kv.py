@@ -6,9 +6,9 @@
     in the log: Change.key the raw row key, Change.value the row's value without commit_ts; all integers big-endian
 
 - New empty: deleted. Old empty: there was no row before. One of them is there.
-- The table of a row is not known here: until its name is found (`feeds/kv/schemas.py`) the schema is empty and the table is the
+- The table of a row is not known here: until `feeds/kv/schemas.py` names it, the schema is empty and the table is the
   physical id in the key, as text.
-- A DDL without schema, table and query is a cut that nobody is told of: the tables change there, and TiCDC would send nothing
+- A DDL without schema, table and query is a cut that reaches no sink: the tables change there, and TiCDC would send nothing
   (a step of a job that runs, a table that is not replicated, an ignored event).
 """
 
@@ -100,7 +100,7 @@ def encode_images(new: bytes, old: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KvCodec:
-    """`mark_table`: what decodes the watermark table's rows; asked for at each mark."""
+    """`mark_table`: what decodes the watermark table's rows; called at each mark."""
 
     mark_table: Callable[[], KvTable]
 
@@ -151,7 +151,7 @@ def _physical_id(message: Message, key: bytes) -> str:
     try:
         return _id_text(key[: bare + HANDLE_AT])
     except Broken as broken:
-        raise _unreadable(message, f"key byte {broken.at}: {broken.expected}", f"{broken.found} in {key.hex()}") from broken
+        raise _unreadable(message, f"key byte {broken.at}: {broken.expected}", f"{broken.got} in {key.hex()}") from broken
 
 
 @lru_cache(maxsize=_PREFIXES_MAX)
@@ -177,4 +177,4 @@ def ddl_or_resolved(message: Message, value: bytes) -> Ddl | Resolved:
 
 
 def _unreadable(message: Message, expected: str, value: str) -> MessageUnreadable:
-    return MessageUnreadable(f"{message.at()}: expected {expected}; found {value}", hint=_HINT)
+    return MessageUnreadable(f"{message.at()}: expected {expected}; got {value}", hint=_HINT)

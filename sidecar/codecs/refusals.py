@@ -1,6 +1,6 @@
 """How a codec says no: the same words for the same trouble in every protocol.
 
-Each text names the message (lane and position), the place in it, what was expected and what was found. Where the
+Each text names the message (lane and position), the place in it, what was expected and what came. Where the
 trouble is a setting of the changefeed, the hint names the setting.
 """
 
@@ -12,7 +12,7 @@ from sidecar.core.model import MARK_TABLE, Change, CommitTs, Message
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not the JSON asked for (a key that is not UTF-8, nesting without end)."""
+"""What msgspec raises for bytes that are not the expected JSON (a key that is not UTF-8, nesting without end)."""
 
 UNREADABLE_HINT = (
     "let nothing but this changefeed write the topic or folder, and set protocol and compression here as in the changefeed; "
@@ -30,9 +30,9 @@ MARK_HINT = (
 )
 
 
-def unreadable(message: Message, place: str, *, expected: str, found: object) -> MessageUnreadable:
+def unreadable(message: Message, place: str, *, expected: str, got: object) -> MessageUnreadable:
     """`place` is a part of the message and a byte offset: `key byte 16`."""
-    return MessageUnreadable(f"{message.at()}: {place}: expected {expected}; found {found}", hint=UNREADABLE_HINT)
+    return MessageUnreadable(f"{message.at()}: {place}: expected {expected}; got {got}", hint=UNREADABLE_HINT)
 
 
 def large_message(message: Message, *, schema: str, table: str, commit_ts: CommitTs | None, claim_check: str) -> FeedUnsuitable:
@@ -45,4 +45,4 @@ def large_message(message: Message, *, schema: str, table: str, commit_ts: Commi
 def not_a_mark(change: Change, value: object) -> MessageUnreadable:
     at = Message(change.lane, change.position, None, None).at()
     expected = f"a row of {MARK_TABLE} with texts changefeed_id and unique_identifier and event_type 1 or 2"
-    return MessageUnreadable(f"{at}: expected {expected}; found {value}", hint=MARK_HINT)
+    return MessageUnreadable(f"{at}: expected {expected}; got {value}", hint=MARK_HINT)

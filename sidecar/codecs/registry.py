@@ -1,7 +1,7 @@
 """TiCDC's protocols, one record each: names, what a changefeed must set, which modules read and write it, why it cannot carry a dump.
 
 A dump needs three things of a protocol: the commit_ts of every row, deletes too; old images or full keys; and resolved marks.
-Whoever has a question about a protocol asks its record: no other module compares a protocol's name.
+Only the record answers questions about a protocol: no other module compares a protocol's name.
 
 How to add a protocol: README.md in this folder. The formats and their sources: FORMATS.md in this folder.
 Sources of the records: pingcap/tiflow pkg/config/sink_protocol.go (names), cdc/sink/ddlsink/mq/mq_ddl_sink.go (partitions of DDLs).

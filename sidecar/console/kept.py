@@ -63,6 +63,6 @@ class KeptAnswers:
         return fresh
 
     def forget(self) -> None:
-        """Also what is asked for at this moment; not what is kept for an outage."""
+        """Also what is being fetched; not what is kept for an outage."""
         with self._lock:
             self._values, self._forgotten = {}, self._forgotten + 1

@@ -124,7 +124,7 @@ class ConsoleServer:
 
         from sidecar.console.connections import HEAD_BYTES_MAX, KEEP_ALIVE_S, BoundedHttp, PatientServer
 
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a request that is no HTTP is no news
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a request that is no HTTP needs no line
         self._web, tls = self._make_web(), self._tls
         return PatientServer(
             uvicorn.Config(

@@ -244,7 +244,7 @@ class ConsoleViews:
     def _verification(self, params: Params, _: Visitor) -> ConsolePage:
         result = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
         order = sorted(range(len(result.tables)), key=lambda at: (CHECK_NAMES[result.tables[at].state] == "equal", at))
-        values = {"found": result, "n": Numbers(result), "tables": part(order, params)}
+        values = {"verification": result, "n": Numbers(result), "tables": part(order, params)}
         return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
 
     def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from http import HTTPStatus
 from importlib.resources import files
 from threading import BoundedSemaphore
 from typing import Any
@@ -185,7 +186,7 @@ class ConsoleWeb:
     def _file(self, request: Request) -> Response:
         text = self._static.get(request.path_params["name"])
         if text is None:
-            return self._message(request, "Not found", "There is no such file.", 404)
+            return self._message(request, HTTPStatus.NOT_FOUND.phrase, "There is no such file.", 404)
         return Response(text, media_type=STATIC[request.path_params["name"]])
 
     def _report(self, request: Request) -> Response:
@@ -206,7 +207,7 @@ class ConsoleWeb:
         except storage.StorageError as error:
             return self._message(request, "The log's storage does not answer", str(error), 503)
         if data is None:
-            return self._message(request, "Not found", f"Dump {dump_id} has none, or it was removed.", 404)
+            return self._message(request, HTTPStatus.NOT_FOUND.phrase, f"Dump {dump_id} has none, or it was removed.", 404)
         return Response(data, media_type=kind, headers=headers)
 
     # ---- forms ------------------------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ class ConsoleWeb:
         name = request.path_params["name"]
         command = commands.COMMANDS.get(name)
         if command is None:
-            return self._message(request, "Not found", "There is no such command.", 404)
+            return self._message(request, HTTPStatus.NOT_FOUND.phrase, "There is no such command.", 404)
 
         def done(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
             status = command(self._called(visitor), self._views.changefeed, dict(form).get("dump_id", ""), form)
@@ -330,7 +331,7 @@ class ConsoleWeb:
         return Response(status_code=400)
 
     async def _not_found(self, request: Request, _: Exception) -> Response:
-        return self._message(request, "Not found", "There is no such page.", 404)
+        return self._message(request, HTTPStatus.NOT_FOUND.phrase, "There is no such page.", 404)
 
 
 def _address(client: tuple[str, int] | None) -> str:

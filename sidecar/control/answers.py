@@ -1,6 +1,6 @@
-"""What client and server of the control service have agreed on beside the messages, and how a call ends for whoever made it.
+"""What client and server of the control service have agreed on beside the messages, and how a call ends for its caller.
 
-Each failure says its `exit_code`: 3 refused (or another error of the sidecar), 4 not found, 5 unreachable, 6 not allowed.
+Each failure says its `exit_code`: 3 refused (or another error of the sidecar), 4 no such changefeed or dump, 5 unreachable, 6 not allowed.
 
 Command lines declare their options by it, so it loads no gRPC and nothing else that takes long.
 """

@@ -2,9 +2,9 @@
 
     certificate alice        mutual TLS: the common name of the client's certificate, else its first alternative name
     token 1f0c22ab           the sidecar's token, or the console's, by a fingerprint, which distinguishes tokens and does not reveal them
-    not authenticated        neither is asked for, on loopback
+    not authenticated        neither is required, on loopback
 
-A token is named only where the server asks for one: else nobody has checked what a caller sends.
+A token is named only where the server requires one: else nobody has checked what a caller sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sidecar.core.messages import Asker
 
 FINGERPRINT_BYTES = 4
 _ROUNDS = 100_000
-"""So that a token that a person made up is not found by trying words; once for a process."""
+"""So that nobody guesses a token that a person made up by trying words; once for a process."""
 PROVED = "ticdc_dump_proved"
 """Of an authentication context that no transport has made: the name that the console has proved."""
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")

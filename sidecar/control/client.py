@@ -6,10 +6,10 @@
 
 - Every request is idempotent, so a call without an answer is made again, the same, until `patience_s` is over.
 - A standby names the owner: the call is made there, once. A standby that does not know the owner, or a second standby, is a
-  takeover under way: asked again, from the start.
-- A token leaves this machine over TLS only. On loopback it goes in plain text to whoever has the port, and while no sidecar has it that
-  may be any user of this machine: where that counts, TLS is for loopback too.
-- A server that is busy (RESOURCE_EXHAUSTED of gRPC's own, or of a bound that others leave soon) is asked again.
+  takeover under way: the client calls again, from the start.
+- A token leaves this machine over TLS only. On loopback it goes in plain text to the process that has the port. While no sidecar has the
+  port, that may be a process of any user of this machine: where that counts, TLS is for loopback too.
+- A server that is busy (RESOURCE_EXHAUSTED of gRPC's own, or of a bound that others leave soon) is called again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _not_found(message: str, *, hint: str) -> CallFailed:
 
 
 class _AskAgain(Exception):
-    """Nobody answered yet; `why` for people, and the `hint` of whoever said so."""
+    """Nobody answered yet; `why` for people, and the `hint` of the server that said so."""
 
     def __init__(self, why: str, hint: str = "") -> None:
         super().__init__(why)
@@ -220,7 +220,7 @@ def _channel(address: str, access: Access) -> Any:
     options = (
         ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),
         ("grpc.max_send_message_length", REQUEST_BYTES_MAX),
-        ("grpc.enable_http_proxy", 0),  # an http_proxy in the environment is not meant for machines of one's own
+        ("grpc.enable_http_proxy", 0),  # an http_proxy in the environment is not for machines of one's own
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
@@ -259,7 +259,7 @@ def _begun(stream: Any) -> Iterator[Any]:
 
 
 def _owner_of(error: Any) -> str | None:
-    """What a standby tells about the owner; None if this is not a standby's answer."""
+    """What a standby reports about the owner; None if this is not a standby's answer."""
     if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
         return None
     return _trailing(error, OWNER_METADATA)

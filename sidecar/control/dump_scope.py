@@ -3,11 +3,11 @@
     exists (SchemaSource) ─► passes the changefeed's filter (FeedScope) ─► matches the table rules ─► can be read (estimates)
 
 - The scope is never wider than the changefeed: its filter's predicate is joined to the operator's keys or predicate by AND, and comes
-  first, so that what the filter hides is not asked after. What an operator may ask is predicate.py's to say.
-- A table that the changefeed does not carry is left out, and told; a table that it carries and that cannot be read refuses
-  the dump, for a table is never skipped in silence (P1): the way out is a rule that leaves it out.
+  first, so that no query reads what the filter hides. predicate.py decides what an operator may request.
+- A table that the changefeed does not carry is omitted, and reported; a table that it carries and that cannot be read refuses
+  the dump, for a table is never skipped in silence (P1): the way out is a rule that omits it.
 - A rule that lets nothing in is a misspelt one: refused. So are keys and predicates of tables outside of the scope.
-- All that is wrong is found, not only the first of it. Asked in threads that may wait for the database, never the pipeline's.
+- All that is wrong is reported, not only the first of it. Runs in threads that may wait for the database, never the pipeline's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sidecar.ticdc.table_rules import asked, check_bounds
 from ticdc_dump.v1 import control_pb2 as pb
 
 DELIVERY_BOUND_S_MAX = 86_400
-"""A day: whoever wants a longer one wants none, and live changes are late for a reason that nobody looks for."""
+"""A day: an operator who wants a longer one wants none, and live changes are late for a reason that nobody looks for."""
 NAMED_MAX = 10
 """Tables that one refusal names."""
 NO_KEY = "it has no primary key and no NOT NULL unique key, so that TiCDC does not replicate it: give it one"
@@ -42,7 +42,7 @@ class FeedScope(Protocol):
         """By its table rules alone. A table that it has not is counted and never named: nobody asks here for what there is beside it."""
 
     def through(self, table: TableName) -> tuple[bool, str]:
-        """True and the SQL predicate of the rows that pass, empty for all; or False and why the table is left out."""
+        """True and the SQL predicate of the rows that pass, empty for all; or False and why the table is omitted."""
 
     def explains(self, table: TableName) -> Sequence[Explanation]:
         """What of it can make a sink's rows of the table differ from the source's, and be right."""
@@ -71,7 +71,7 @@ class Scope:
 def resolve(
     request: pb.StartRequest, schemas: SchemaSource, feed: FeedScope, *, case_sensitive: bool, gone: Callable[[], bool] = lambda: False
 ) -> Scope:
-    """`gone`: whether whoever asked does not wait any more. Raises RefusedRequest for rules that are none or too many, and whatever the
+    """`gone`: whether the caller does not wait any more. Raises RefusedRequest for rules that are none or too many, and whatever the
     source raises."""
     check_bounds(request.table_rules)
     scope = Scope()

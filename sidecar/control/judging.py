@@ -1,9 +1,9 @@
 """Which differences of a table in a sink are none: a sink can rightly have other rows than the source.
 
-    the changefeed's filter leaves changes out (ticdc/hidden_changes.py) ─┐
-    other tables of the changefeed have the same target in the sink ──────┴─► Unjudged ─► counted, and never repaired
+    the changefeed's filter omits changes (ticdc/hidden_changes.py) ──┐
+    other tables of the changefeed have the same target in the sink ──┴─► Unjudged ─► counted, and never repaired
 
-`unjudged` is asked before a verification, and again before each dump of a repair: filter, tables and sinks may have changed meanwhile.
+`unjudged` is called before a verification, and again before each dump of a repair: filter, tables and sinks may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sidecar.log.verification import Unjudged
 from sidecar.ticdc.hidden_changes import KINDS
 
 Targets = Mapping[str, Callable[[TableName], str]]
-"""Of each sink, by name, that tells no rows apart by the table that they are of: what has a table's rows. Two tables for which it is equal
-have one target."""
+"""Of each sink, by name, that does not distinguish rows by their table: what has a table's rows. Two tables for which it is equal have one
+target."""
 
 
 def unjudged(scope: Scope, sinks: Iterable[str], targets: Targets) -> tuple[Unjudged, ...]:

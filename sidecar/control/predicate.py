@@ -1,8 +1,8 @@
 """What `--where` may ask: the table's own columns and harmless functions, nothing else (an authorisation boundary).
 
-Whoever may ask for a dump may ask for rows of tables that the changefeed carries. The SELECT is made by the sidecar's account, which
-may read more, and what an error of the server says is told to whoever asks. So every word of a predicate is on one of these lists or
-is a column: no other table, no variable, nothing that waits, locks, reads files, knows the account, or tells values in its errors.
+A caller that may start a dump may request rows of tables that the changefeed carries. The sidecar's account makes the SELECT. It may read
+more, and the caller sees the text of the server's errors. So every word of a predicate is on one of these lists or is a column: no other
+table, no variable, nothing that waits, locks, reads files, knows the account, or shows values in its errors.
 """
 
 from __future__ import annotations

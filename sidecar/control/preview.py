@@ -43,7 +43,7 @@ def preview(
 
 
 def rows_per_s_before(history: Iterable[HistoryEntry]) -> float:
-    """Of the last dump that tells how fast one reads tables, 0 if there is none. The time of a small dump is that of its marks and of one
+    """Of the last dump that shows how fast one reads tables, 0 if there is none. The time of a small dump is that of its marks and of one
     batch; the time of a dump of keys or of a predicate's rows is that of finding them."""
     for entry in history:
         scope = entry.scope

@@ -7,7 +7,7 @@
 - A request equal to the newest one that waits joins it: a caller who asks again after a lost answer. It does not join an
   older one, for what came in between would be overtaken (pause, resume, pause). Who asks is not compared: the first counts.
 - A caller who gives up takes a request back that was not taken yet; one that was taken may still be carried out, which is
-  why every request is idempotent and the caller is told to ask again.
+  why every request is idempotent and the answer says to call again.
 - `abandon` sends all who wait away to ask again, for the process is no longer the owner; `close` does so for good.
 """
 
@@ -97,7 +97,7 @@ class QueuedRequests:
             self._changed.notify_all()
 
     def abandon(self, reason: str) -> None:
-        """Tell all who wait that `reason`, and forget their requests. Whoever comes later waits for the next owner's `take`."""
+        """Answer all who wait with `reason`, and forget their requests. A later request waits for the next owner's `take`."""
         with self._changed:
             for ticket in self._waiting:
                 ticket.abandoned = reason

@@ -28,7 +28,7 @@ class Served:
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
     name, why its rows cannot be read back; empty where they can. `targets`: as of judging.
     `verifications`: of this term, None without one.
-    `slow_reads`: asked of tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
+    `slow_reads`: takes tables with their predicates, empty for none. `spool`: what subscribers read, if there is such a sink.
     `timeline`: of this owner, with the samples that are later than so many ms."""
 
     status: Callable[[], SidecarStatus | None]

@@ -3,15 +3,15 @@
     gRPC thread ── QueuedRequests.submit ──► pipeline's thread ── publishes SidecarStatus ──► gRPC threads
 
 - Every call is idempotent. What the status already shows is answered without asking the pipeline; a refusal counts only if a
-  status published after it does not show what was asked for either (the request of a lost answer did it).
+  status published after it does not show what was requested either (the request of a lost answer did it).
 - The answer of a request is a status published after it was carried out.
 - A process that does not own the changefeed answers every call with FAILED_PRECONDITION and the owner's address in the
   trailing metadata `ticdc-dump-owner`: empty while the owner is not known. One that could own it, and whose terms fail or have not
   begun, answers UNAVAILABLE and says why.
 - Nothing here runs in the pipeline's thread, and it never waits for the database on behalf of these calls (P3).
 
-- What may wait for the database is asked by a few calls at once (Start, Preview), for no longer than who called waits, so that Query, Stop
-  and health have threads left while it stands.
+- Few calls at once may wait for the database (Start, Preview), each for no longer than its caller waits. So Query, Stop and health have
+  threads left while the database does not answer.
 
     RefusedRequest and other errors of ours  FAILED_PRECONDITION       another changefeed            NOT_FOUND
     errors that a retry can help             UNAVAILABLE               too many watchers, starts     RESOURCE_EXHAUSTED
@@ -316,7 +316,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return dump_status(status, progress.dump_id if progress is not None else "")
 
     def _owned_with(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> SidecarStatus:
-        """As `_owned`. Raises RefusedRequest where the dump that is asked for is not there."""
+        """As `_owned`. Raises RefusedRequest where the requested dump is not there."""
         status = self._owned(request.changefeed, context)
         if request.dump_id and status.dump(request.dump_id) is None:
             raise RefusedRequest(f"there is no dump {request.dump_id}, or it is forgotten", hint="see dumplist for the last dumps")
@@ -332,7 +332,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return status
 
     def _owned(self, changefeed: pb.Changefeed, context: grpc.ServicerContext) -> SidecarStatus:
-        """The status, if this process owns the changefeed and is asked about it."""
+        """The status, if this process owns the changefeed, and the request is about it."""
         status = self._status(context)
         served = status.changefeed
         if (changefeed.namespace or "default", changefeed.id) != (served.namespace, served.id):

@@ -1,6 +1,6 @@
 """What a sidecar is doing, as one value that its threads may share; and the rule that answers "why is it slow".
 
-The pipeline's thread makes a new `SidecarStatus` after each step and puts it into one attribute; whoever reads the
+The pipeline's thread makes a new `SidecarStatus` after each step and puts it into one attribute; a thread that reads the
 attribute has a whole and consistent picture, without a lock. Nothing in here is ever changed.
 
 `waiting_for` names one cause, the first that applies going down the stream: a part that is behind because an earlier one
@@ -109,7 +109,7 @@ class SidecarStatus:
 
     @property
     def progress(self) -> Progress | None:
-        """Of the dump that is shown where one is asked for; None if there is none."""
+        """Of the dump that is shown where one is requested; None if there is none."""
         return leading(self.dumps)
 
     def dump_waiting_for(self, dump: Progress | None) -> str:
@@ -126,7 +126,7 @@ class SidecarStatus:
         return all(dump.state in OVER for dump in self.dumps)
 
     def dump(self, dump_id: str) -> Progress | None:
-        """By its id; empty: the one that is shown where one is asked for. None: it is not there."""
+        """By its id; empty: the one that is shown where one is requested. None: it is not there."""
         return next((one for one in self.dumps if one.dump_id == dump_id), None) if dump_id else self.progress
 
     def incomplete(self, sink: str) -> list[TableName]:
@@ -144,11 +144,11 @@ class Measured:
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
     position; `delivery_lag_s`: how long the oldest segment that is not delivered has waited. `batch_s` and `batch_sink_s`: the last batch
     of the slowest sink, and how much of it its accept took.
-    `source_still_s`: since the source was asked for what it has not finished; `source_doing`: what that is.
+    `source_still_s`: since the request to the source that it has not finished; `source_doing`: what that is.
     `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
-    `delivery_limit_s`: the greatest of all sinks'. `held_by`: the sink that leaves the dump no more. `spark_starting`: there is no Spark
-    yet that would merge it.
+    `delivery_limit_s`: the greatest of all sinks'. `held_by`: the sink that has no room for more of the dump. `spark_starting`: there is no
+    Spark yet that would merge it.
     """
 
     dump: DumpState | None = None
@@ -214,7 +214,7 @@ def _dump(m: Measured) -> str:
     if m.dump is not DumpState.RUNNING:
         return ""
     if m.source_away_s:
-        return f"source: away for {m.source_away_s:.0f} s and asked again and again: {m.source_said}"
+        return f"source: away for {m.source_away_s:.0f} s and queried again and again: {m.source_said}"
     if m.source_still_s > SOURCE_STILL_MAX_S:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:

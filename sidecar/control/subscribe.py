@@ -1,4 +1,4 @@
-"""Subscribe: the deliveries of a spool to whoever asks, one call after another in order.
+"""Subscribe: the deliveries of a spool to each subscriber, one segment after another in order.
 
     begin (what it has) ─► the next segment, as soon as it is there ─► its deliveries ─► …
 
@@ -29,7 +29,7 @@ SUBSCRIBERS_AT_ONCE_MAX = 16
 RECEIVED_EVERY_S = 60.0
 """A subscriber with a stream is not forgotten."""
 TABLES_REPORTED_MAX = 10_000
-"""Beyond that all are told again: a stream goes on for months, and tables come and go."""
+"""Beyond that all are sent again: a stream continues for months, and tables come and go."""
 
 
 class Spool(Protocol):
@@ -43,7 +43,7 @@ class Spool(Protocol):
         `after` None: what the subscriber acknowledged last, else all. `log` empty: not compared."""
 
     def deliveries(self, seq: Seq) -> Iterator[delivery_pb2.Delivery] | None:
-        """Of a segment, the last one with `resolved`, each with all columns that it needs and no other file's have told; None: it is not
+        """Of a segment, the last one with `resolved`, each with all columns that it needs and no other file's have; None: it is not
         there yet."""
 
     def acknowledge(self, subscriber: str, seq: Seq, log: str) -> None:
@@ -137,13 +137,13 @@ class Subscriptions:
 
 
 class SubscriberReport:
-    """The tables whose columns a stream has told."""
+    """The tables whose columns a stream has sent."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str], int] = {}
 
     def only_new(self, delivery: delivery_pb2.Delivery) -> delivery_pb2.Delivery:
-        """Without columns that were told before and are still so."""
+        """Without columns that were sent before and are still so."""
         fresh = [table for table in delivery.tables if self._ids.get((table.schema, table.table)) != table.id]
         if len(self._ids) + len(fresh) > TABLES_REPORTED_MAX:
             self._ids.clear()

@@ -52,14 +52,14 @@ class VerificationPort(Protocol):
         ask again."""
 
     def last_id(self) -> str | None:
-        """Of the one that was asked for last."""
+        """Of the one that was requested last."""
 
     def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
-        """What was asked, how far it is, and its repair; no report before these begin. None: there is none of this id, or its files are
+        """The request, how far it is, and its repair; no report before these begin. None: there is none of this id, or its files are
         removed."""
 
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
-        """All that were found."""
+        """All that the verification has."""
 
 
 def asked(
@@ -105,8 +105,8 @@ def after_dump(
     """What makes a dump exact: when it has finished its sinks are compared, and corrected. Raises RefusedRequest."""
     if scope.narrowed:
         raise RefusedRequest(
-            "an exact dump is of whole tables: extra rows of a part cannot be told from the others",
-            hint="leave out --keys and --where, or --exact",
+            "an exact dump is of whole tables: extra rows of a part cannot be distinguished from the others",
+            hint="omit --keys and --where, or --exact",
         )
     wanted = pb.VerifyRequest(id=derived_id(request.dump_id, "exact"), sinks=request.sinks, repair=True)
     if request.HasField("delete_at_most"):

@@ -205,7 +205,7 @@ def list_json(response: pb.ListResponse) -> dict[str, Any]:
 
 
 def status_json(status: pb.DumpStatus) -> dict[str, Any]:
-    """Every field of DumpStatus under its own name, the timeline only where it was asked for; JSON values only."""
+    """Every field of DumpStatus under its own name, the timeline only where it was requested; JSON values only."""
     known = _json(status)
     if not status.HasField("timeline"):
         del known["timeline"]

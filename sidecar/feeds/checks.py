@@ -1,6 +1,6 @@
 """What the preflight's common checks find, by key: a feed's own checks may need them, and stand among them.
 
-A way of the changes has its list in its `checks.py`; whoever carries out the preflight puts both together.
+A way of the changes has its list in its `checks.py`; the preflight puts both together.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.scope import LiveScope
 
 HIDDEN_LANE = Lane("tidb/ddl")
-"""Of no feed: DDLs that the changefeed's filter leaves out (encoded/hidden.py)."""
+"""Of no feed: DDLs that the changefeed's filter omits (encoded/hidden.py)."""
 
 
 class LiveFeed(Feed, Protocol):
@@ -47,7 +47,7 @@ class Brought:
 
 
 Note = Callable[[str], None]
-"""Told what an operator should know."""
+"""Receives what an operator should know."""
 
 Make = Callable[[Config, Changefeed, LiveScope, Note], Brought]
 """Raises FeedUnsuitable for a changefeed that cannot be served that way. The scope follows the schemas that are brought."""

@@ -6,7 +6,7 @@
 - Text is compared where its collation is of bytes (`_bin`): of another one TiDB's sort keys would be needed. KEY of a type whose text
   depends on a session is not decided either.
 - Amid a reorganisation of partitions new ones have no definition yet: rows of raw key-values have the id in their keys (`key_ids`).
-- Rows that were put into a partition that is not theirs (EXCHANGE PARTITION WITHOUT VALIDATION) are told where they belong.
+- Rows that were put into a partition that is not theirs (EXCHANGE PARTITION WITHOUT VALIDATION) get the id of their own partition.
 - What cannot be decided raises SinkError with the table and what is in the way: no partition is guessed.
 """
 
@@ -29,7 +29,7 @@ from sidecar.partition.value import NotDecided, evaluated
 
 NEW_LOG = (
     "the log was written by 0.3.0 or before up to here: set log.uri to a new folder and each sink to a new output, start again, and dump"
-    " (dumpstart); sinks of files need none of this and go on"
+    " (dumpstart); sinks of files need none of this and continue"
 )
 
 Row = Mapping[str, str | None]
@@ -44,7 +44,7 @@ Sortable = tuple[tuple[int, int | bytes], ...]
 
 
 def is_partitioned(schema: TableSchema) -> bool:
-    """As far as the ids tell: where the source tells none, no table is."""
+    """As far as the ids show: where the source has none, no table is."""
     return schema.physical_ids not in ((), (schema.table_id,))
 
 
@@ -62,7 +62,7 @@ def partition_ids(schema: TableSchema, columns: Sequence[pa.Array]) -> npt.NDArr
     except _NoPartition as error:
         raise SinkError(
             f"{schema.name} has no partition for a row with {error}",
-            hint="the row is older than the partitions that the log tells of: begin a new dump of the table, then report this",
+            hint="the row is older than the partitions that the log has: begin a new dump of the table, then report this",
         ) from error
     located_ids: npt.NDArray[np.int64] = ids[places]
     return located_ids
@@ -122,7 +122,7 @@ def _undecided(schema: TableSchema, what: str) -> SinkError:
     assert schema.definition is not None
     clause = schema.definition.partitioning
     shown = clause if len(clause) <= 200 else clause[:200] + "…"
-    return SinkError(f"which partition of {schema.name} a row is in cannot be told by {shown}: {what}", hint=_HINT)
+    return SinkError(f"which partition of {schema.name} a row is in cannot be decided by {shown}: {what}", hint=_HINT)
 
 
 def _locate(clause: Clause, columns: Mapping[str, Column], by_columns: Sequence[tuple[Column, ColumnDefinition | None]]) -> Locate:

@@ -4,7 +4,7 @@
 - The log is judged without claiming it: `changefeed.txt` is compared, never written. Without `Options.write` nothing is; with it
   the log's own probe of exclusive creation is, as at every start of a sidecar.
 - A sink may not be ahead of the log: then the log was replaced, and the sink would refuse its first segment.
-- Spark itself is started only when asked for: it takes ten seconds and the memory of a worker.
+- Spark itself is started only on request (--spark): it takes ten seconds and the memory of a worker.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _bytes(size: int) -> str:
 
 
 def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
-    """Whether each output can go on with this log: it is this log's, or new. The numbers of those that can."""
+    """Whether each output can continue with this log: it is this log's, or new. The numbers of those that can."""
     try:
         check_disjoint(config.log.uri, config.sinks)
         with suppress(SinkError):  # of one sink, which says so itself below
@@ -294,7 +294,7 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
     name = name_of(log_id, known_id(storage.log_folder(config.log.uri)))
     requested = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
     if not requested:
-        raise CheckSkipped("no sink can be asked: see 'sinks'")
+        raise CheckSkipped("no sink can be queried: see 'sinks'")
     for number, uri in requested:
         try:
             with patience(SINK_PATIENCE_S):
@@ -335,7 +335,7 @@ def spark(section: SparkSection) -> Checking[None]:
 def spark_session(section: SparkSection, log_uri: str, *, requested_for: bool) -> Checking[None]:
     """A task, where tasks will run, sees the log."""
     if not requested_for:
-        raise CheckSkipped("not asked for", hint="give --spark to start a session and let a task list the log")
+        raise CheckSkipped("not requested", hint="give --spark to start a session and let a task list the log")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -194,7 +194,7 @@ def preflight(
     shown: Callable[[Result], object] = lambda _: None,
     begins: Callable[[str], object] = lambda _: None,
 ) -> PreflightReport:
-    """Check the settings in `path` and all that they name; `shown` hears each result as soon as it is there, `begins` each check's name
+    """Check the settings in `path` and all that they name; `shown` receives each result as soon as it is there, `begins` each check's name
     before that. Raises nothing of ours."""
     try:
         config = read_config(path)

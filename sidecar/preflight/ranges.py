@@ -29,7 +29,7 @@ def read_ranges(section: SourceSection, changefeed: Changefeed, carried: Tables,
     if len(result.why) > REPORTED_MAX:
         yield warning(f"so are {listed(list(result.why)[REPORTED_MAX:], most=REPORTED_MAX)}", setting=SETTING, hint=hint)
     if result.unasked:
-        what = f"{result.unasked} of {len(requested)} tables were not asked for: {REQUESTED_MAX_S:.0f} s were not enough"
+        what = f"{result.unasked} of {len(requested)} tables were not checked: {REQUESTED_MAX_S:.0f} s were not enough"
         yield warning(what, setting="dumpstart --dry-run", hint="see dumpstart --dry-run with --tables for those that are large")
     if not result.why:
         yield ok(f"nothing is against reading {len(requested) - result.unasked} tables in pieces, by the source's plans")

@@ -2,7 +2,7 @@
 
 - information_schema shows an account only the tables on which it has some right. So a table without SELECT can be invisible:
   whether the account sees every table is judged by its grants, and by the rows that the feed has (feed.messages).
-- Rights are asked of the server, never derived: `SELECT * … LIMIT 0` of RIGHTS_AT_ONCE tables in one statement, cut in halves
+- Rights are checked by the server, never derived: `SELECT * … LIMIT 0` of RIGHTS_AT_ONCE tables in one statement, cut in halves
   where it is refused. 10,000 tables are 100 statements.
 - The probe has a row of its own in the watermark table. So a dump that runs sees a row that is none of its marks, and its own
   row, by whose content it knows whether it is still the owner, stays as it is.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 RETRY_S = 2.0
 STATEMENT_S = 15.0
-"""A person waits: what takes longer is told, not waited for."""
+"""A person waits: what takes longer is reported, not waited for."""
 
 REPORTED_MAX = 20
 """Tables with a finding of their own."""
@@ -99,7 +99,7 @@ def tidb(section: SourceSection) -> Checking[None]:
 
 
 def clock(section: SourceSection) -> Checking[float]:
-    """The cluster's TSO is made by PD's clock; lags are told by ours."""
+    """The cluster's TSO is made by PD's clock; lags are measured by ours."""
 
     def question(session: MysqlSession) -> tuple[float, float, float]:
         began_s = time.time()
@@ -188,11 +188,9 @@ def tables(changefeed: Changefeed, existing: Tables, *, server_tz: str) -> Check
     for name, schema in carried.items():
         passes, why = scope.through(name)
         if schema.key and not passes:
-            yield warning(
-                f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if that is meant"
-            )
+            yield warning(f"{name} is excluded from dumps: {why}", setting="filter.event-filters (changefeed)", hint="nothing if intended")
     for text in scope.warnings[:REPORTED_MAX]:
-        yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if that is meant; else narrow the filter's matcher")
+        yield warning(text, setting="filter.event-filters (changefeed)", hint="nothing if intended; else narrow the filter's matcher")
     return carried
 
 
@@ -219,7 +217,7 @@ def rights(section: SourceSection, carried: Tables, existing: Tables, rules: Seq
         what = f"nor from {listed(refused[REPORTED_MAX:], most=REPORTED_MAX)}"
         yield failed(what, setting="GRANT SELECT", hint=_grants({name.schema for name in refused}, user))
     if unasked:
-        what = f"{unasked} of {len(names)} tables were not asked for: {RIGHTS_MAX_S:.0f} s were not enough"
+        what = f"{unasked} of {len(names)} tables were not checked: {RIGHTS_MAX_S:.0f} s were not enough"
         yield warning(what, setting="GRANT SELECT", hint=f"to make sure: {_grants({name.schema for name in names}, user)}")
     if not refused:
         yield ok(f"SELECT is allowed on {len(names) - unasked} tables")
@@ -233,7 +231,7 @@ def _grants(schemas: Iterable[str], user: str) -> str:
 
 
 def _refused(session: MysqlSession, names: Sequence[TableName]) -> tuple[list[TableName], int]:
-    """The tables that may not be read, and how many could not be asked for in time. Raises pymysql's errors."""
+    """The tables that may not be read, and how many could not be checked in time. Raises pymysql's errors."""
     refused: list[TableName] = []
     todo = [names[start : start + RIGHTS_AT_ONCE] for start in range(0, len(names), RIGHTS_AT_ONCE)][::-1]
     give_up_s = time.monotonic() + RIGHTS_MAX_S

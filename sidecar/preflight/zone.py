@@ -1,13 +1,13 @@
 """`kafka.server_tz` against what TiCDC really writes: TIMESTAMPs of rows in the feed beside the same rows in the source.
 
-The feed has a TIMESTAMP in the zone of TiCDC's server, without an offset; the source tells it in UTC. For the newest change of a
+The feed has a TIMESTAMP in the zone of TiCDC's server, without an offset; the source returns it in UTC. For the newest change of a
 row, whose row has not been changed since, their difference is that zone's offset at that moment.
 
 - One row that differs by exactly what the configured zone says is proof enough; whole quarter hours that it does not explain
   are another zone. Any other difference is a row that was changed meanwhile, and says nothing.
-- Zones that have the same offset at the moments of these rows cannot be told apart, and are not.
+- Zones that have the same offset at the moments of these rows cannot be distinguished, and are not.
 - Without such a row nothing is guessed: skipped, with what to look up by hand.
-- A zone that sets its clocks back has an hour twice, and the feed does not say which of both a TIMESTAMP is of: told beforehand, for a
+- A zone that sets its clocks back has an hour twice, and the feed does not say which of both a TIMESTAMP is of: reported beforehand, for a
   row of that hour holds delivery up where `kafka.ambiguous` does not say what to take.
 """
 
@@ -51,7 +51,7 @@ _COMMON = (
     "Europe/Berlin", "Europe/Moscow", "America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo",
     "Australia/Sydney", "Pacific/Auckland",
 )  # fmt: skip
-"""Where TiDB runs: the ones of the offset that was found are named."""
+"""Where TiDB runs: the ones of the offset that rows show are named."""
 
 BY_HAND = "compare kafka.server_tz with the TiCDC server's --tz (or tz in its configuration; default: its machine's zone)"
 

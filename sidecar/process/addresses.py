@@ -1,7 +1,8 @@
 """Whether an address can be listened on: the one rule for every setting that is one.
 
 An address that another process has is fine where that is a sidecar of this changefeed: a preflight is also run beside one that runs. So
-who has it is asked, in the way of what listens there. Over TLS it cannot be: whose certificates are needed, the settings do not say.
+the check calls the process that has it, in the way of what listens there. Over TLS it cannot: the settings do
+not say whose certificates are needed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def address(setting: str, listen: str, ask: Callable[[], AddressHolder], *, tls:
     what = f"{listen}: {getattr(error, 'strerror', None) or error}"
     if getattr(error, "errno", None) == errno.EADDRINUSE:
         if tls:
-            what = f"{what}; whether by this changefeed's sidecar cannot be asked over TLS from here"
+            what = f"{what}; whether by this changefeed's sidecar cannot be checked over TLS from here"
             return warning(what, setting=setting, hint="if no sidecar of this changefeed runs here, give another port")
         holder = ask()
         if holder is AddressHolder.OURS:

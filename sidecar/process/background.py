@@ -2,13 +2,13 @@
 
     work = Background(self._run, name="what it does")     self._run(ending): until ending.is_set(), or until it is done
     work.check()                                          in the owner's loop
-    work.close()                                          tells it to end, and waits
+    work.close()                                          sets `ending`, and waits
 
-- Whatever ends `work` with an exception is raised by `check`, as it is and each time: one of ours by whoever retries or stops, an
-  unknown one by nobody, so that it ends the term and says so (P6). Nothing dies unheard.
-- `work` sees to what it can go on after; what it lets out ends it.
-- The work has the context of whoever begins it: it reports progress to the same watch (progress.py).
-- The threads are daemons: one that does not end within `close`'s time is left behind, and tells nobody any more.
+- Whatever ends `work` with an exception is raised by `check`, as it is and each time: the owner retries or stops after one of ours; nobody
+  catches an unknown one, so that it ends the term and says so (P6). No failure is lost.
+- `work` handles what it can continue after; what it lets out ends it.
+- The work has the context of the thread that begins it: it reports progress to the same watch (progress.py).
+- The threads are daemons: one that does not end within `close`'s time is left behind, and reports nothing any more.
 
 It must not know what the work is, nor which errors pass.
 """

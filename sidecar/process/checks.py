@@ -6,7 +6,7 @@
 - Every finding that is not ok names the setting to change, and how: a key of the sidecar's file, a setting of the changefeed,
   a GRANT, a setting of Kafka.
 - A check that outlives its bound has failed. It is left behind: what it was waiting for closes with `CheckResult`.
-- An error that is none of ours is a defect: told as such, and the process says so by its exit code; the rest runs on.
+- An error that is none of ours is a defect: reported as such, and the process says so by its exit code; the rest runs on.
 
 It must not know what is checked: `preflight/` has what every sidecar needs, `feeds/` what each way of the changes does.
 """
@@ -64,7 +64,7 @@ def failed(what: str, *, setting: str, hint: str) -> CheckFinding:
 
 
 class CheckSkipped(Exception):
-    """Raised by a check that finds out by itself that it cannot say anything. `setting`, `hint`: what would let it."""
+    """Raised by a check that sees that it cannot say anything. `setting`, `hint`: what would let it."""
 
     def __init__(self, why: str, *, setting: str = "", hint: str = "") -> None:
         super().__init__(why)
@@ -86,13 +86,13 @@ Checking = Generator[CheckFinding, None, T]
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """A check's name, by which others ask for what it found."""
+    """A check's name, by which others get its result."""
 
     name: str
 
 
 class CheckResult:
-    """What the checks found so far. What they open is put on `opened`, and closes with it."""
+    """What the checks returned so far. What they open is put on `opened`, and closes with it."""
 
     def __init__(self, config: Config, options: CheckOptions) -> None:
         self.config, self.options = config, options
@@ -157,7 +157,7 @@ def carried_out(
     shown: Callable[[Result], object] = lambda _: None,
     begins: Callable[[str], object] = lambda _: None,
 ) -> list[Result]:
-    """One result for each check, in order; `shown` hears each as soon as it is there, `begins` the name of one that begins."""
+    """One result for each check, in order; `shown` receives each as soon as it is there, `begins` the name of one that begins."""
     results: dict[str, Result] = {}
     for check in checks:
         missing = [need.name for need in check.needs if results[need.name].status in (CheckStatus.FAILED, CheckStatus.SKIPPED)]
@@ -175,7 +175,7 @@ def carried_out(
 def _within_bound(check: Check[Any], check_result: CheckResult) -> Result:
     findings: list[CheckFinding] = []
     began_s = monotonic()
-    work = Background(lambda _: _gather(check, check_result, findings), name=f"preflight {check.name}")
+    work = Background(lambda _: _collect(check, check_result, findings), name=f"preflight {check.name}")
     work.close(check.bound_s)
     in_time, reported = not work.alive, list(findings)
     if not in_time:
@@ -183,15 +183,15 @@ def _within_bound(check: Check[Any], check_result: CheckResult) -> Result:
         reported.append(failed(f"no answer within {check.bound_s:.0f} s", setting=check.setting, hint=hint))
     try:
         work.check()
-    except Exception as error:  # noqa: BLE001  (a defect of one check is told, and must not hide what the others find)
+    except Exception as error:  # noqa: BLE001  (a defect of one check is reported, and must not hide what the others find)
         what = f"the check itself broke: {type(error).__name__}: {error}"
         reported.append(failed(what, setting="none", hint="report this: it is a defect of ticdc-dump"))
         return Result(check.name, CheckStatus.FAILED, tuple(reported), monotonic() - began_s, defect=True)
     return Result(check.name, _worst(reported), tuple(reported), monotonic() - began_s)
 
 
-def _gather(check: Check[T], check_result: CheckResult, findings: list[CheckFinding]) -> None:
-    """One by one: what was found before an error counts."""
+def _collect(check: Check[T], check_result: CheckResult, findings: list[CheckFinding]) -> None:
+    """One by one: findings before an error count."""
     reported = check.body(check_result)
     try:
         while True:
@@ -209,7 +209,7 @@ def of_error(error: TicdcDumpError, *, setting: str) -> CheckFinding:
 
 
 def _worst(findings: Sequence[CheckFinding]) -> CheckStatus:
-    """Skipped only where nothing else was found."""
+    """Skipped only where there is nothing else."""
     there = {finding.status for finding in findings}
     return next((status for status in _WORST_FIRST if status in there), CheckStatus.SKIPPED if there else CheckStatus.OK)
 

@@ -23,7 +23,7 @@ def await_end(group: int, most_s: float) -> None:
 def lives(group: int) -> bool:
     """A zombie does not: where nobody reaps orphans it stays for ever."""
     with suppress(ProcessLookupError):
-        with suppress(PermissionError):  # another user's: the number was given anew
+        with suppress(PermissionError):  # another user's: the number was given again
             os.killpg(group, 0)
         states = [_state(process) for process in Path("/proc").glob("[0-9]*/stat")]
         return not states or any(state[2:3] == [str(group)] and state[0] not in "ZX" for state in states)

@@ -1,4 +1,4 @@
-"""What both edges to librdkafka share, the feed's and the sink's: the errors that it repairs by itself, and where its own lines go."""
+"""What both edges to librdkafka share, the feed's and the sink's: the errors that it repairs automatically, and where its own lines go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 
 
 class DebugLog:
-    """librdkafka tells each try to connect as an error. What matters of that is raised by who asks; the rest is for a search."""
+    """librdkafka logs each try to connect as an error. What matters of that, its callers raise; the rest is for a search."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -30,7 +30,7 @@ REPAIRED = frozenset(
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_BROKER,
-        KafkaError._NOENT,  # "No leaders found": asked for offsets while no partition has a leader
+        KafkaError._NOENT,  # a request for offsets while no partition has a leader
         KafkaError._DESTROY_BROKER,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_TOPIC_ID,

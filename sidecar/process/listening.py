@@ -8,7 +8,7 @@ compared in constant time; what answers without is named by the server that has 
 a certificate of that authority. `section` is the name of the settings' section, for what an operator reads.
 
 A connection comes before any token, so it costs little: there are a few hundred at most, who does not speak HTTP/2 within seconds is
-sent away, and so is who has asked nothing for a minute. A token on loopback goes in plain text: it keeps other users of this machine
+sent away, and so is who has made no call for a minute. A token on loopback goes in plain text: it keeps other users of this machine
 out, but for one who takes the port while no sidecar has it.
 """
 
@@ -35,7 +35,7 @@ TOKEN_LENGTH_MAX = 4096
 TOKEN_HINT = "write one such as `openssl rand -hex 32`"
 HANDSHAKE_MS = 10_000
 KEEPALIVE_MS = 10_000
-"""How often a connection is asked whether it lives; one without an answer for as long is cut, and what it held is free."""
+"""How often a connection is pinged; one without an answer for as long is cut, and what it held is free."""
 IDLE_MS = 60_000
 
 SectionName = Literal["control", "push", "console"]
@@ -102,7 +102,7 @@ def not_listening(section: str, listen: str) -> ConfigError:
 
 
 def read_token(section: SectionName, settings: Settings) -> str:
-    """Empty: none is asked for. Raises ConfigError for a token that nobody could send, and for one that could be guessed."""
+    """Empty: none is required. Raises ConfigError for a token that nobody could send, and for one that could be guessed."""
     token = read_secret(settings.token_file)
     if settings.token_file and not token:
         raise ConfigError(f"{section}.token_file {settings.token_file} is empty", hint="write a token into it, or remove the setting")
@@ -116,7 +116,7 @@ def read_token(section: SectionName, settings: Settings) -> str:
 
 
 def check_token(token: str, place: str) -> None:
-    """For who asks and who is asked: a token that no header can carry is refused before a call is made with it. Raises ConfigError."""
+    """For client and server: a token that no header can carry is refused before a call is made with it. Raises ConfigError."""
     if not token.isascii() or not token.isprintable() or token != token.strip():
         raise ConfigError(f"the token in {place} is not one line of ASCII", hint=TOKEN_HINT)
     if len(token) > TOKEN_LENGTH_MAX:

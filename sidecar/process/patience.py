@@ -1,7 +1,7 @@
 """How long what fails is tried again, where somebody waits for the answer: the stream is patient, a person at a preflight is not.
 
 with patience(5.0): …      in the block, and in the work that it begins (Background), nothing is tried for longer
-patience_s(60.0)           of whoever tries again: for how long; without a block, the usual time
+patience_s(60.0)           for how long the caller tries again; without a block, the usual time
 """
 
 from __future__ import annotations

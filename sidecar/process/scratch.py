@@ -1,4 +1,4 @@
-"""Folders that a child process keeps its temporary files in, gone when it is: whoever starts it makes them, and removes them.
+"""Folders that a child process keeps its temporary files in, gone when it is: the process that starts it makes them, and removes them.
 
 - The child may be killed at any moment with all that it started, and then nobody below it removes anything.
 - A folder is in use as long as its lock is held, by its maker or the child, which inherits it, or anybody of the child's group lives: a

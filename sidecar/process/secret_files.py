@@ -1,4 +1,4 @@
-"""Whether the files of secrets are as private as secrets are: told at the start and by the preflight, refused by nobody.
+"""Whether the files of secrets are as private as secrets are: a warning at the start and in the preflight, never an error.
 
 A file of ours is ours alone. One of another user (root's, with the service's group) may be read by its group, for that is how this
 process reads it. Certificates are no secrets; keys are.
@@ -21,7 +21,7 @@ MEND = "chmod 600 (or 640, if it is root's and this process is in its group); in
 
 
 def unprotected(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Setting, file and mode of each secret that others than this process may read or write. What cannot be looked at is not told here."""
+    """Setting, file and mode of each secret that others than this process may read or write. Without files that cannot be looked at."""
     for setting, path in _named(config):
         try:
             result = Path(path).stat()

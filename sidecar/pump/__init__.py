@@ -2,7 +2,7 @@
 
     WriteBinlog ──► storage: value log (durable) ──► index ──► sorter ──► maxCommitTS ──► PullBinlogs
                                                                  ▲
-                                       lost: TiKV is asked for what TiDB did not send
+                                       lost: TiKV is queried for what TiDB did not send
 
 `record`, `value_log`, `collected`, `index`, `sorter`, `storage` keep and sort; `lost` finds the ends of transactions whose commit binlog
 does not come, and `tikv` asks for them; `service` answers gRPC, `pages` HTTP, `front` both on one port; `node` is the pump's entry in the

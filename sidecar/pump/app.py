@@ -1,14 +1,14 @@
 """A pump as a process, from its start to its end.
 
     lock of data_dir, node id ► PD: cluster id ► storage, brought up ► the port, where callers wait ► online in the registry
-      ► from offline: every online drainer is told ► serve ► heartbeats, fakes, lost commits, collection ► told to leave
+      ► from offline: every online drainer is notified ► serve ► heartbeats, fakes, lost commits, collection ► a request to leave
 
     SIGTERM, pause   no prewrites any more, the calls under way are answered, paused in the registry, the process ends
     close            no prewrites any more; when all that is here has an end, and every drainer that is not offline has consumed it:
                      offline in the registry, the process ends. SIGTERM meanwhile: paused
 
-- What may pass (etcd, PD, TiKV not answering) is told and tried again; whatever ends the storage or is unknown ends the process.
-- PD is asked by one thread at a time.
+- What may pass (etcd, PD, TiKV not answering) is logged and tried again; whatever ends the storage or is unknown ends the process.
+- One thread at a time calls PD.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Pump:
             return self._pd.tso()
 
     def run(self) -> None:
-        """Until it is told to leave. Raises what it cannot go on after."""
+        """Until a request to leave. Raises what it cannot continue after."""
         try:
             asyncio.run(self._main())
         finally:
@@ -150,7 +150,7 @@ class Pump:
                 service.close()
 
     def _join(self) -> None:
-        previous = self.node.former()
+        previous = self.node.previous()
         self.node.set_clock(self.tso())
         self.node.move(NodeState.ONLINE)
         if previous != NodeState.OFFLINE:
@@ -186,12 +186,12 @@ class Pump:
         assert self._leaving is not None
         state = await self._leaving
         self._notice("the pump leaves", state=state.value)
-        await self._passing("the registry was not told that this pump leaves", lambda: self.node.move(state))()
+        await self._passing("the registry does not have it that this pump leaves", lambda: self.node.move(state))()
         if state is NodeState.CLOSING:
             await self._consumed()
 
     async def _consumed(self) -> None:
-        """All that is here has an end, and drainers are past it; or the process is told to stop."""
+        """All that is here has an end, and drainers are past it; or the process must stop."""
         last_ts: int | None = None
         while not self._stopped:
             try:
@@ -259,7 +259,7 @@ class Pump:
         return is_done
 
     def _passing(self, what: str, act: Callable[[], object]) -> Callable[[], Awaitable[None]]:
-        """`act` in a thread; an error that is known is told, and passes: what ends the storage is found by `_look`."""
+        """`act` in a thread; an error that is known is logged, and passes: `_look` sees what ends the storage."""
 
         async def carried_out() -> None:
             try:

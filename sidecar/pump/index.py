@@ -1,10 +1,10 @@
 """Where each binlog is, by its timestamp: a SQLite file beside the value files, made of them and only of them.
 
-    prewrite (start_ts)      ended (commit_ts: commits and fakes)      file (number, newest_ts)      state (what a restart goes on from)
+    prewrite (start_ts)      ended (commit_ts: commits and fakes)      file (number, newest_ts)      state (what a restart resumes from)
 
 - The standard library's store: kept, transactional, and read by any number of connections beside the one that writes.
 - Written without waiting for the disk: after a power cut it may be behind the value files, never ahead of them, and is brought up from
-  them. Taken away, it is made anew. Up to where value files were collected is on record beside them (collected.py).
+  them. Taken away, it is made again. Up to where value files were collected is on record beside them (collected.py).
 - The first binlog of a timestamp stays: a reader that comes again reads what it read.
 """
 
@@ -167,7 +167,7 @@ class IndexReader:
         rows = self._db.execute(_ENDS, (after_ts, upto_ts, count)).fetchall()
         return [End(row[0], row[1], Pointer(*row[2:5]), Pointer(*row[5:]) if row[5] is not None else None) for row in rows]
 
-    def found(self, ts: int) -> Pointer | None:
+    def pointer_at(self, ts: int) -> Pointer | None:
         """The prewrite that started then, or what was committed then."""
         for query in (
             "SELECT file, offset, size FROM prewrite WHERE start_ts = ?",
@@ -193,7 +193,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def _translated(path: Path, error: sqlite3.Error) -> TicdcDumpError:
     if error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-        return StorageFull(f"{path} cannot be written: {error}", hint="make room on the disk of pump.data_dir; it is tried again by itself")
+        return StorageFull(f"{path} cannot be written: {error}", hint="make room on the disk of pump.data_dir; the pump retries")
     return _broken(path, error)
 
 

@@ -1,14 +1,14 @@
 """Ends that TiDB did not send: it died, or its commit binlog was lost. TiKV knows them.
 
     the front has waited LOST_S ──► TiKV's writes at each prewrite key that has waited so long, all of them at once
-        a write of its start_ts           committed, or rolled back: a binlog of ours says so, and the stream goes on
-        none, younger than OLD_S          asked again after LOST_S: it may be prewriting, or TiDB is about to say
+        a write of its start_ts           committed, or rolled back: a binlog of ours says so, and the stream continues
+        none, younger than OLD_S          queried again after LOST_S: it may be prewriting, or TiDB is about to say
         none, older                       the transaction's status: TiKV rolls back one that is dead, and then it is gone
-                                          a lock that lives: asked again after LOST_S
+                                          a lock that lives: queried again after LOST_S
 
 - Ages are PD's time, not this machine's. Ends are written to the storage like TiDB's own, so that a restart need not ask again.
-- What TiKV does not answer is asked again. Nothing is decided that TiKV does not say.
-- A rolled back transaction is dropped, counted and told.
+- What TiKV does not answer is queried again. Nothing is decided that TiKV does not say.
+- A rolled back transaction is dropped, counted and logged.
 
 From pingcap/tidb-binlog pump/storage/storage.go (resolve), which asks for one after another, a second each.
 """
@@ -65,11 +65,11 @@ Notice = Callable[..., None]
 
 @dataclass(slots=True)
 class LostTally:
-    """`committed`, `rolled_back`: ends that TiKV told. `asked`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
+    """`committed`, `rolled_back`: ends that TiKV reported. `queried`: statuses (the real pump's query_tikv_count). `unanswered`: errors."""
 
     committed: int = 0
     rolled_back: int = 0
-    asked: int = 0
+    queried: int = 0
     unanswered: int = 0
 
 
@@ -86,7 +86,7 @@ class Lost:
         self._reader = storage.reader()
 
     def look(self) -> int:
-        """How many ends were found. What is wrong with TiKV or PD, and a full disk, is told, and passes."""
+        """Returns how many ends it added. Failures of TiKV or PD, and a full disk, are logged, and pass."""
         held = self._storage.held(longer_than_s=LOST_S)
         if not held:
             return 0
@@ -124,7 +124,7 @@ class Lost:
         except TicdcDumpError as error:
             return error
         with self._lock:
-            self.tally.asked += 1
+            self.tally.queried += 1
         return None if status.lives else status.commit_ts
 
     def _end(self, start_ts: int, commit_ts: int) -> bool:
@@ -132,11 +132,11 @@ class Lost:
         try:
             self._storage.write(made(COMMIT if commit_ts else ROLLBACK, start_ts, commit_ts))
         except StorageFull as error:
-            self._notice("there is no room for the end of a transaction that TiKV told", start_ts=start_ts, error=error.message)
+            self._notice("there is no room for the end of a transaction that TiKV reported", start_ts=start_ts, error=error.message)
             return False
         if commit_ts:
             self.tally.committed += 1
-            self._notice("a lost commit was found in TiKV", start_ts=start_ts, commit_ts=commit_ts)
+            self._notice("TiKV had a lost commit", start_ts=start_ts, commit_ts=commit_ts)
         else:
             self.tally.rolled_back += 1
             self._notice("a transaction without an end was rolled back, and is dropped", start_ts=start_ts)
@@ -157,7 +157,7 @@ def seconds(ts: int) -> int:
 
 
 def _key(reader: PumpReader, start_ts: int) -> bytes:
-    prewrite = reader.found(start_ts)
+    prewrite = reader.binlog_at(start_ts)
     assert prewrite is not None
     assert prewrite.kind == PREWRITE
     return bytes(binlog_pb2.Binlog.FromString(prewrite.payload).prewrite_key)

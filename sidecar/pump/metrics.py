@@ -49,13 +49,15 @@ class _Collector(Collector):
         size.add_metric(["capacity"], storage.capacity_bytes())
         size.add_metric(["available"], storage.free_bytes())
         yield size
-        yield UntypedMetricFamily("binlog_pump_storage_query_tikv_count", "Statuses of old transactions asked of TiKV", value=lost.asked)
+        yield UntypedMetricFamily(
+            "binlog_pump_storage_query_tikv_count", "Queries of old transactions' statuses to TiKV", value=lost.queried
+        )
         yield UntypedMetricFamily("binlog_pump_loss_binlog_count", "Writes that were refused", value=self._metrics.failed)
         yield GaugeMetricFamily("binlog_pump_pullers", "PullBinlogs under way", value=self._metrics.pullers)
         yield GaugeMetricFamily("binlog_pump_waiting_prewrites", "Prewrites without an end", value=storage.waiting)
-        yield UntypedMetricFamily("binlog_pump_unmatched_commits", "Commits left out: their prewrite is not here", value=storage.unmatched)
+        yield UntypedMetricFamily("binlog_pump_unmatched_commits", "Commits omitted: their prewrite is not here", value=storage.unmatched)
         yield UntypedMetricFamily("binlog_pump_tikv_unanswered", "Questions about lost commits without an answer", value=lost.unanswered)
-        ends = UntypedMetricFamily("binlog_pump_lost_commits", "Ends that TiKV told and TiDB did not", labels=["end"])
+        ends = UntypedMetricFamily("binlog_pump_lost_commits", "Ends that TiKV reported and TiDB did not", labels=["end"])
         ends.add_metric(["committed"], lost.committed)
         ends.add_metric(["rolled_back"], lost.rolled_back)
         yield ends

@@ -3,10 +3,10 @@
     offline or none ──register──► online ──pause, SIGTERM──► pausing ──► paused ──start──► online
                                      └────────close────────► closing ──► offline
 
-- Written every few seconds by a pump that lives, without a lease: a dead one stays online, and `updateTS` tells.
-- Who comes from offline is online first, and then tells every online drainer, before it serves: TiDB may write to it from then on, and no
-  drainer may go past what it will have. If one drainer cannot be told, the pump is offline again and does not start.
-- `updateTS` is PD's time as far as the machine's clock can carry it on.
+- Written every few seconds by a pump that lives, without a lease: a dead one stays online, and `updateTS` shows it.
+- A pump that was offline is online first, and then notifies every online drainer, before it serves: TiDB may write to it from then on, and
+  no drainer may go past what it will have. If one drainer cannot be notified, the pump is offline again and does not start.
+- `updateTS` is PD's time as far as the machine's clock can extrapolate it.
 
 From pingcap/tidb-binlog pkg/node/node.go, pump/node.go.
 """
@@ -41,8 +41,8 @@ class PumpNode:
         self._requested: tuple[CommitTs, float] | None = None
         self.state = NodeState.OFFLINE
 
-    def former(self) -> NodeState:
-        """What a former run left; offline for none, and for what is no state: then drainers are told."""
+    def previous(self) -> NodeState:
+        """What a previous run left; offline for none, and for what is no state: then drainers are notified."""
         node = self.registry.mine()
         return NodeState(node.state) if node is not None and node.state in set(NodeState) else NodeState.OFFLINE
 
@@ -74,7 +74,8 @@ class PumpNode:
 
 
 def notify_drainers(registry: EtcdNodes, tls: Tls) -> list[str]:
-    """Tell every online drainer of a pump that is in the registry; who was told. Raises CoordinationLost that names who did not answer."""
+    """Notify every online drainer of a pump that is in the registry. Returns the notified ones. Raises CoordinationLost that names who did
+    not answer."""
     credentials = section_credentials("pump.cluster_tls", tls)
     reported = []
     for drainer in registry.drainers():

@@ -24,6 +24,8 @@ from sidecar.pump.node import PumpNode
 from sidecar.pump.storage import Storage
 from ticdc_dump.binlog import binlog_pb2
 
+_NOT_FOUND = HTTPStatus.NOT_FOUND.phrase.lower()  # in the words of Go's net/http and of goleveldb
+
 _DONE, _REFUSED = 200, 3
 """`code` of an answer about a state, whose HTTP status is 200 in any case."""
 _LEAVING = {"pause": NodeState.PAUSING, "close": NodeState.CLOSING}
@@ -63,7 +65,7 @@ class Pages:
                     return _json(self._leave(node_id, action))
         except TicdcDumpError as error:
             return _text(f"{error}\n", HTTPStatus.INTERNAL_SERVER_ERROR)
-        return _text("404 page not found\n", HTTPStatus.NOT_FOUND)
+        return _text(f"404 page {_NOT_FOUND}\n", HTTPStatus.NOT_FOUND)
 
     def _status(self) -> dict[str, Any]:
         answer: dict[str, Any] = {"status": None, "CommitTS": 0, "Checkpoint": {}, "ErrMsg": ""}
@@ -90,11 +92,11 @@ class Pages:
             return f"invalid parameter ts: {ts}"
         reader = self._shown.storage.reader()
         try:
-            binlog = reader.found(int(ts))
+            binlog = reader.binlog_at(int(ts))
         finally:
             reader.close()
         if binlog is None:
-            return f"fail read binlog by ts: {ts}: not found"
+            return f"fail read binlog by ts: {ts}: {_NOT_FOUND}"
         message = binlog_pb2.Binlog.FromString(binlog.payload)
         reported = _line(message)
         if message.prewrite_value:

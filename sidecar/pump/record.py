@@ -5,7 +5,7 @@
 - `crc` is zlib's CRC-32 of all that follows it: in the standard library, and as good at a torn write as CRC-32C.
 - `batch` is where in this file the write began that the record is a part of. Writes are synced one after another, so a record whose
   write began behind a place says that all before that place was durable once.
-- A binlog is found by `ts`: a prewrite by its start_ts, all others by their commit_ts.
+- A binlog is looked up by `ts`: a prewrite by its start_ts, all others by their commit_ts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def binlog_of(payload: bytes) -> Binlog:
 
 
 def made(kind: int, start_ts: int, commit_ts: int) -> Binlog:
-    """One of the pump's own: a fake, the end of a transaction that TiKV told. With every field that Go always writes."""
+    """One of the pump's own: a fake, the end of a transaction that TiKV reported. With every field that Go always writes."""
     fields = {"start_ts": start_ts, "commit_ts": commit_ts, "ddl_job_id": 0, "ddl_schema_state": 0}
     message = binlog_pb2.Binlog(tp=binlog_pb2.BinlogType.Name(kind), **fields)  # type: ignore[arg-type]
     return Binlog(kind, start_ts, commit_ts, message.SerializeToString())

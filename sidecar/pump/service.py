@@ -2,7 +2,7 @@
 
 - WriteBinlog is answered when the storage says that it is durable; all that one sync made so are answered at once. An empty payload
   asks whether we are there. Prewrites are for a pump that is online, ends are taken in every state: their prewrites are here.
-- PullBinlogs goes on for ever. A drainer that does not read is waited for, by its stream alone.
+- PullBinlogs never ends. A drainer that does not read is waited for, by its stream alone.
 - TiDB takes every refusal but RESOURCE_EXHAUSTED for a reason to write to another pump; so only what is too large for any is that.
 """
 
@@ -118,7 +118,7 @@ class PumpService(pump_pb2_grpc.PumpServicer):
             await context.abort(grpc.StatusCode.UNKNOWN, f"cluster ID are mismatch, {given} vs {self._cluster_id}")
 
     def _notify(self, written: asyncio.Future[None], error: Exception | None) -> None:
-        """By the storage's thread: the loop is woken once for all that it is told in one go."""
+        """By the storage's thread: the loop is woken once for all that comes in one go."""
         self._reported.append((written, error))
         if len(self._reported) == 1:
             self._loop.call_soon_threadsafe(self._answer)

@@ -8,7 +8,7 @@
   changes nothing.
 - What is collected is on record before anything of it goes (collected.py): record → rows → files. Readers begin behind it.
 - While there is no room, writes are refused by StorageFull; what was answered and is not indexed yet waits in memory. Fakes are taken, so
-  that drainers go on. Any other error of the disk ends the thread, and with it the pump.
+  that drainers continue. Any other error of the disk ends the thread, and with it the pump.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READ_COUNT_MAX, READ_BYTES_MAX = 256, 8 << 20
 """Of one look of a reader; one binlog may be larger."""
 
 IDLE_LOOK_S = 1.0
-"""After which what found no room is tried again."""
+"""After which a write without room is tried again."""
 INDEXED_AT_ONCE = 10_000
 PREWRITES_KEPT_MS = 600_000
 """Collected later than what is committed then, as real pumps do: a transaction that long may end behind gc_ts."""
@@ -107,7 +107,7 @@ class Storage:
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def submit(self, binlog: Binlog, reported: OnStored) -> None:
-        """Raises RefusedRequest, StorageFull; then `told` is not called."""
+        """Raises RefusedRequest, StorageFull; then `reported` is not called."""
         if len(binlog.payload) > PAYLOAD_BYTES_MAX:
             raise RefusedRequest(
                 f"a binlog of {len(binlog.payload):,} bytes (start_ts {binlog.start_ts}): expected {PAYLOAD_BYTES_MAX:,} at most, "
@@ -347,10 +347,10 @@ class PumpReader:
             return None
         return streamed(payload, prewrite.payload)
 
-    def found(self, ts: int) -> Binlog | None:
+    def binlog_at(self, ts: int) -> Binlog | None:
         """The prewrite that started then, or what was committed then."""
         with self._lock:
-            pointer = self._index.found(ts)
+            pointer = self._index.pointer_at(ts)
         return self._kept(pointer)
 
     def _kept(self, pointer: Pointer | None) -> Binlog | None:

@@ -3,7 +3,7 @@
     0000000001.binlog, 0000000002.binlog, …      the last one is written to
 
 - A death leaves at most one write unfinished, at the end of the last file: what of it is not whole is cut. It was not answered.
-- A record that is not whole anywhere else was durable once: LogBroken, for nobody may pass over it without being told.
+- A record that is not whole anywhere else was durable once: LogBroken, for nobody may skip it unnoticed.
 - A write that does not fit on the disk is taken back, and the next one may fit. A sync that fails ends the log for this process: nobody can
   say then what is on the disk, and the next start finds it out.
 """
@@ -216,6 +216,6 @@ def _synced_behind(mapped: mmap.mmap, data: memoryview, place: int) -> bool:
 
 _MAKE_ROOM = "make room on the disk of pump.data_dir; writes are taken again as soon as there is"
 _RESTORE = (
-    "restore pump.data_dir from a copy; else take this pump offline by binlogctl -cmd update-pump -state offline, begin anew with an empty "
-    "pump.data_dir and another node id, and let the drainers begin anew from a dump: transactions are missing"
+    "restore pump.data_dir from a copy; else take this pump offline by binlogctl -cmd update-pump -state offline, begin again with an "
+    "empty pump.data_dir and another node id, and let the drainers begin again from a dump: transactions are missing"
 )

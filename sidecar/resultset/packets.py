@@ -5,8 +5,8 @@
 - A row's packet holds its cells one behind the other, each as text behind its length, 251 for NULL (the protocol's text result set).
   So the cells of a block of rows, taken row by row, rise in the buffer: they are one Arrow array over the buffer itself, of
   which each column takes its own.
-- Rows are made into columns while the server goes on sending: a block at a time, in a buffer that is used again.
-- Only the last packet can be the one that ends the rows or tells an error, for the server sends nothing after it.
+- Rows are made into columns while the server sends more: a block at a time, in a buffer that is used again.
+- Only the last packet can be the one that ends the rows or reports an error, for the server sends nothing after it.
 - A row of 16 MiB or more comes in several packets.
 
 Source: MariaDB's and MySQL's protocol documentation, "Text Resultset Row", "Protocol packet"; PyMySQL's connections.py.
@@ -45,8 +45,8 @@ _Numbers = npt.NDArray[np.int64]
 
 class PacketSession(Protocol):
     def packets(self, sql: str, /) -> AbstractContextManager[tuple[bytes, RawIOBase]]:
-        """`pieces` of what is `sent`. The body reads up to the packet that ends the rows or tells an error; if it raises, the connection is
-        closed."""
+        """`pieces` of what is `sent`. The body reads up to the packet that ends the rows or reports an error; if it raises, the connection
+        is closed."""
 
 
 def sent(connection: pymysql.Connection[Any], sql: str) -> BufferedReader:
@@ -102,7 +102,7 @@ def _texts_of(columns: int) -> pa.Schema:
 
 
 def _blocks(begun: bytes, stream: RawIOBase) -> Iterator[tuple[bytearray, list[int]]]:
-    """Whole rows: a buffer, and where in it each row's cells begin. The buffer is valid until the next block is asked for."""
+    """Whole rows: a buffer, and where in it each row's cells begin. The buffer is valid until the next block is requested."""
     buffer = bytearray(BLOCK_BYTES)
     buffer[: len(begun)] = begun
     have, done = len(begun), 0
@@ -150,7 +150,7 @@ def _walk(buffer: bytearray, have: int, at: int, starts: list[int]) -> int:
 
 
 def _ends(buffer: bytearray, starts: list[int], have: int) -> bool:
-    """Whether the last packet ends the rows. Raises the error that it tells."""
+    """Whether the last packet ends the rows. Raises the error that it reports."""
     start = starts[-1]
     if have == start or (len(starts) > 1 and _size(buffer, starts[-2]) == _SIZE_MAX):
         return False  # the last part of a long row
@@ -164,7 +164,7 @@ def _size(buffer: bytearray, start: int) -> int:
 
 
 def _whole_rows(buffer: bytearray, starts: list[int]) -> int:
-    """How many of these packets hold whole rows, with no part of a row that goes on in the next packet."""
+    """How many of these packets hold whole rows, with no part of a row that continues in the next packet."""
     whole = len(starts)
     while whole and _size(buffer, starts[whole - 1]) == _SIZE_MAX:
         whole -= 1

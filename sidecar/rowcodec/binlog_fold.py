@@ -47,7 +47,7 @@ TableOf = Callable[[str], KvTable | None]
 
 def folded(changes: Iterable[Change], table_of: TableOf) -> Iterator[Change]:
     """`changes` in order of commit_ts, deletes before puts, which is the order of what comes out. `table_of`: by the table id as the codec
-    tells it; None: not replicated, its changes pass as they are. Raises MessageUnreadable."""
+    has it; None: not replicated, its changes pass as they are. Raises MessageUnreadable."""
     held: list[Change] = []
     for change in changes:
         if held and change[0] != held[0][0]:
@@ -125,7 +125,7 @@ def _unreadable(table: KvTable, broken: Broken, change: Change) -> MessageUnread
 
 
 def _handle(table: KvTable, value: bytes) -> Hashable:
-    """Equal for events of one row. Strings that a collation holds equal may be told apart: these are two rows to whoever takes them."""
+    """Equal for events of one row. Strings that a collation holds equal may differ here: these are two rows to the caller."""
     is_insert = value[KIND_AT] & ~MAYBE_REPEATED == INSERT
     if table.key_parts:
         of_key, at = read_handle(table, value[HEAD_BYTES:]) if is_insert else ({}, 0)

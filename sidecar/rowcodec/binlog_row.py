@@ -2,14 +2,14 @@
 
     value ─► images ─► handle, pairs (row format 1, kv_row.py) ─► text in the order of the segment's columns
 
-- Of an inserted row the handle tells the columns of the clustered key: an unsigned integer comes as the signed one of the same bits, a
+- Of an inserted row the handle holds the columns of the clustered key: an unsigned integer comes as the signed one of the same bits, a
   string may be but a sort key or a prefix, and is then in the pairs as well.
 - Old rows, and new ones of updates, hold all public columns, those of the clustered key too: without one of these a row is refused.
 - What a pair is absent for is as with raw key-values: the origin default, else NULL. Virtual columns, and ids that the segment's table does
   not have, are skipped.
 - Between the two binlogs of DROP COLUMN rows lack the column. TiDB drops none of a primary key, clustered or not, and none of an index of
-  several columns; but one that is a unique key by itself it drops with its index, and that may be the handle key: then rows cannot be told
-  from each other, and are refused (pingcap/tidb ddl: checkIsDroppableColumn, isColumnCanDropWithIndex).
+  several columns; but one that alone is a unique key it drops with its index, and that may be the handle key: then rows cannot be
+  distinguished, and are refused (pingcap/tidb ddl: checkIsDroppableColumn, isColumnCanDropWithIndex).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def decode_event(table: BinlogTable, value: bytes) -> DecodedBinlogRows:
 
 def unreadable(table: KvTable, broken: Broken) -> MessageUnreadable:
     return MessageUnreadable(
-        f"table {table.schema.name} (id {table.id}): row event byte {broken.at}: expected {broken.expected}; found {broken.found}",
+        f"table {table.schema.name} (id {table.id}): row event byte {broken.at}: expected {broken.expected}; got {broken.got}",
         hint=_HINT,
     )
 
@@ -102,7 +102,7 @@ def _check_absent(table: BinlogTable, number: int) -> None:
 
 
 def read_handle(table: KvTable, row: bytes) -> tuple[dict[int, Plain], int]:
-    """Plain values by column number, of the columns that the handle alone tells, and where the pairs begin. Raises Broken."""
+    """Plain values by column number, of the columns that the handle alone holds, and where the pairs begin. Raises Broken."""
     if not table.key_parts:
         flag, handle, at = read_datum(row, 0)
         if flag != VARINT or not isinstance(handle, int):

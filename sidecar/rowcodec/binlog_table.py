@@ -1,13 +1,13 @@
 """Which table a row of a TiDB-Binlog is read by: the segment's columns, by the ids that they had under the row's schema version.
 
-- A transaction that began before a DDL may commit after it. Its rows have the columns of before (`TableSchema.former`), and are wanted
-  in the columns of now: a column that was added since has its origin default, one that was dropped is left out.
+- A transaction that began before a DDL may commit after it. Its rows have the columns of before (`PreviousLayout`), and are wanted
+  in the columns of now: a column that was added since has its origin default, one that was dropped is omitted.
 - MODIFY COLUMN with reorganisation gives a column another id. A row of before has it under its old id and of its old type: that column
   is then the `successor` of the new one (kv_table.py: what a row without this column has in its place), cast exactly or refused.
 - Where in one DDL one column came and another went under another name, the one may be the other (CHANGE COLUMN) or not (ADD and DROP at
   once): a row that lacks such a column is refused.
-- No row is more than one DDL behind, however old the version that it tells (feeds/binlog/rows.py): whatever is below `Former.until` is read
-  by the column's own id, else by the one that it had before.
+- No row is more than one DDL behind, however old the version that it carries (feeds/binlog/rows.py): whatever is below
+  `PreviousLayout.until` is read by the column's own id, else by the one that it had before.
 - The columns of the handle never change: TiDB lets nobody change a clustered key.
 """
 

@@ -1,13 +1,13 @@
 """TiDB's TableInfo JSON to what the table was made of: what a sink makes or describes a table by.
 
 Rules (pingcap/tidb pkg/executor/show.go, pkg/ddl/partition.go::AppendPartitionInfo, pkg/parser/types/field_type.go::CompactStr):
-- types are told as information_schema's COLUMN_TYPE does where display widths are shown; TiDB 8.5 and later hide those of integers
-  by default, and TableInfo holds them always. ZEROFILL, which COLUMN_TYPE leaves out, is told;
+- types are written as information_schema's COLUMN_TYPE does where display widths are shown; TiDB 8.5 and later hide those of integers
+  by default, and TableInfo holds them always. ZEROFILL, which COLUMN_TYPE omits, is written;
 - a default is SQL that any MySQL reads back to the same value under `time_zone = '+00:00'`: TableInfo holds those of timestamps in UTC;
 - columns that are hidden (an expression index has one) and indexes that say nothing of rows or not of all (vector, columnar, full
-  text, with a condition) are left out;
+  text, with a condition) are omitted;
 - while partitions are reorganised, the schema history has new ones without names and bounds (schema/history.py): then the
-  partitioning is not told.
+  partitioning is not written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How far a key range is while its parts advance by themselves: as a TiKV region, or a sender's span, resolves.
+"""How far a key range is while its parts advance one by one: as a TiKV region, or a sender's span, resolves.
 
-- The range is cut where parts were told apart; each piece has its ts, and neighbours of one ts are one piece. `ts` is the lowest.
+- The range is cut where parts differ; each piece has its ts, and neighbours of one ts are one piece. `ts` is the lowest.
 - A part goes forward only: a lower ts than before changes nothing.
 - A part that goes over the range's edges counts for what lies inside: parts are TiKV's regions, which end anywhere.
 - `forward` costs what it cuts and joins; `ts` costs nothing but for pieces that went by, so that ten thousand regions that advance

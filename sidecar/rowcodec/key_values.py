@@ -1,9 +1,9 @@
-"""Raw key-values, before anybody knows which table they are of: what a puller delivers and what it is asked for.
+"""Raw key-values, before anybody knows which table they are of: what a puller delivers and which ranges it receives.
 
 Keys are TiKV's raw row keys as TiDB writes them, `t{table id}_r{handle}` (with its keyspace in front under API v2), neither
 memcomparable-encoded nor with a timestamp. Ranges are half-open. A ts is a TiDB TSO.
 
-The DDL jobs of a cluster are rows too, of `mysql.tidb_ddl_job` (`DDL_JOB_TABLE_ID`): whoever pulls that table has them.
+The DDL jobs of a cluster are rows too, of `mysql.tidb_ddl_job` (`DDL_JOB_TABLE_ID`): a puller of that table has them.
 Source: pingcap/kvproto proto/cdcpb.proto; pingcap/tidb pkg/ddl (JobTableID), pkg/tablecodec.
 """
 
@@ -36,7 +36,7 @@ def rows_of(physical_id: int, *, keyspace: bytes = b"") -> KeyRange:
 
 
 class KvEntry(NamedTuple):
-    """One committed write of one key. `value` empty: deleted. `old` empty: there was no row before. `region` 0: not told."""
+    """One committed write of one key. `value` empty: deleted. `old` empty: there was no row before. `region` 0: unknown."""
 
     commit_ts: CommitTs
     start_ts: int

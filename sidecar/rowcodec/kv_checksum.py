@@ -8,7 +8,7 @@
 
 While a column is added or dropped, version 0 has `extra`: the one crc is over the public columns, the other over those of
 the schema on the other side. NULL adds nothing, so that a column which the row lacks needs no value. Another version is
-refused: it cannot be told from damage.
+refused: it cannot be distinguished from damage.
 """
 
 from __future__ import annotations

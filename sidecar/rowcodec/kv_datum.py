@@ -1,6 +1,6 @@
 """One value of a row or key: from its bytes to a plain Python value, and from that to canonical text (model.Kind).
 
-    cell    a value of row format 2: the column's type alone tells how it is written
+    cell    a value of row format 2: the column's type alone decides how it is written
     datum   a value of row format 1 or of a common handle: a flag byte, then the value
 
     plain value, by kind                          canonical text

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 
 class Broken(Exception):
-    """The bytes at offset `at` are not what the format has there. `expected` and `found` are short texts."""
+    """The bytes at offset `at` are not what the format has there. `expected` and `got` are short texts."""
 
-    def __init__(self, at: int, expected: str, found: str) -> None:
-        super().__init__(f"byte {at}: expected {expected}; found {found}")
+    def __init__(self, at: int, expected: str, got: str) -> None:
+        super().__init__(f"byte {at}: expected {expected}; got {got}")
         self.at = at
         self.expected = expected
-        self.found = found
+        self.got = got
 
     def shifted(self, by: int, what: str = "") -> Broken:
         """The same, seen from a place `by` bytes earlier, inside `what`."""
-        return Broken(self.at + by, f"{what}: {self.expected}" if what else self.expected, self.found)
+        return Broken(self.at + by, f"{what}: {self.expected}" if what else self.expected, self.got)

@@ -58,7 +58,7 @@ def _int(data: bytes) -> int:
 
 
 def values_of_handle(table: KvTable, handle: bytes) -> dict[int, Plain]:
-    """Plain values by column number, of the columns that the handle alone tells. Raises Broken, with offsets in `handle`."""
+    """Plain values by column number, of the columns that the handle alone holds. Raises Broken, with offsets in `handle`."""
     if not table.key_parts:
         if len(handle) != INT_HANDLE_BYTES:
             raise Broken(0, f"an int handle of {INT_HANDLE_BYTES} bytes", f"{len(handle)} bytes")
@@ -75,7 +75,7 @@ def values_of_handle(table: KvTable, handle: bytes) -> dict[int, Plain]:
             raise broken.shifted(0, f"column {column.column.name}") from broken
         if part.is_whole and value is not None:
             result[part.number] = text_of_sort_key(table, part.number, value)
-    # Short handles are padded with NIL so that their length tells them from int handles.
+    # Short handles are padded with NIL so that their length distinguishes them from int handles.
     if handle[at:].strip(bytes([NIL])) or (at < len(handle) and len(handle) != _COMMON_HANDLE_BYTES_MIN):
         raise Broken(at, "the end of the handle", f"{len(handle) - at} bytes more")
     return result

@@ -38,7 +38,7 @@ class KvSnapshot:
     """Every schema of the cluster at `ts`, the system's too, these perhaps without their tables: no DDL with commit_ts <= `ts` is missing
     and none above is in. `ddl_job`: the TableInfo of mysql.tidb_ddl_job. `new_collation`: TiDB's new_collations_enabled_on_first_bootstrap.
 
-    `version`: of TiDB, as `tidb_version()` or `version()` tells it; empty: it was asked before. `fast_create_table`:
+    `version`: of TiDB, as `tidb_version()` or `version()` returns it; empty: it was checked before. `fast_create_table`:
     tidb_enable_fast_create_table.
     """
 

@@ -1,11 +1,11 @@
-"""What TiKV tells about one region becomes committed writes: a prewrite has the value, its commit only the two timestamps.
+"""What TiKV sends about one region becomes committed writes: a prewrite has the value, its commit only the two timestamps.
 
     scan    COMMITTED (whole writes) and PREWRITE (what is open), in no order, mixed with what happens meanwhile; INITIALIZED ends it
     live    PREWRITE … COMMIT | ROLLBACK by (start_ts, key); COMMITTED where one round trip was enough (1PC)
 
 - Before INITIALIZED a commit may come before its prewrite, or have none because the scan sent it as COMMITTED: it waits until then.
 - A transaction's heartbeat repeats its prewrite as a PUT without a value: never in place of one that is there, and no match before
-  INITIALIZED. A pipelined transaction prewrites a key anew with each flush: the highest generation counts.
+  INITIALIZED. A pipelined transaction prewrites a key again with each flush: the highest generation counts.
 - Complete to `checkpoint_ts` from the start: what is at or below it is dropped. After that a write at or below a resolved mark is a
   broken promise, and a commit without a prewrite a lost value: both raise. A mark that falls is not: TiKV sends one mark for a
   group of regions, the lowest of theirs. It is dropped, and so is one before INITIALIZED.
@@ -76,7 +76,7 @@ class _Waiting(NamedTuple):
 
 
 class RegionMatcher:
-    """One subscription of one region. `range`: the keys asked for, raw. After an error it must not be used any more."""
+    """One subscription of one region. `range`: the requested keys, raw. After an error it must not be used any more."""
 
     __slots__ = (
         "_early_commits",
@@ -166,7 +166,7 @@ class RegionMatcher:
         self.initialized = True
         for early in self._early_commits:
             prewrite = self._take(early.start_ts, early.key)
-            if prewrite is not None and (prewrite.value or early.op_type != PUT):  # else a heartbeat's alone: the scan told the write whole
+            if prewrite is not None and (prewrite.value or early.op_type != PUT):  # else a heartbeat's alone: the scan sent the write whole
                 self._add(entries, COMMIT, early.commit_ts, early.start_ts, early.key, early.op_type, prewrite.value, prewrite.old)
         for early in self._early_rollbacks:
             self._take(early.start_ts, early.key)

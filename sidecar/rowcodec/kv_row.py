@@ -83,7 +83,7 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
     except Broken as broken:
         raise MessageUnreadable(
             f"table {table.schema.name} (id {table.id}), key {_shown(key)}: {part} byte {broken.at}: "
-            f"expected {broken.expected}; found {broken.found}",
+            f"expected {broken.expected}; got {broken.got}",
             hint=_HINT,
         ) from broken
 
@@ -128,7 +128,7 @@ def _wanted(table: KvTable) -> list[KvColumn]:
 
 
 def _of_columns(table: KvTable, value: Mapping[int, DecodedRow]) -> list[DecodedRow | None]:
-    """By column, of what was found by id: the column's own, else its successor's."""
+    """By column, of the values by id: the column's own, else its successor's."""
     return [value.get(column.id) or (value.get(column.successor.id) if column.successor else None) for column in table.columns]
 
 

@@ -1,7 +1,7 @@
 """TiDB's TableInfo JSON to what decoding of raw key-values needs: column ids, handle layout, what an absent column means.
 
 Rules (pingcap/tidb pkg/table/tables; tiflow cdc/model/schema_storage.go, cdc/entry/mounter.go):
-- output columns are those of `table_info.table_schema`: public, not virtual, in offset order. Values are found by column
+- output columns are those of `table_info.table_schema`: public, not virtual, in offset order. Values are looked up by column
   id alone, never by position; ids that no output column has are skipped.
 - a column absent from a row has its origin default; without one it is NULL if nullable, else TiCDC's zero value.
 - the handle is one int64 (pk_is_handle, or the hidden `_tidb_rowid`) or the memcomparable columns of the clustered
@@ -11,7 +11,7 @@ Rules (pingcap/tidb pkg/table/tables; tiflow cdc/model/schema_storage.go, cdc/en
 - a partition's rows have the partition's id in their keys; while partitions are reorganised, the ids that are added and
   dropped belong to the table as well.
 
-Charset binary alone tells binary from text here (values are bytes), so the BINARY attribute that `table_schema` refuses
+Charset binary alone distinguishes binary from text here (values are bytes), so the BINARY attribute that `table_schema` refuses
 for JSON feeds is harmless and masked.
 """
 
@@ -57,7 +57,7 @@ class KvColumn:
 class KvKeyPart:
     """One column of a clustered primary key. `number` counts in `KvTable.columns`.
 
-    `is_whole`: the key alone tells the value; else the value must hold the column (prefix or lossy sort key).
+    `is_whole`: the key alone holds the value; else the value must hold the column (prefix or lossy sort key).
     """
 
     number: int
@@ -70,7 +70,7 @@ class KvTable:
 
     `int_handle` is the number of the column that is the handle itself, None if it is hidden or there is a common handle;
     `key_parts` is empty unless the handle is a common one. `lost_key`: a column of the handle key that is being dropped, so
-    that no row can be told from another.
+    that rows cannot be distinguished.
     """
 
     schema: TableSchema

@@ -1,17 +1,17 @@
 """TiDB's TableInfo JSON (status port `/schema/{db}/{table}`, DDL jobs) to the schema that the feed's rows have.
 
 Rules, as in TiCDC (tiflow cdc/model/schema_storage.go):
-- columns are the public ones in offset order; virtual generated ones are not in the feed and are left out;
-- `Charset` binary tells binary from text, `Flag` tells unsigned integers;
+- columns are the public ones in offset order; virtual generated ones are not in the feed and are omitted;
+- `Charset` binary distinguishes binary from text, `Flag` marks unsigned integers;
 - the table's id and its partitions' are TiDB's;
 - what the table was made of is `definition.definition_of`'s;
 - the handle key is the primary key, else the unique index whose columns are all NOT NULL (and in the feed), with the
   fewest columns, then the smallest id; else there is none and TiCDC does not replicate the table.
 
-TiCDC itself does not look at a column's state; leaving columns that are not public out is on purpose.
+TiCDC itself does not look at a column's state; the omission of columns that are not public is on purpose.
 A text column with the BINARY attribute is refused: TiCDC's new architecture goes by the flag and sends it as if it were
-VARBINARY, the classic one goes by the charset, and the rows do not tell which (ticdc pkg/sink/codec/open/codec.go).
-Views and sequences have no TableSchema: the caller leaves them out.
+VARBINARY, the classic one goes by the charset, and the rows do not show which (ticdc pkg/sink/codec/open/codec.go).
+Views and sequences have no TableSchema: the caller omits them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def table_schema(info: dict[str, Any], *, schema: str) -> TableSchema:
 
 
 def _physical_ids(info: dict[str, Any]) -> tuple[int, ...]:
-    """As information_schema tells them. A part of a TableInfo, which its reader made for one column, has no id."""
+    """As information_schema has them. A part of a TableInfo, which its reader made for one column, has no id."""
     partition = info.get("partition")
     if partition is not None and partition["enable"]:
         return tuple(int(one["id"]) for one in partition["definitions"])
@@ -81,8 +81,8 @@ def _column(table: TableName, value: dict[str, Any]) -> Column:
         )
     if kind == "text" and field_type["Flag"] & _BINARY:
         raise FeedUnsuitable(
-            f"table {table}, column {name}: a text column with the BINARY attribute is not told apart from VARBINARY",
-            hint="alter the column to the _bin collation without BINARY, or leave the table out by the changefeed's filter",
+            f"table {table}, column {name}: a text column with the BINARY attribute is not distinguished from VARBINARY",
+            hint="alter the column to the _bin collation without BINARY, or exclude the table by the changefeed's filter",
         )
     fixed_length = kind == "bit" or (kind == "binary" and field_type["Tp"] == _CHAR_OR_BINARY)
     return Column(

@@ -228,7 +228,7 @@ class PartitionSwitch:
     gone: frozenset[int | str] | None
     came: tuple[int, ...]
     definitions: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
-    """Of REORGANIZE, where the job tells them: TableInfo's of `came`."""
+    """Of REORGANIZE, where the job has them: TableInfo's of `came`."""
 
     def at(self) -> str:
         return f"step of DDL job {self.job_id} at {self.commit_ts} ({self.query[:200]})"

@@ -2,7 +2,7 @@
 
 Rules:
 - A job with commit_ts F decides lookups at ts >= F. A row is looked up at its commit_ts - 1, so that a row at F has the schema
-  before the DDL (tiflow cdc/entry/mounter.go). Order is commit_ts; `SchemaVersion` is not an order (tiflow#11714) and has gaps by itself.
+  before the DDL (tiflow cdc/entry/mounter.go). Order is commit_ts; `SchemaVersion` is not an order (tiflow#11714) and has gaps anyway.
 - All jobs count, also those that TiCDC discards. A job seen before is a repeat and changes nothing; one that comes late, or
   that speaks of a table or schema that is not there (a gap), raises and changes nothing.
 - Lookups are answered only between `floor_ts` (snapshot, then `collect`) and `complete_ts` (`advance`, then the last job):
@@ -10,7 +10,7 @@ Rules:
 - Row keys hold physical ids. A partition's id leads to its table; a partitioned table's own id has no rows. An id without a
   table finds None: what a reorganisation copies to new partitions (until its switch) and what is written to old ones (after
   it) is there twice, and what a late transaction writes to a truncated table is nowhere to be seen in TiDB.
-- TiDB's and TiCDC's own schemas are left out: no rows of theirs are replicated.
+- TiDB's and TiCDC's own schemas are omitted: no rows of theirs are replicated.
 
 The history does not know what a description is: it keeps what `describe` makes of a TableInfo. Source of what jobs do: pingcap/tidb
 pkg/ddl, pkg/meta/model; pingcap/tiflow cdc/entry/schema/snapshot.go; pingcap/ticdc logservice/schemastore.
@@ -98,7 +98,7 @@ class SchemaHistory(Generic[T]):
     def _check(self, ts: int) -> None:
         if not self._floor_ts <= ts <= self.complete_ts:
             raise FeedError(
-                f"schemas at {ts} were asked for; they are known from {self._floor_ts} to {self.complete_ts}",
+                f"schemas at {ts} were requested; they are known from {self._floor_ts} to {self.complete_ts}",
                 hint="this is a bug of ticdc-dump, or a row came before its lane's resolved mark; start again from the checkpoint",
             )
 
@@ -239,7 +239,7 @@ class SchemaHistory(Generic[T]):
         return [Move(before, self._again(info, before, step.commit_ts), info)]
 
     def _create(self, job: DdlJob, one: JobTable) -> list[Move[T]]:
-        """A table that is there already was in the snapshot before it was public, or its creation is told twice (TiDB 8.0 to 8.2)."""
+        """A table that is there already was in the snapshot before it was public, or its creation is reported twice (TiDB 8.0 to 8.2)."""
         after = self._after(job, one)
         moves = [Move(self._tables.table(one.info["id"]), after, one.info)]
         if job.action == Action.CREATE_VIEW and after is not None:
@@ -279,7 +279,7 @@ class SchemaHistory(Generic[T]):
         return table
 
     def _after(self, job: DdlJob, one: JobTable) -> TableVersion[T] | Rowless | None:
-        """None: the table goes to a schema that is left out."""
+        """None: the table goes to a schema that is omitted."""
         schema_id = one.schema if isinstance(one.schema, int) else self._tables.schema_id(one.schema)
         if schema_id is not None and self._tables.is_system(schema_id):
             return None
@@ -309,7 +309,7 @@ class SchemaHistory(Generic[T]):
 
 
 def _after_switch(definitions: list[dict[str, Any]], kept: list[dict[str, Any]], step: PartitionSwitch) -> list[dict[str, Any]]:
-    """The partitions in their order, where the step tells what the new ones are; else those behind the others, without names, as the job
+    """The partitions in their order, where the step says what the new ones are; else those behind the others, without names, as the job
     names them when it is done."""
     gone = [place for place, one in enumerate(definitions) if one not in kept]
     if step.action is Action.TRUNCATE_TABLE_PARTITION and len(step.came) == len(gone) == 1:

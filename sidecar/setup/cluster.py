@@ -34,7 +34,7 @@ KEY_VALUES_HINT = "; or read TiKV's change feed in place of the changefeed's sin
 
 @dataclass(frozen=True, slots=True)
 class WantedChangefeed:
-    """What is known of the changefeed before etcd is asked; empty: any."""
+    """What is known of the changefeed before etcd is queried; empty: any."""
 
     cluster: str = ""
     namespace: str = ""

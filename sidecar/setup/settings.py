@@ -33,7 +33,7 @@ class ChosenSetting:
 
 def settings_result(changefeed: ChosenChangefeed) -> list[ChosenSetting]:
     """What follows from the changefeed and from where it was read."""
-    name, known = changefeed.changefeed.name, "found in PD's etcd"
+    name, known = changefeed.changefeed.name, "from PD's etcd"
     sink = f"by the changefeed's sink, {shown_uri(changefeed.changefeed.sink_uri)}"
     chosen = [
         ChosenSetting("changefeed.id", name.id, known),

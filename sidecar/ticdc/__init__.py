@@ -5,8 +5,8 @@
     hidden_changes                which differences of a sink follow from what is not let through
     topics, dispatch              where it is sent
     scope                         what it carries of the tables, as DDLs change them
-    resumes                       whether a resume left a stretch of time out
+    resumes                       whether a resume skipped a stretch of time
     suitability                   every setting that makes a dump impossible or wrong, with the way out
 
-It must not know how etcd is asked (adapters/etcd) nor how Kafka is read (feeds/kafka).
+It must not know how etcd is queried (adapters/etcd) nor how Kafka is read (feeds/kafka).
 """

@@ -56,7 +56,7 @@ class ColumnSelector:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """What is left out of the tables that `matcher` has. Expressions are SQL over the row's columns; empty: none."""
+    """What is omitted of the tables that `matcher` has. Expressions are SQL over the row's columns; empty: none."""
 
     matcher: tuple[str, ...]
     ignore_event: tuple[str, ...] = ()

@@ -5,8 +5,8 @@
     JSON, as the OpenAPI has it                                            names in snake_case
 
 Followed are the dispatchers, `case-sensitive`, `protocol`, what shapes a message, and the parameters of `[sink.kafka-config]`. What
-changes where or how rows are written and is not followed is refused by name, as is a setting of `[sink]` that no TiCDC has; what says
-nothing of a Kafka topic in these protocols, and what TiCDC does before its sink (filters, mounter), is let be, the filters with a word.
+changes where or how rows are written and is not followed is rejected with its name, as is a setting of `[sink]` that no TiCDC has. What
+says nothing of a Kafka topic in these protocols, and what TiCDC does before its sink (filters, mounter), is ignored; filters warn.
 
 Source: pingcap/tiflow pkg/config/{replica_config,sink}.go, cdc/api/v2/model.go; pingcap/ticdc pkg/config, api/v2/model.go.
 """
@@ -32,7 +32,7 @@ _NOTHING_HERE = {
 """Of storage, databases, other protocols, or TiCDC's own pace."""
 
 _SHAPES = ("only-output-updated-columns", "delete-only-output-handle-key-columns", "content-compatible")
-"""What a message holds: whoever encodes knows which of them it can follow."""
+"""What a message holds: the encoder knows which of them it can follow."""
 
 _KAFKA_NOTHING_HERE = {"large-message-handle", "glue-schema-registry-config", "output-raw-change-event", "codec-config", "kafka-version"}
 _HINT = "take it out of the file that config= names"
@@ -42,7 +42,7 @@ _HINT = "take it out of the file that config= names"
 class ChangefeedFile:
     """`dispatchers` as `Router.of` takes them. `protocol`: empty where the file has none. `parameters`: of [sink.kafka-config] and its
     codec-config, by the names that they have in a sink URI, which wins over them, and what of [sink] shapes a message; passwords are among
-    them. `told`: what an operator should hear."""
+    them. `reported`: what an operator should know."""
 
     dispatchers: tuple[Mapping[str, Any], ...] = ()
     case_sensitive: bool = False

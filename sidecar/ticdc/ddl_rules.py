@@ -1,14 +1,14 @@
 """What TiCDC makes of a DDL: discard, ignore or send.
 
-- DISCARD: TiCDC does not even apply it to its own schemas: the action is not in its allow list, or its table rules leave the
-  table out. IGNORE: applied, not sent (event filters, ignored start-ts). SEND.
+- DISCARD: TiCDC does not even apply it to its own schemas: the action is not in its allow list, or its table rules exclude the
+  table. IGNORE: applied, not sent (event filters, ignored start-ts). SEND.
 - Our schemas follow every job, whatever the verdict; it decides only what a sink gets.
 
 Where DISCARD makes TiCDC's own schemas wrong, and ours are right: REPAIR_TABLE can replace columns; RECOVER_SCHEMA brings tables
 back that TiCDC then does not replicate; ADD_ and DROP_FOREIGN_KEY, SHARD_ROW_ID, check constraints, attributes, placement and
 cache leave the old TableInfo in place until the next allowed DDL of the table (rows decode the same); a table that is renamed
 into the rules stops TiCDC (ErrSyncRenameTableFailed), so `verdict` refuses it. FLASHBACK_CLUSTER is discarded by TiCDC, which
-then goes on with rows that were put back behind its back; here it stops.
+then continues with rows that were restored without its knowledge; here it stops.
 Source: pingcap/tidb pkg/meta/model/job.go; pingcap/ticdc pkg/filter; pingcap/tiflow pkg/filter, cdc/puller/ddl_puller.go.
 """
 
@@ -123,7 +123,7 @@ class DdlRules:
         return self._kept(event, names) if names else DdlVerdict.DISCARD
 
     def may_hide(self, name: TableName, kind: str, query: str) -> bool:
-        """Whether a DDL of the table may be left out and change what rows are. `kind` is TiDB's word (ADMIN SHOW DDL JOBS): where it is
+        """Whether a DDL of the table may be omitted and change what rows are. `kind` is TiDB's word (ADMIN SHOW DDL JOBS): where it is
         none of TiCDC's, any event filter of DDLs that has the table is taken for one of it."""
         if kind in KEEPS_ROWS:
             return False
@@ -163,7 +163,7 @@ class DdlRules:
 
 def sql_rules(name: str, regexes: Collection[str]) -> TableRules:
     """`ignore-sql` of the event filter `name` as rules for a schema that is called like the DDL's text: its regexes are the
-    same Go regexes, found anywhere, without case. Raises FeedUnsuitable for one that Go would not take."""
+    same Go regexes, matched anywhere, without case. Raises FeedUnsuitable for one that Go would not take."""
     escaped = (_ESCAPE_OR_SLASH.sub(lambda match: r"\/" if match[0] == "/" else match[0], regex) for regex in regexes)
     rules = [f"/(?i){regex}/.sql" if regex else "*.sql" for regex in escaped]
     return compiled(f"{name}, ignore-sql", rules, case_sensitive=True)

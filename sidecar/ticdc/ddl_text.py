@@ -1,8 +1,8 @@
-"""Which action a DDL statement is, from its text alone: TiCDC tells it in its messages, and a log keeps the text.
+"""Which action a DDL statement is, from its text alone: TiCDC sends it in its messages, and a log keeps the text.
 
 - A statement of several changes of a table is TiDB's MULTI_SCHEMA_CHANGE, and so is `ADD COLUMN (a …, b …)`.
 - Of RENAME TABLE with several tables TiCDC makes a message a table, each a RENAME_TABLE.
-- What the text cannot tell: TiDB leaves parts out that `IF [NOT] EXISTS` makes vain, and takes the rest for a change alone. Options of a
+- What the text does not show: TiDB omits parts that `IF [NOT] EXISTS` makes vain, and takes the rest for a change alone. Options of a
   table that stand beside each other without a comma are a job each, with the same text: it is the first one's action.
 - ADD PARTITION of HASH and KEY partitions, COALESCE, MERGE and SPLIT are one job of TiDB's, REORGANIZE_PARTITION. FIRST and LAST PARTITION
   of interval partitions are the DROP and ADD that TiDB makes of them.

@@ -11,7 +11,7 @@
   columns              the same of the columns that are named
   ts                   commit_ts
   all modulo the partitions of the topic. Letters of a dispatcher's name may be large; what is no dispatcher's name is by table, as TiCDC
-  takes it with a warning (`told`). `dispatcher` is `partition`'s old name: TiCDC refuses both in one rule.
+  takes it with a warning (`reported`). `dispatcher` is `partition`'s old name: TiCDC refuses both in one rule.
 - The value is the row's after the change, for a delete before it. TiCDC makes an update that changes a handle key's or a unique index's
   value a delete and an insert, so the old key's partition has the delete and the new key's the insert. An update that changes a named
   column alone stays one row, in the new value's partition: with `columns` and `ts` a row's changes may lie in several partitions.
@@ -66,7 +66,7 @@ class Hashing:
 
     @classmethod
     def of(cls, architecture: Architecture, release: str = "", zone: str = "UTC") -> Hashing:
-        """`release` as TiCDC tells it, `v8.5.4`; empty: the newest. Raises ConfigError."""
+        """`release` as TiCDC reports it, `v8.5.4`; empty: the newest. Raises ConfigError."""
         version = _version(release)
         in_beta_2 = release.removeprefix("v").startswith("9.0.0-beta.2")
         written = version < (8, 5, 3) or release.removeprefix("v").startswith("9.0.0-beta.1")
@@ -86,13 +86,13 @@ def _version(release: str) -> tuple[int, int, int]:
         return (99, 0, 0)
     match = re.match(r"v?(\d+)\.(\d+)\.(\d+)", release)
     if match is None:
-        raise ConfigError(f"{release!r} is no release of TiCDC", hint="give it as `cdc version` tells it: v8.5.4")
+        raise ConfigError(f"{release!r} is no release of TiCDC", hint="give it as `cdc version` prints it: v8.5.4")
     return (int(match[1]), int(match[2]), int(match[3]))
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """`index`: of index-value, empty for the handle key. `columns`: of columns. Names are found without case."""
+    """`index`: of index-value, empty for the handle key. `columns`: of columns. Names are looked up without case."""
 
     kind: Kind = "table"
     index: str = ""
@@ -122,7 +122,7 @@ class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Picklable, and knows no table before it is asked. `told`: what an operator should hear of its dispatchers."""
+    """Picklable, and knows no table before the first call. `reported`: what an operator should know of its dispatchers."""
 
     rules: tuple[Rule, ...]
     default_topic: str
@@ -176,7 +176,7 @@ class Router:
 
 @lru_cache(maxsize=1024)
 def _matcher(rules: tuple[str, ...], case_sensitive: bool) -> TableRules:
-    """Compiled where it is asked: what is compiled cannot be sent to a task."""
+    """Compiled where it is used: what is compiled cannot be sent to a task."""
     return TableRules.of(rules, case_sensitive=case_sensitive)
 
 

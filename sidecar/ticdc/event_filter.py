@@ -1,17 +1,17 @@
 """What a changefeed lets through, and what of the existing rows its dump may therefore send.
 
-Of a table that the table rules have, TiCDC leaves out an insert, update or delete if any event filter whose matcher has the
+Of a table that the table rules have, TiCDC omits an insert, update or delete if any event filter whose matcher has the
 table ignores that type (`ignore-event`), or has a value expression of that type that is 1: an insert's over the new row, a
 delete's over the old one, an update's over the old or the new one. NULL, 0 and whatever is no integer are not 1. An update
 that TiCDC splits because it changes a key is judged before, as an update.
-- A dump row goes the way of an insert: ignored inserts leave the table out, an insert's expression goes into the WHERE.
+- A dump row goes the way of an insert: ignored inserts exclude the table, an insert's expression goes into the WHERE.
   What the other types' filters mean for a dump cannot be put into a SELECT: each is a warning.
 - Matchers are compiled with case where the architecture does so: always for value expressions, in classic also for types.
 - TiCDC compares text byte by byte (it switches collations off, 8.1.2 and later) and shows timestamps in its server's zone:
   columns of those kinds are wrapped to do the same. Enum, set and json are left as they are.
 - An expression becomes a predicate of the alias that tables are read under (keyset.ALIAS). TiCDC takes no subquery.
 - A DDL is judged by ticdc/ddl_rules.py. What is ignored is still applied to TiCDC's own schemas, so rows of a form arrive that
-  no DDL in the feed told of.
+  no DDL in the feed announced.
 
 Source: pingcap/tiflow pkg/filter/{filter,expr_filter,sql_event_filter}.go, pkg/binlog-filter, cmd/cdc/main.go; pingcap/ticdc the same.
 """
@@ -47,7 +47,7 @@ KNOWN_EVENTS = frozenset({*EVENT_TYPES.values(), *RowEvent, "all dml", "all ddl"
 
 
 class ValueExpr(NamedTuple):
-    """An event is left out if `text` is 1 for its old (`old`) or new row."""
+    """An event is omitted if `text` is 1 for its old (`old`) or new row."""
 
     setting: str
     text: str
@@ -56,16 +56,16 @@ class ValueExpr(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One event filter; `name` is how people find it."""
+    """One event filter; `name` is what people call it."""
 
     name: str
     types: TableRules
     values: TableRules
     ignored: frozenset[str]
-    found: EventFilter
+    event_filter: EventFilter
 
     def exprs(self, event: RowEvent) -> list[ValueExpr]:
-        result = self.found
+        result = self.event_filter
         match event:
             case RowEvent.INSERT:
                 every = [("ignore-insert-value-expr", result.ignore_insert_value_expr, False)]
@@ -102,7 +102,7 @@ class FilterRules:
             ignored = frozenset(ALIASES.get(event, event) for event in result.ignore_event)
             rule = _Rule(name, types, values, ignored, result)
             if ignored:
-                sql_rules(name, result.ignore_sql)  # with a regex that is none TiCDC goes on as if ignore-event were not there either
+                sql_rules(name, result.ignore_sql)  # with a regex that is none TiCDC continues as if ignore-event were not there either
             rules.append(rule)
         return cls(compiled("filter.rules", changefeed.filter.rules or ("*.*",), case_sensitive=sensitive), tuple(rules))
 
@@ -116,20 +116,20 @@ class FilterRules:
         return next((f"{rule.name}, ignore-event" for rule in ignoring), None)
 
     def exprs(self, table: TableName, event: RowEvent) -> list[ValueExpr]:
-        """Such an event of `table` is left out if any of these is 1."""
+        """Such an event of `table` is omitted if any of these is 1."""
         return [expr for rule in self.rules if rule.values.matches(table) for expr in rule.exprs(event)]
 
     def update_only_columns(self, table: TableName) -> list[tuple[str, tuple[str, ...]]]:
-        """An update of `table` is left out if it changes only the columns of one of these. With the settings' names."""
-        matching = (rule for rule in self.rules if rule.found.ignore_update_only_columns and rule.types.matches(table))
-        return [(f"{rule.name}, ignore-update-only-columns", rule.found.ignore_update_only_columns) for rule in matching]
+        """An update of `table` is omitted if it changes only the columns of one of these. With the settings' names."""
+        matching = (rule for rule in self.rules if rule.event_filter.ignore_update_only_columns and rule.types.matches(table))
+        return [(f"{rule.name}, ignore-update-only-columns", rule.event_filter.ignore_update_only_columns) for rule in matching]
 
     def hides_ddls(self) -> bool:
         """Whether any event filter leaves DDLs out, whatever tables it matches."""
         return bool(_of_ddls(self.rules))
 
     def hidden_ddls(self, table: TableName) -> list[str]:
-        """What says that DDLs of `table`, or of its schema, are left out: event types and ignore-sql's regexes."""
+        """What says that DDLs of `table`, or of its schema, are omitted: event types and ignore-sql's regexes."""
         ddls = _of_ddls([rule for rule in self.rules if rule.types.matches(table)])
         whole = any("drop database" in rule.ignored and schema_matches(rule.types, table.schema) for rule in self.rules)
         return [*ddls, "drop database"] if whole and "drop database" not in ddls else ddls
@@ -137,7 +137,7 @@ class FilterRules:
 
 def _of_ddls(rules: Sequence[_Rule]) -> list[str]:
     types = sorted({event for rule in rules for event in rule.ignored} - {*RowEvent, "all dml"})
-    return types + [f"/{regex}/" for rule in rules for regex in rule.found.ignore_sql]
+    return types + [f"/{regex}/" for rule in rules for regex in rule.event_filter.ignore_sql]
 
 
 # ---- the watermark table ----------------------------------------------------------------------------------------------
@@ -147,11 +147,11 @@ def mark_table_problem(changefeed: Changefeed) -> tuple[str, str] | None:
     """What keeps marks out of the feed, and what to change. Raises FeedUnsuitable for a filter that is not understood."""
     rules = FilterRules.of(changefeed)
     if not rules.has(MARK_TABLE):
-        return f"filter.rules leave out {MARK_TABLE}", f'add "{MARK_TABLE.schema}.*" at the end'
+        return f"filter.rules omit {MARK_TABLE}", f'add "{MARK_TABLE.schema}.*" at the end'
     leave_out = f'add "!{MARK_TABLE.schema}.*" at the end of its matcher'
     for event in (RowEvent.INSERT, RowEvent.UPDATE):
         if setting := rules.ignoring(MARK_TABLE, event):
-            return f"{setting}, leaves out every {event} of {MARK_TABLE}", leave_out
+            return f"{setting}, omits every {event} of {MARK_TABLE}", leave_out
         for expr in rules.exprs(MARK_TABLE, event):
             return f"{expr.setting}, is applied to {MARK_TABLE}", leave_out
     for setting, _ in rules.update_only_columns(MARK_TABLE):
@@ -201,7 +201,7 @@ def dump_scope(
             continue
         setting = rules.ignoring(table, RowEvent.INSERT)
         if setting:
-            tables[table] = LeftOut(f"{setting}, leaves out its inserts")
+            tables[table] = LeftOut(f"{setting}, omits its inserts")
             continue
         exprs = rules.exprs(table, RowEvent.INSERT)
         parts = [_Predicate(expr, schema, server_tz, text_collation) for expr in exprs]
@@ -214,17 +214,17 @@ def dump_scope(
 def _warnings(rules: FilterRules, table: TableName) -> Iterator[str]:
     newer = "a dump row is as the table has it when it is read, which can be newer than the last version the feed let through"
     if setting := rules.ignoring(table, RowEvent.UPDATE):
-        yield f"{setting}, leaves out updates: {newer}, and later updates do not follow"
+        yield f"{setting}, omits updates: {newer}, and later updates do not follow"
     for expr in rules.exprs(table, RowEvent.UPDATE):
-        yield f"{expr.setting}, leaves out updates for which ({expr.text}) holds: {newer}"
+        yield f"{expr.setting}, omits updates for which ({expr.text}) holds: {newer}"
     for setting, columns in rules.update_only_columns(table):
-        yield f"{setting}, leaves out updates that change only {', '.join(columns)}: {newer}"
+        yield f"{setting}, omits updates that change only {', '.join(columns)}: {newer}"
     if setting := rules.ignoring(table, RowEvent.DELETE):
-        yield f"{setting}, leaves out deletes: a row that is deleted after the dump has read it stays in the output"
+        yield f"{setting}, omits deletes: a row that is deleted after the dump has read it stays in the output"
     for expr in rules.exprs(table, RowEvent.DELETE):
-        yield f"{expr.setting}, leaves out deletes for which ({expr.text}) holds: such a row, deleted after the dump has read it, stays"
+        yield f"{expr.setting}, omits deletes for which ({expr.text}) holds: such a row, deleted after the dump has read it, stays"
     if hidden := rules.hidden_ddls(table):
-        yield f"DDLs are left out ({', '.join(hidden)}): rows change their form, and no sink is told"
+        yield f"DDLs are omitted ({', '.join(hidden)}): rows change their form, and no sink receives the DDL"
 
 
 # ---- value expressions ------------------------------------------------------------------------------------------------

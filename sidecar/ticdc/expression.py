@@ -1,4 +1,4 @@
-"""One SQL expression over one table's columns, taken apart: what it may not hold, which columns it names, its text with them anew.
+"""One SQL expression over one table's columns, taken apart: what it may not hold, which columns it names, its text with new names.
 
 - It is spliced into a SELECT within parentheses, so it is one that cannot end them, nor the statement, nor hide what follows.
 - It reads its own row only: no subquery, no variable.
@@ -29,7 +29,7 @@ class NotAnExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FilterExpression:
-    """`of` makes it. Tokens are told by their number; -1 is none."""
+    """`of` makes it. Tokens are named by their number; -1 is none."""
 
     schema: TableSchema
     tokens: Sequence[SqlToken]

@@ -1,4 +1,4 @@
-"""Can a row of a sink differ from the source's because the changefeed's filter left a change of it out? `explanations` is the one answer.
+"""Can a row of a sink differ from the source's because the changefeed's filter omitted a change of it? `explanations` is the one answer.
 
     filter                                             what can differ, and be right
     inserts, by a value expression                     extra: a row that is hidden now was delivered before
@@ -9,7 +9,7 @@
     transactions, by their start-ts                    anything
 
 A repair deletes extra rows and overwrites the others, so it would undo what the filter does. It asks here first, and so does whatever
-judges a difference. Only the filter of the moment is known: what an earlier one left out is a difference as any other.
+judges a difference. Only the filter of the moment is known: what an earlier one omitted is a difference as any other.
 
 Source: pingcap/tiflow pkg/filter/{filter,expr_filter,sql_event_filter}.go; event_filter.py says how each filter is applied.
 """
@@ -49,7 +49,7 @@ change the text of a key."""
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`why`: the setting, and what it leaves out. `kinds`: of KINDS, those that can be right by it."""
+    """`why`: the setting, and what it omits. `kinds`: of KINDS, those that can be right by it."""
 
     why: str
     kinds: frozenset[str]
@@ -64,19 +64,19 @@ def explanations(
 
 def _explanations(rules: FilterRules, table: TableName, key: Sequence[str], *, skipped_transactions: bool) -> Iterator[Explanation]:
     if skipped_transactions:
-        yield Explanation("filter.ignore-txn-start-ts leaves out transactions", _ALL)
+        yield Explanation("filter.ignore-txn-start-ts omits transactions", _ALL)
     for event in RowEvent:
         if setting := rules.ignoring(table, event):
-            yield Explanation(f"{setting}, leaves out {event}s", _OF_EVENTS[event])
+            yield Explanation(f"{setting}, omits {event}s", _OF_EVENTS[event])
         for expr in rules.exprs(table, event):
-            yield Explanation(f"{expr.setting}, leaves out {event}s for which ({expr.text}) holds", _OF_EVENTS[event])
+            yield Explanation(f"{expr.setting}, omits {event}s for which ({expr.text}) holds", _OF_EVENTS[event])
     for setting, columns in rules.update_only_columns(table):
         changes_key = not _folded(key).isdisjoint(_folded(columns))
         kinds = _ALL if changes_key else frozenset({"different"})
-        yield Explanation(f"{setting}, leaves out updates that change only {', '.join(columns)}", kinds)
+        yield Explanation(f"{setting}, omits updates that change only {', '.join(columns)}", kinds)
     for kind in rules.hidden_ddls(table):
         if kinds := _OF_DDLS.get(kind, _ALL):
-            yield Explanation(f"the event filters leave out DDLs: {kind}", kinds)
+            yield Explanation(f"the event filters omit DDLs: {kind}", kinds)
 
 
 def are_all(kinds: Iterable[Iterable[str]]) -> bool:

@@ -1,8 +1,8 @@
-"""Whether a changefeed that was resumed left a stretch of time out of its feed. Pure.
+"""Whether a changefeed that was resumed skipped a stretch of time in its feed. Pure.
 
 The new architecture keeps start-ts when a changefeed is resumed with --overwrite-checkpoint-ts, so its incarnation stays the same. But
-it writes the state and the checkpoint that it goes on from in one transaction, so the checkpoint just before that and at it tell. Without
-the option it goes on from what it had in memory, which etcd has a moment later. (The classic architecture sets start-ts: another
+it writes the state and the checkpoint that it resumes from in one transaction, so the checkpoints just before and at it show that. Without
+the option it resumes from what it had in memory, which etcd has a moment later. (The classic architecture sets start-ts: another
 incarnation.)
 
 Source: pingcap/ticdc coordinator/changefeed/etcd_backend.go (ResumeChangefeed), coordinator/coordinator.go (saveCheckpointTs).
@@ -41,5 +41,5 @@ def check_resume(name: ChangefeedName, before: Life, at: Life) -> None:
             f"changefeed {name} was resumed from checkpoint {at.checkpoint_ts} though it had come to {before.checkpoint_ts} "
             "(--overwrite-checkpoint-ts): the changes between them are not in the feed",
             hint="what is lost cannot be read again: set log.uri and the sinks to new ones and dump again, "
-            "or make the changefeed anew from a start-ts at or below the former checkpoint",
+            "or create the changefeed again from a start-ts at or below the previous checkpoint",
         )

@@ -1,6 +1,6 @@
 """What the changefeed carries of the tables there are, as DDLs change them. With it follows what operators may dump.
 
-It must not know who tells the tables: the `Schemas` of any feed do. The pipeline asks about a table that a DDL brings.
+It must not know who reports the tables: the `Schemas` of any feed do. The pipeline asks about a table that a DDL brings.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
   TiDB shows (partitions without marks, rights, the watermark table) is not known here.
 - A dump needs commit_ts and resolved marks (the protocol), whole rows (no large-message options, no column selectors on what
   is replicated, whole old images), names as in the source (no table routing), marks that arrive (the filter), and a feed
-  that holds every change of the rows that it sends (no transactions left out).
+  that holds every change of the rows that it sends (no omitted transactions).
 - Fine, and so not in the list: any dispatch by partition (rows are ordered by commit_ts), raw change events, several topics,
   compression by Kafka's own codec, integrity checksums, tables across nodes, states `pending` and `warning` (TiCDC tries again).
 
@@ -56,7 +56,7 @@ def check_suitable(changefeed: Changefeed, schemas: _Schemas | None) -> None:
     """Raises FeedUnsuitable naming everything that makes a dump of the changefeed impossible or wrong. `schemas` None: its rows come
     as raw key-values.
 
-    Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will go on where it stopped.
+    Its state is not judged: a changefeed that is paused or has failed sends nothing now, and will resume where it stopped.
     """
     running = replace(changefeed, state="normal", error=None)
     against = problems_of_key_values(running) if schemas is None else problems(running, schemas)
@@ -77,7 +77,7 @@ def problems(changefeed: Changefeed, schemas: _Schemas | None = None) -> list[Pr
         *_of_the_filter(changefeed, with_topics=changefeed.sink.scheme in KAFKA_SCHEMES),
         *_of_the_tables(changefeed, schemas),
     ]
-    first = {problem.what: problem for problem in reversed(against)}  # a filter that cannot be read is found by more than one
+    first = {problem.what: problem for problem in reversed(against)}  # a filter that cannot be read is reported by more than one
     return [problem for problem in against if first[problem.what] is problem]
 
 
@@ -121,14 +121,14 @@ def _of_the_sink(changefeed: Changefeed) -> Iterator[Problem]:
 
 
 def _of_the_rows(changefeed: Changefeed) -> Iterator[Problem]:
-    """TiCDC sends old values unless the protocol's section is there and does not say so, or an old release was told not to."""
+    """TiCDC sends old values unless the protocol's section is there and does not say so, or an old release was configured not to."""
     protocol = protocol_of(changefeed.protocol)
     options = changefeed.setting("sink", protocol.options_section) if protocol else None
     if protocol and isinstance(options, dict) and options.get("output-old-value") is not True:
-        what = "updates come without their old row, so a changed key cannot be told"
+        what = "updates come without their old row, so a changed key cannot be detected"
         yield Problem(f"sink.{protocol.options_section}.output-old-value", what, "set it to true")
     if changefeed.setting("enable-old-value") is False:
-        what = "updates come without their old row, so a changed key cannot be told"
+        what = "updates come without their old row, so a changed key cannot be detected"
         yield Problem("enable-old-value", what, "set it to true in the changefeed's configuration")
     for name in ("content-compatible", "only-output-updated-columns"):
         if changefeed.flag("sink", name):
@@ -149,7 +149,7 @@ def _of_the_filter(changefeed: Changefeed, *, with_topics: bool) -> Iterator[Pro
             what, hint = problem
             yield Problem("filter", f"marks do not get through: {what}", hint)
     if changefeed.filter.ignore_txn_start_ts:
-        what = "changes of the transactions that are left out are in no feed, but their rows would be in the dump"
+        what = "changes of the transactions that are omitted are in no feed, but their rows would be in the dump"
         yield Problem("filter.ignore-txn-start-ts", what, "create the changefeed with a start-ts after them, and without the setting")
 
 
@@ -165,8 +165,8 @@ def _of_the_tables(changefeed: Changefeed, schemas: _Schemas | None) -> Iterator
         return
     keyless = None if tables is None else sorted(name for name, schema in tables.items() if not schema.key)
     if changefeed.force_replicate and (keyless is None or keyless):
-        what = "rows of tables without a key" + (f" ({', '.join(map(str, keyless))})" if keyless else "") + " cannot be told apart"
-        yield Problem("force-replicate", what, "set it to false, or leave tables without a key out by filter.rules")
+        what = "rows of tables without a key" + (f" ({', '.join(map(str, keyless))})" if keyless else "") + " cannot be distinguished"
+        yield Problem("force-replicate", what, "set it to false, or exclude tables without a key by filter.rules")
 
 
 def _of_routing(changefeed: Changefeed, tables: _Schemas | None) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 r"""TiCDC's table rules: which tables a list of rules lets through.
 
-    rule     = [ "!" ] pattern "." pattern     "!" leaves out; blanks around a rule, empty rules and "# ..." are nothing
-    pattern  = "/" Go regex "/"                found anywhere in the name; a "/" in it is written "\/"
+    rule     = [ "!" ] pattern "." pattern     "!" excludes; blanks around a rule, empty rules and "# ..." are nothing
+    pattern  = "/" Go regex "/"                matches anywhere in the name; a "/" in it is written "\/"
              | '"' name '"' | "`" name "`"     as it stands; the quote itself is doubled
              | wildcard                        * ? [a-z] [!a-z], letters, digits, "$", "_", beyond ASCII, "\" before the rest
 
@@ -11,7 +11,7 @@ config has none). TiDB's and TiCDC's system schemas are out whatever the rules s
 (no I/O), an empty schema pattern (matches nothing), a bare "$" next to wildcards (TiCDC takes it for the end of the name),
 and a regex whose program takes more than RE2's 8 MiB. Taken here only: groups nested deeper than Go's 1000.
 
-What an operator asks for is bounded, as it is looked at beside the stream (`check_bounds`). Plain rules are found by name, however many
+What an operator asks for is bounded, as it is looked at beside the stream (`check_bounds`). Plain rules are looked up by name, however many
 there are; the others are compiled once, and stop at the first table or rule that answers. The changefeed's own rules have no bounds.
 
 Regexes and wildcards are RE2's: Go's syntax, in a time that their size and the name's bound. Python's `re` would answer some
@@ -103,7 +103,7 @@ class Requested(NamedTuple):
 def asked(
     rules: Sequence[str], tables: Iterable[TableName], *, case_sensitive: bool, gone: Callable[[], bool] = lambda: False
 ) -> Requested:
-    """`gone`: whether whoever asked does not wait any more. Raises RefusedRequest for a rule that is not one, for what is beyond the
+    """`gone`: whether the caller does not wait any more. Raises RefusedRequest for a rule that is not one, for what is beyond the
     bounds, and when it is `gone`."""
     check_bounds(rules)
     compiled = TableRules.of(rules, case_sensitive=case_sensitive, program_bytes_max=PROGRAM_BYTES_MAX)
@@ -115,7 +115,7 @@ def asked(
     idle = []
     for rule in reversed(compiled.rules):
         if gone():
-            raise RefusedRequest("whoever asked does not wait for the answer any more", hint="ask again, with fewer table rules")
+            raise RefusedRequest("the caller does not wait for the answer any more", hint="ask again, with fewer table rules")
         hit = _decide(rule, by_schema, decided)
         idle += [rule.text] if rule.lets_in and not hit else []
     return Requested([table for table, name in compared.items() if decided.get(name)], idle[::-1])
@@ -272,7 +272,7 @@ class _Cursor:
         return RefusedRequest(f"table rule {self.rule}, column {(self.at if at is None else at) + 1}: {problem}", hint=hint)
 
     def expected(self, what: str, *, hint: str = _HINT) -> RefusedRequest:
-        return self.refused(f"found {repr(self.rule[self.at]) if self.left() else 'the end'}, expected {what}", hint=hint)
+        return self.refused(f"expected {what}, got {repr(self.rule[self.at]) if self.left() else 'the end'}", hint=hint)
 
 
 def _pattern(cursor: _Cursor, how: _How) -> Pattern:
@@ -309,7 +309,7 @@ def _wildcard(cursor: _Cursor, how: _How) -> Pattern:
         # TiCDC lowers a plain name and does not fold it: ſ is no s there.
         return _Exactly(lowered("".join(letters)) if how.fold else "".join(letters))
     if dollar >= 0:
-        raise cursor.refused("found '$' with wildcards, expected \\$; TiCDC takes $ for the end of the name there", at=dollar)
+        raise cursor.refused("expected \\$, got '$' with wildcards; TiCDC takes $ for the end of the name there", at=dollar)
     if parts == [".*"]:
         return _any
     return _pattern_of(cursor, f"(?s)^{''.join(parts)}$", how, start, _HINT)
@@ -352,7 +352,7 @@ def _pattern_of(cursor: _Cursor, regex: str, how: _How, start: int, hint: str) -
     options = re2.Options()
     options.case_sensitive = not how.fold
     options.max_mem = how.program_bytes_max or options.max_mem
-    options.log_errors = False  # else a refused regex is told on standard error too
+    options.log_errors = False  # else a refused regex is logged on standard error too
     try:
         compiled = re2.compile(regex, options)
     except (re2.error, UnicodeEncodeError) as error:

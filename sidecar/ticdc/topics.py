@@ -6,7 +6,7 @@
   which Kafka refuses, become `_` and `__`. Two tables can share a topic that way.
 - Resolved marks go to the default topic and to that of each replicated table; a table's or a view's DDL to its own topic, a
   schema's DDL to the default topic. So the topics of all tables and views, the watermark table's among them, and the default topic
-  are all there is to read. Avro's and Pulsar's own rules are left out: neither can carry a dump.
+  are all there is to read. Avro's and Pulsar's own rules are not here: neither can carry a dump.
 - The classic architecture has the schema in lower case from a RENAME on, until the table's next DDL or TiCDC's next start: TiDB writes
   it so into the job. Rows, DDLs and marks go to the topic of that name meanwhile. So a table of a schema with capitals has two topics,
   of which one at a time is marked.

@@ -7,7 +7,7 @@
 - Only what has one meaning in every TiDB and under every sql-mode is taken: a column beside literals of its own kind. Anything else is
   refused with its text, never guessed: no arithmetic, no functions, no casts between kinds, no dates (their literals are parsed), no
   `||`, no double quotes and no backslashes (their meaning is the sql-mode's).
-- NULL is SQL's: a test of it is neither true nor false, and NOT leaves it so. An event is left out where the whole is true.
+- NULL is SQL's: a test of it is neither true nor false, and NOT leaves it so. An event is omitted where the whole is true.
 - Text is compared byte by byte, as TiCDC does it, which switches collations off (8.1.2 and later); an enum is its label.
 - A float's text is the double of its float32 value, which is what TiDB compares; decimals are exact.
 
@@ -62,7 +62,7 @@ class Columns(NamedTuple):
 
 
 def check_form(expr: ValueExpr) -> None:
-    """Raises FeedUnsuitable for what can be told without a table."""
+    """Raises FeedUnsuitable for what can be judged without a table."""
     _Parser(expr, None).whole()
 
 
@@ -111,7 +111,7 @@ class _Parser:
 
     def _refused(self, expected: str) -> FeedUnsuitable:
         token = self._tokens[self._next]
-        where = "ends" if token.kind == "end" else f"goes on with {token.text!r} at character {token.at + 1},"
+        where = "ends" if token.kind == "end" else f"continues with {token.text!r} at character {token.at + 1},"
         return self._failed(f"{where} where {expected} was expected")
 
     def _failed(self, what: str) -> FeedUnsuitable:

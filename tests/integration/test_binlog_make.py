@@ -230,7 +230,7 @@ def test_check_names_a_pump_that_is_received_of_no_more(registered: Config) -> N
     online(registered, received_ts=(long_ago := ts_at(1_794_999_000_000)))
     (reported,) = of(checked(registered), "pumps", CheckStatus.WARNING)
     assert "pump a (127.0.0.1:1) is online" in reported.what
-    assert f"heard of last at {utc(long_ago)}: the stream stands" in reported.what
+    assert f"last updated at {utc(long_ago)}: the stream is blocked" in reported.what
     assert (reported.setting, reported.hint[:14]) == ("a", "start it again")
 
 
@@ -254,7 +254,7 @@ def shown(enable: str, ignore_error: str) -> list[tuple[str, str, str, str]]:
     ("enable", "ignore_error", "worst", "setting", "text"),
     [
         ("true", "false", CheckStatus.OK, "", "every TiDB server that is up writes binlogs"),
-        ("true", "true", CheckStatus.WARNING, "binlog.ignore-error (TiDB)", "TiDB 10.0.0.1:4000 goes on without binlogs after one that no"),
+        ("true", "true", CheckStatus.WARNING, "binlog.ignore-error (TiDB)", "TiDB 10.0.0.1:4000 continues without binlogs after one that"),
         ("false", "false", CheckStatus.FAILED, "binlog.enable (TiDB)", "TiDB 10.0.0.1:4000 writes no binlogs"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_hole_between_two_messages_stops(broker: KafkaBroker, open_feed: Open,
         writer.commit_transaction(30)
     feed = open_feed(topic)
     feed.seek({})
-    with pytest.raises(FeedUnsuitable, match="goes on at 2 where 1 was expected"):
+    with pytest.raises(FeedUnsuitable, match="continues at 2 where 1 was expected"):
         poll_for_ever(feed)
 
 

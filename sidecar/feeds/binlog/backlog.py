@@ -2,9 +2,9 @@
 
 - `put` waits while its pump has more than its share; so its thread stops reading, and HTTP/2 makes the pump wait. One message that is
   larger than the share goes in when nothing else of its pump waits.
-- While one pump stands, the others are handed out as far as `ahead_bytes_max` beyond it and no further: what is handed out waits in the
+- While one pump is blocked, the others are handed out as far as `ahead_bytes_max` beyond it and no further: what is handed out waits in the
   sequence, on disk once memory is full, and a disk has an end, too. The pump that is furthest behind is never held.
-- A pump's lane is closed when it has ended; what is left of it is thrown away, and whoever puts is told.
+- A pump's lane is closed when it has ended; what is left of it is thrown away, and `put` says so.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 - A binlog is a whole transaction: messages have no bound but gRPC's own of 2 GiB.
 - A pump's server counts pings that come more often than every five minutes as abuse and hangs up, so there are none: that a pump is gone
-  is known by its entry in the registry, which goes on without it or stands still.
-- Proxies of the environment are not asked: pumps are machines of one's own.
+  is known by its entry in the registry, which says so or is no longer updated.
+- Proxies of the environment are not used: pumps are machines of one's own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What a feed of TiDB-Binlog needs: PD and its pumps, TiDB servers that write every transaction to them, a filter that can be followed, and
-the tables where a new log would begin. And what TiDB-Binlog cannot tell, whoever reads it.
+the tables where a new log would begin. And what TiDB-Binlog cannot show to any reader.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pumps(it: CheckResult) -> Checking[Sequence[Node]]:
         if pump.state == ONLINE and not pump.silent_at(now_ts):
             yield ok(place)
         else:
-            why = f"{place}; heard of last at {utc(pump.update_ts)}: the stream stands until it goes on"
+            why = f"{place}; last updated at {utc(pump.update_ts)}: the stream is blocked until it continues"
             yield warning(why, setting=pump.node_id, hint="start it again, or let it go offline when all of it has been read")
     others = [drainer for drainer in nodes.drainers() if drainer.node_id != node_id(section.name) and drainer.state != OFFLINE]
     yield ok(f"beside {', '.join(f'drainer {one.node_id} ({one.state})' for one in others)}" if others else "no other drainer reads them")
@@ -81,7 +81,7 @@ def servers(config: Config) -> Checking[None]:
     requested = _settings(config.source)
     for instance, name, value in requested:
         if name == "binlog.ignore-error" and value.lower() == "true":
-            what = f"TiDB {instance} goes on without binlogs after one that no pump took, and those are in no pump"
+            what = f"TiDB {instance} continues without binlogs after one that no pump took, and those are in no pump"
             yield warning(
                 what, setting="binlog.ignore-error (TiDB)", hint="set it to false, or watch binlog_status: what is skipped is lost"
             )
@@ -89,8 +89,8 @@ def servers(config: Config) -> Checking[None]:
             what = f"TiDB {instance} writes no binlogs"
             yield failed(what, setting="binlog.enable (TiDB)", hint="set it to true and restart that server")
     if not requested:
-        what = "SHOW CONFIG tells this account nothing of binlogs"
-        yield warning(what, setting="GRANT CONFIG", hint="see by yourself that TiDB's binlog.ignore-error is false, or grant it")
+        what = "SHOW CONFIG returns nothing about binlogs to this account"
+        yield warning(what, setting="GRANT CONFIG", hint="check that TiDB's binlog.ignore-error is false, or grant it")
     if not silent:
         yield ok("every TiDB server that is up writes binlogs")
 
@@ -116,7 +116,7 @@ def infos(config: Config, changefeed: Changefeed) -> Checking[None]:
 
 
 def faults() -> Checking[None]:
-    """Nothing tells whether a program does it."""
+    """Nothing shows whether a program does it."""
     yield warning(
         "UPDATE IGNORE that moves a clustered key onto a taken one deletes the row in the binlog and not in TiDB: no reader can tell",
         setting="SQL of your programs",

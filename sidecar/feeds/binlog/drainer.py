@@ -36,7 +36,7 @@ class Drainer:
         self.durable_ts = durable_ts
 
     def acknowledge(self, durable_ts: CommitTs) -> None:
-        """It is told at the next `beat`."""
+        """The next `beat` reports it."""
         self.durable_ts = max(self.durable_ts, durable_ts)
 
     def beat(self, now_ts: CommitTs) -> None:

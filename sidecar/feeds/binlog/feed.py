@@ -5,8 +5,8 @@
     binlog/ddl       the DDLs, and how far they are known
 
 - Positions are TSOs, and commit_ts the order of every pump's stream: all up to the log's end is in the log, all that is not lies above it.
-  So pumps are read on from there, whatever positions their lanes have, but for positions below.
-- A DDL's binlog names a job, and what the job did is TiDB's to tell. It is asked for when nothing below can come any more: by then it is
+  So reading of pumps resumes there, whatever positions their lanes have, but for positions below.
+- A DDL's binlog names a job, and only TiDB has what the job did. TiDB is queried when nothing below can come any more: by then it is
   mostly there. The DDL leaves in a lane of its own, and that lane is resolved after it, so that R waits for both.
 - A transaction or a DDL that came to two pumps is one: the sequence drops the second arrival of a row, `_ddls` that of a DDL.
 - What is acknowledged is what the log has in full, of all lanes. Pumps go offline by it.

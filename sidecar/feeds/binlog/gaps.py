@@ -1,8 +1,8 @@
 """What is lost without a word: binlogs that a pump has removed before they were read.
 
-A pump keeps binlogs for some days by the clock, whoever has read them. Who pulls from below gets what is left and is told nothing; only the
-pump's /metrics say up to where it has removed, as the milliseconds of a TSO. So it is asked there after the first answer to each pull, on
-the address of the pull, before that answer counts, and from time to time while a pull goes on.
+A pump keeps binlogs for some days by the clock, read or not. Who pulls from below gets what is left and no error; only the
+pump's /metrics say up to where it has removed, as the milliseconds of a TSO. So they are read after the first answer to each pull, on
+the address of the pull, before that answer counts, and from time to time while a pull continues.
 
 From pingcap/tidb-binlog pump/storage/storage.go (PullCommitBinlog, doGCTS).
 """
@@ -24,7 +24,7 @@ ANSWER_MAX_S = 5.0
 _BYTES_MAX = 16 << 20
 
 Metrics = Callable[[str], str]
-"""What the pump at `host:port` tells at /metrics. Raises FeedLost."""
+"""What the pump at `host:port` returns at /metrics. Raises FeedLost."""
 
 
 def metrics_of(tls: Tls) -> Metrics:
@@ -65,7 +65,7 @@ def gc_ms(metrics: str, pump: Node) -> int:
                 return int(float(value))
             except ValueError:
                 break
-    raise FeedLost(f"pump {pump.node_id} ({pump.host}) tells no {_GC} in its /metrics", hint=_SEE)
+    raise FeedLost(f"pump {pump.node_id} ({pump.host}) has no {_GC} in its /metrics", hint=_SEE)
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -78,4 +78,4 @@ def _context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-_SEE = "see that the pump runs and that this machine reaches it; it is tried again by itself"
+_SEE = "see that the pump runs and that this machine reaches it; the sidecar tries again automatically"

@@ -1,4 +1,4 @@
-"""The DDL jobs that a stream of binlogs speaks of: a DDL's binlog tells its job's id and statement, TiDB tells what the job did.
+"""The DDL jobs that a stream of binlogs speaks of: a DDL's binlog has its job's id and statement, TiDB has what the job did.
 
 - TiDB writes a job's binlog with the transaction that ends it, and a reader may have it before SQL shows the job so: it is waited for.
 - DROP COLUMN sends two. At the first one (delete-only) sessions do not see the column any more, and rows lack it, which decoding allows

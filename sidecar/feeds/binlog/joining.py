@@ -1,6 +1,6 @@
 """Which pumps are lanes, and how far the stream may be released without losing one that joins.
 
-    T from PD ──► read the registry ──► every pump found that may still bring something is a lane ──► the lane `pumps` resolves T
+    T from PD ──► read the registry ──► every pump in it that may still bring something is a lane ──► the lane `pumps` resolves T
 
 - **The order of these carries weight** (`look`). A pump that was not in the registry when it was read registered after T; TiDB writes to a
   pump only once it is there, and takes a transaction's commit_ts after its prewrite binlog is stored: so all that it will ever bring is

@@ -1,7 +1,7 @@
-"""What a pump that comes calls on every drainer before it serves: Cistern/Notify. Answered when the registry has been read anew, so that
-the pump is a lane and holds the stream; else the pump hears of a failure and tries again.
+"""What a pump that comes calls on every drainer before it serves: Cistern/Notify. Answered when the registry has been read again, so that
+the pump is a lane and holds the stream; else the pump receives an error and tries again.
 
-Whoever calls makes us look into PD, no more, and calls that come together share one look: so nothing is asked of the caller, and the
+A call makes the drainer look into PD, no more, and calls that come together share one look. So the caller needs no credentials, and the
 server speaks TLS only where the cluster does.
 """
 

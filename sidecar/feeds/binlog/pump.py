@@ -2,12 +2,12 @@
 
 - It begins above what was read last, every time; a pump sends in the order of commit_ts, also over connections, and one that does not
   stops the feed: what was released cannot be sorted any more.
-- The first answer of each beginning counts after the pump was asked what it has removed (gaps.py): a pump that had removed nothing of
+- The first answer of each beginning counts after the pump has reported what it has removed (gaps.py): a pump that had removed nothing of
   what is to come by then had not when it began to send.
 - A pump that cannot be reached is tried again for ever, at the address that its entry names by then: it holds the stream, and `why` says
   so. Only one that is offline, with binlogs that were never read, is given up after `gone_s`: nobody will start it again.
-- A connection that has died is not seen by who waits on it. `follow` is told the pump's entry again and again; where that names another
-  address, or more binlogs than have come for SILENT_S, the call is ended and begun anew.
+- A thread that waits on a dead connection does not see that. `follow` receives the pump's entry again and again; where that names another
+  address, or more binlogs than have come for SILENT_S, the call is ended and begun again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PumpStream:
                 self._call.cancel()
 
     def close(self, *, wait_s: float) -> None:
-        """Whoever delivers has been told first: a thread that waits for room must not."""
+        """The backlog's lane is closed before: a thread that waits for room must not block this."""
         with self._lock:
             self._ended = True
             if self._call is not None:

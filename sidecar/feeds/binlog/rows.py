@@ -21,8 +21,8 @@ from sidecar.ticdc.event_filter import RowEvent
 
 
 class BinlogRows:
-    """A transaction tells the schema version at which it began. Its rows are as its table was when it first touched that: not more than one
-    DDL behind, and only before that DDL is over. For TiDB ends a DDL when no transaction is left that may use what was before it (by
+    """A transaction carries the schema version at which it began. Its rows are as its table was when it first touched that: at most one DDL
+    behind, and only before that DDL is over. For TiDB ends a DDL when no transaction is left that may use what was before it (by
     metadata locks, else by its schema lease, where such a transaction cannot commit), and begins no other one of the table before.
 
     Source: pingcap/tidb planner/core/preprocess.go tryLockMDLAndUpdateSchemaIfNecessary, ddl/ddl_worker.go (waits, then finishDDLJob, whose
@@ -36,7 +36,7 @@ class BinlogRows:
         return folded(changes, table_of)
 
     def home(self, table: TableSchema, change: Change) -> int | None:
-        """Raises FeedError for a table of which no partition can be told."""
+        """Raises FeedError for a table of which the partitions are unknown."""
         previous = table.former
         if previous is None or schema_version_of(change.value) >= previous.until or 0 < previous.upto_ts < change.commit_ts:
             return None
@@ -69,5 +69,5 @@ def _judged(table: TableSchema, change: Change) -> Judged:
 def _row(table: TableSchema, value: bytes, *, is_old: bool) -> Texts:
     before, after = decode_event(binlog_table_of(table, schema_version_of(value)), value)
     row = before if is_old else after
-    assert row is not None, "it is asked for by the kind of its change"
+    assert row is not None, "the kind of its change requires it"
     return row

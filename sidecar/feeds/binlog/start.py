@@ -1,9 +1,9 @@
 """The tables where a new log of TiDB-Binlog begins: those of now, or those at `initial_commit_ts`, made of all DDL jobs up to there.
 
-- SQL and TiDB's status port tell what tables are now. What they were is told by the jobs that made them, from the first one on, as drainers
-  read it. Where some of these are gone (TiDB upgraded from before 6.2 has older ones elsewhere) what comes out at the end is not what is
-  there, and the start is refused.
-- A job's true commit_ts is told by its binlog alone; its history has a moment up to half a second later. A start amid a job is refused.
+- SQL and TiDB's status port return the present tables. The jobs that made the tables, from the first one on, show what they were, as
+  drainers read it. Where some of these are gone (TiDB upgraded from before 6.2 has older ones elsewhere) what comes out at the end is
+  not what is there, and the start is refused.
+- A job's true commit_ts is in its binlog alone; its history has a moment up to half a second later. A start amid a job is refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def snapshot_at(now: KvSnapshot, jobs: Iterable[DdlJob], at_ts: CommitTs) -> KvS
     amid = next((job for job in in_order if job.start_ts < at_ts < job.commit_ts), None)
     if amid is not None:
         raise FeedUnsuitable(
-            f"binlog.initial_commit_ts is {at_ts}, amid {amid.at()}: on which side of it that lies cannot be told",
+            f"binlog.initial_commit_ts is {at_ts}, amid {amid.at()}: on which side of it that lies is unknown",
             hint=f"give {amid.commit_ts + 1}, or one below {amid.start_ts}",
         )
     history: SchemaHistory[None] = SchemaHistory(CommitTs(0), [], describe=lambda _info, _schema: None)

@@ -4,10 +4,10 @@
                                                        └──► our entry as a drainer            └──► backlog, bounded ──► poll
 
 - A message of a pump is one binlog as it was streamed, at the position of its commit_ts. The lane `pumps` says up to where all pumps are
-  known (joining.py), and goes on there; `lanes`, asked after a poll, has every pump that a mark of that poll counts on.
+  known (joining.py), and continues there; `lanes`, called after a poll, has every pump that a mark of that poll counts on.
 - PD that does not answer for `outage_max_s` is FeedLost or CoordinationLost. A pump that does not is no error: it holds the stream, and
   the view names it.
-- TiDB servers that write no binlogs, and pumps that have removed what is to come, stop the feed: what they leave out is in no pump.
+- TiDB servers that write no binlogs, and pumps that have removed what is to come, stop the feed: what they omit is in no pump.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NO_TLS = Tls()
 
 
 class Pd(Protocol):
-    """`sidecar.feeds.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Asked by one thread at a time."""
+    """`sidecar.feeds.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Called by one thread at a time."""
 
     def cluster_id(self) -> int: ...
 
@@ -72,7 +72,7 @@ class PullSettings:
 
 
 class PumpStreams:
-    """Nothing is asked before `seek`. One thread calls all but `view`. `pd` and `nodes` are closed by whoever made them, after this."""
+    """No request before `seek`. One thread calls all but `view`. The caller that made `pd` and `nodes` closes them, after this."""
 
     def __init__(self, settings: PullSettings, nodes: Nodes, pd: Pd) -> None:
         """Raises ConfigError for certificates that cannot be used."""
@@ -235,7 +235,7 @@ class PumpStreams:
         while not ending.is_set():
             with self._changed:
                 reading = list(self._streams.values())
-            with suppress(FeedLost, CoordinationLost):  # whoever reads the pump, and the look, say so
+            with suppress(FeedLost, CoordinationLost):  # the pump's reader, and the look, say so
                 silent = set(self._nodes.without_binlogs())
                 if both := before & silent:
                     raise _without(sorted(both))

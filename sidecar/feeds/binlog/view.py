@@ -1,4 +1,4 @@
-"""What operators are told of the pumps: how far each is, and what holds the stream since when, with the way out."""
+"""What operators see of the pumps: how far each is, and what holds the stream since when, with the way out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STUCK_AFTER_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PumpView:
-    """`handed_ts`: its last binlog that came. `stands`: why nothing comes after that; empty if it goes on."""
+    """`handed_ts`: its last binlog that came. `stands`: why nothing comes after that; empty if it advances."""
 
     node_id: str
     host: str
@@ -56,7 +56,7 @@ def _why_stuck(node: Node, handed_ts: CommitTs, now_ts: CommitTs, why: str) -> s
     if node.state == OFFLINE:
         return f"it is offline, and its binlogs up to {utc(node.max_commit_ts)} were not read: start it again on its data{cannot}"
     if node.silent_at(now_ts):
-        return f"it has not been heard of since {utc(node.update_ts)}: start it again on its data{cannot}"
+        return f"it has not updated its entry since {utc(node.update_ts)}: start it again on its data{cannot}"
     if why:
         return f"it cannot be read: {why}"
     if node.state in (ONLINE, CLOSING) and node.max_commit_ts <= handed_ts:

@@ -1,4 +1,4 @@
-"""What every way of messages that TiCDC has encoded needs of the changefeed, whoever carries them."""
+"""What every way of messages that TiCDC has encoded needs of the changefeed, whatever carries them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _hidden_ddls(it: CheckResult) -> Checking[None]:
 
 
 def of_hidden_ddls(section: SourceSection, *, hidden: bool) -> CheckFinding:
-    """Whether what the changefeed's filter leaves out can be followed all the same."""
+    """Whether what the changefeed's filter omits can be followed all the same."""
     if not hidden:
         return ok("the changefeed's filter leaves no DDL out")
     if may_read(section):

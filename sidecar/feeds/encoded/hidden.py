@@ -1,10 +1,10 @@
-"""DDLs that the changefeed's filter leaves out of its messages: they reach TiCDC's schemas, so rows of another form follow, unannounced.
+"""DDLs that the changefeed's filter omits from its messages: they reach TiCDC's schemas, so rows of another form follow, unannounced.
 
 A lane beside the feed's brings them from TiDB's own history, at their commit_ts, as cuts: the tables are others from there on, and no
-sink is told. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes a DDL that nobody
-knows of.
+sink receives them. What comes by the feed as well is a cut there already. R waits for this lane as for any other: no row passes an unknown
+DDL.
 
-Positions of the lane say nothing: it goes on from where the log's tables are. Where the account may not read the history, a hidden DDL
+Positions of the lane say nothing: it continues from where the log's tables are. Where the account may not read the history, a hidden DDL
 that can change rows stops the stream by name.
 """
 
@@ -104,7 +104,7 @@ class WithHiddenDdls:
             except SourceError as error:
                 if not error.retryable:
                     raise
-                self._waits = f"waits for the source to tell its DDLs, some of which the changefeed's filter leaves out: {error.message}"
+                self._waits = f"waits for the source's DDLs, some of which the changefeed's filter omits: {error.message}"
             else:
                 for ddl in finished_ddls:
                     self._notify(ddl, messages)
@@ -116,7 +116,7 @@ class WithHiddenDdls:
         if ddl.commit_ts is None:
             if hidden := [name for name in ddl.tables if self._carried(name) and self._hides(name, ddl.kind, ddl.query)]:
                 raise FeedUnsuitable(
-                    f"DDL job {ddl.number} ({ddl.kind} of {hidden[0]}: {ddl.query[:200]}) is left out of the feed by the changefeed's"
+                    f"DDL job {ddl.number} ({ddl.kind} of {hidden[0]}: {ddl.query[:200]}) is omitted from the feed by the changefeed's"
                     " filter, and the account may not read when it was done: rows after it have another form",
                     hint="GRANT SELECT ON mysql.tidb_ddl_job and ON mysql.tidb_ddl_history to source.user, and start again; or narrow the"
                     " changefeed's event filters to rows",

@@ -1,7 +1,7 @@
-"""What every way of messages that TiCDC has encoded brings to a term, whoever carries them: they name their tables, which after a DDL are
+"""What every way of messages that TiCDC has encoded brings to a term, whatever carries them: they name their tables, which after a DDL are
 TiDB's at that TSO.
 
-The tables change under way, by DDLs. Who passes a DDL is told of the tables after it (`FollowedSchemas`); the scope follows them.
+The tables change under way, by DDLs. Who passes a DDL receives the tables after it (`FollowedSchemas`); the scope follows them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Begins(NamedTuple):
         """Where, and why. `since_ts` 0: at the oldest messages."""
         if since_ts:
             why = f"as {self.setting} says" if self.said else f"the default of {self.setting}"
-            return f"now, at TSO {since_ts} of its tables ({why}): what is older is passed over, a dump brings its rows"
-        why = f"as {self.setting} says" if not self.now else "the source tells no TSO at which to begin"
+            return f"now, at TSO {since_ts} of its tables ({why}): what is older is skipped, a dump brings its rows"
+        why = f"as {self.setting} says" if not self.now else "the source reports no TSO at which to begin"
         return f"at {self.oldest} ({why}): read with the present tables, whatever DDLs are among them"
 
 

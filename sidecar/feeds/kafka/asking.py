@@ -1,7 +1,7 @@
-"""One question of `rounds` at a time, in two steps: the source tells its tables' topics, then the brokers tell which topics exist.
+"""One question of `rounds` at a time, in two steps: the source returns its tables' topics, then the brokers return which topics exist.
 
-Neither step holds the caller longer than it says. The brokers are asked after the source has told, for all topics at once. A question
-that is begun drops the one before.
+Neither step holds the caller longer than it says. The request to the brokers follows the source's answer, for all topics at once. A new
+question drops the one before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _OfBrokers:
 
 
 class Asking:
-    """`present`: the topics of the source's tables, asked in the background; None: they are those where the log is."""
+    """`present`: the topics of the source's tables, fetched in the background; None: they are those where the log is."""
 
     def __init__(self, cluster: Cluster, present: Callable[[], TableTopics] | None) -> None:
         self._cluster = cluster

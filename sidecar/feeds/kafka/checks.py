@@ -1,9 +1,9 @@
 """What a Kafka feed needs: a changefeed whose stream can carry a dump, and its topics as they really are.
 
-- The definition is judged by ticdc/suitability; the tables count where TiDB told them, else the settings alone.
+- The definition is judged by ticdc/suitability; the tables count where TiDB returned them, else the settings alone.
 - Every partition must get resolved marks: one that does not holds every other lane back for ever. TiCDC sends them to the first
   `partition-num` partitions of a topic only (facts: tiflow, topic manager and DDL sink).
-- What the log wants to read on from must be there still: asked by the feed's own `seek`, which is what a start does.
+- What the log wants to read on from must be there still: checked by the feed's own `seek`, which is what a start does.
 - A topic is one changefeed's: another one's marks and rows would be taken for this one's.
 - The feed's end is noted before the probe of the watermark table is written, and watched for it after.
 """
@@ -145,7 +145,7 @@ def kafka(changefeed: Changefeed, section: KafkaSection) -> Checking[Cluster]:
     try:
         count = cluster.broker_count()
     except FeedLost:
-        cluster.check(wait_s=1.0)  # what librdkafka would repeat for ever is told by its callback
+        cluster.check(wait_s=1.0)  # what librdkafka would repeat for ever, its callback reports
         raise cluster.lost(REQUEST_TIMEOUT_S) from None
     cluster.answered()
     yield ok(f"{count} brokers, by {cluster.brokers}")
@@ -199,7 +199,7 @@ def of_beginning(section: KafkaSection) -> CheckFinding:
         hint = "begin now and dump: rows that are older than a DDL of their table are not what they were, enum and set labels among them"
         return warning(what, setting="kafka.begin", hint=hint)
     why = "kafka.begin" if section.begin else "the default of kafka.begin"
-    return ok(f"the log is new and begins now ({why}): what is older in the topics is passed over, a dump brings its rows")
+    return ok(f"the log is new and begins now ({why}): what is older in the topics is skipped, a dump brings its rows")
 
 
 def _feed(it: CheckResult) -> KafkaFeed:
@@ -221,7 +221,7 @@ def _messages(it: CheckResult) -> Checking[Tail]:
     existing = it.get(SCHEMAS, None)
     known = {name.folded() for name in existing or ()}
     if existing is not None and (unseen := sorted(name for name in tail.tables if name.folded() not in known)):
-        yield of_unseen(unseen, user=it.config.source.user, sees_every_table=it.get(RIGHTS, False))  # what the check found
+        yield of_unseen(unseen, user=it.config.source.user, sees_every_table=it.get(RIGHTS, False))  # what the check returned
     return tail
 
 

@@ -1,11 +1,11 @@
-"""The edge to librdkafka: its settings, its error codes, and what the cluster is asked about topics.
+"""The edge to librdkafka: its settings, its error codes, and the requests about topics.
 
 - What decides correctness is set here and cannot be overridden: `kafka.client` holds TLS, SASL and network settings only.
-- An error is classed by its code. What librdkafka repairs by itself is no error; what it would repeat for ever although
+- An error is classed by its code. What librdkafka repairs automatically is no error; what it would repeat for ever although
   a person must act (a password, a certificate, an ACL) is FeedUnsuitable; what is not known stops.
 - TLS and login errors also come from a broker that is just starting. So they refuse only while no broker has answered
   yet; after that they are named when the outage has lasted too long.
-- Nothing here waits without a bound. Logs go to `logging`, errors of background threads to whoever calls `check`.
+- Nothing here waits without a bound. Logs go to `logging`, `check` raises errors of background threads.
 - No request of the admin client that goes to a group's coordinator: librdkafka 2.16 aborts the process when the
   connection is lost meanwhile (confluentinc/librdkafka issues 3663, 4605; pull request 5397).
 """
@@ -64,7 +64,7 @@ _FORBIDDEN = {
 
 
 def refusal(error: KafkaError, where: str) -> FeedUnsuitable | None:
-    """What to raise for an error at `where`; None if librdkafka repairs it by itself."""
+    """What to raise for an error at `where`; None if librdkafka repairs it automatically."""
     return None if error.code() in REPAIRED else _refused(error, where)
 
 
@@ -74,7 +74,7 @@ def _refused(error: KafkaError, where: str) -> FeedUnsuitable:
         return FeedUnsuitable(f"Kafka refuses {where}: {reported}", hint=hint)
     return FeedUnsuitable(
         f"Kafka has an error for {where} that is not known here: {reported}",
-        hint="look into the brokers' logs; when the cause is gone, start the sidecar again: it goes on where the log ends",
+        hint="look into the brokers' logs; when the cause is gone, start the sidecar again: it resumes where the log ends",
     )
 
 
@@ -94,7 +94,7 @@ def common_settings(brokers: str, client: Mapping[str, str]) -> dict[str, Any]:
 
 def consumer_settings(*, group: str, queue_bytes_max: int, brokers: int) -> dict[str, Any]:
     """librdkafka's queue is one for all partitions (its `queued.max.messages.kbytes` is then not a bound for each), and each
-    of `brokers` has one fetch under way. The bound is passed by one message larger than a broker's part, at most once a broker."""
+    of `brokers` has one fetch under way. One message larger than a broker's part exceeds the bound, at most once a broker."""
     fetch_bytes_max = max(FETCH_BYTES_MIN, queue_bytes_max // FETCHES_PART // brokers)
     return {
         "group.id": group,
@@ -157,14 +157,14 @@ class Cluster:
         return self._opened
 
     def close(self) -> None:
-        """End its threads and connections, until it is asked again. librdkafka's client ends with the last reference to it, which is in a
+        """End its threads and connections, until the next request. librdkafka's client ends with the last reference to it, which is in a
         circle with this object: the collector would come to it when many terms have left theirs behind."""
         self._opened = None
 
     def note(self, error: KafkaError) -> None:
         """librdkafka's error callback, of any client of this cluster; called by `check` and by the consumer's own calls.
 
-        What a person must repair is not hidden by what follows from it: a refused password is told once a broker, and then
+        What a person must repair is not hidden by what follows from it: a refused password is reported once a broker, and then
         "all brokers are down", often before anybody looks."""
         if self._trouble is None or _rank(error) >= _rank(self._trouble):
             self._trouble = error

@@ -1,10 +1,10 @@
 """TiCDC's Kafka topics as a feed: a lane is a partition, `kafka/{topic}/{partition}`, a position is a Kafka offset.
 
-**A lane must join before R may pass it by.** So what completes a round of all lanes is held until the source has told its tables and
-the brokers their topics, both asked after it came (`rounds`); without an answer R waits.
+**A lane must join before R may overtake it.** So what completes a round of all lanes is held until the source has returned its tables
+and the brokers their topics, both requested after it came (`rounds`); without an answer R waits.
 
     start     where reading begins, without a gap        reading   the consumer: messages in order, the outage clock
-    rounds    what may be released, what is asked        asking    the question, in the background
+    rounds    what may be released, what is queried      asking    the question, in the background
     commits   offsets for operators, written and never read
 
 `poll` does not wait for the source or the brokers: it returns within its timeout, or ANSWER_WAIT_S a step. `lanes` sends no request.
@@ -28,7 +28,7 @@ from sidecar.feeds.kafka.start import Start, WantedStart
 from sidecar.ports import NOT_KNOWN, Clock
 
 ANSWER_WAIT_S = 0.1
-"""How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll goes on waiting."""
+"""How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll continues to wait."""
 
 
 class _SystemClock:
@@ -48,8 +48,8 @@ class _Open:
 
 class KafkaFeed:
     """sidecar.ports.Feed over all partitions of `topics()`, those of the tables where the log is, and `present()`, those of the tables
-    that the source has now. `topics` is cheap. `present` may wait for the source and raise: `seek` waits for it, after that it is
-    asked by a thread of its own, R waits as long as the source cannot be reached, and `poll` raises what no retry helps. None: the same
+    that the source has now. `topics` is cheap. `present` may wait for the source and raise: `seek` waits for it, after that a thread of
+    its own calls it, R waits as long as the source cannot be reached, and `poll` raises what no retry helps. None: the same
     topics, all of them marked.
 
     A topic that does not exist is no lane yet: TiCDC makes topics when their first table comes. One thread calls all but the
@@ -93,7 +93,7 @@ class KafkaFeed:
         """Waits for the source, the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is
         there.
 
-        Raises FeedUnsuitable for a gap, a topic that was made anew, or where the brokers refuse; FeedLost, and changes nothing, if
+        Raises FeedUnsuitable for a gap, a topic that was created again, or where the brokers refuse; FeedLost, and changes nothing, if
         none answers.
         """
         wanted = of_topics(positions)
@@ -158,7 +158,7 @@ class KafkaFeed:
         answer = at.asking.answer(wait_s=wait_s)
         if answer is None:
             return
-        if answer.found is None:
+        if answer.existing is None:
             at.reading.unanswered(now_s)
         else:
             at.reading.answered()

@@ -75,6 +75,6 @@ def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsui
 
 def hole(partition: PartitionKey, wanted: int, value: int) -> FeedUnsuitable:
     return FeedUnsuitable(
-        f"{lane_of(partition)} goes on at {value} where {wanted} was expected: messages between them are not there",
+        f"{lane_of(partition)} continues at {value} where {wanted} was expected: messages between them are not there",
         hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + START_AGAIN,
     )

@@ -49,7 +49,7 @@ def feed_of(
     names: Callable[[], Mapping[TableName, int]],
 ) -> KafkaFeed:
     """`tables`: those that the feed carries where the log is, another mapping whenever they change; `names`: tables and views that the
-    source has at present, with their ids, asked only if tables have topics of their own. Raises as `reading`; FeedLost if no broker
+    source has at present, with their ids, called only if tables have topics of their own. Raises as `reading`; FeedLost if no broker
     answers.
 
     A topic is surely marked if a table with a key has it where the log is and still does: one of the same name may have no key.
@@ -72,7 +72,7 @@ def group_of(name: ChangefeedName, settings: KafkaSection) -> str:
 def reading(
     changefeed: Changefeed, settings: KafkaSection, of_tables: Callable[[], frozenset[str]], present: Callable[[], TableTopics]
 ) -> KafkaFeed:
-    """A feed of these topics; `present` is asked only if tables have topics of their own.
+    """A feed of these topics; `present` is called only if tables have topics of their own.
 
     Raises ConfigError for settings that cannot be used, FeedUnsuitable for a dispatcher that is not understood.
     """
@@ -93,7 +93,7 @@ def brokers_of(changefeed: Changefeed, settings: KafkaSection) -> str:
 
 
 def client_of(changefeed: Changefeed, settings: KafkaSection) -> dict[str, str]:
-    """What librdkafka is told: TiCDC's own way in, and the operator's settings over it. Raises ConfigError."""
+    """The settings of librdkafka: TiCDC's own way in, and the operator's settings over it. Raises ConfigError."""
     client = client_settings(changefeed) | dict(settings.client)
     if settings.sasl_password_file:
         client["sasl.password"] = read_secret(settings.sasl_password_file)

@@ -1,8 +1,8 @@
-"""The topics of the tables that the source has at present, fetched in the background: nobody who asks waits for the source.
+"""The topics of the tables that the source has at present, fetched in the background: no caller waits for the source.
 
-An answer counts for a question only if it was fetched after the question came. A source that cannot be reached is asked again and
-again: whoever waits for it waits, and is told. What else ends the fetching, known or unknown, is raised by the next look, in the asking
-thread.
+An answer counts for a question only if it was fetched after the question came. A source that cannot be reached is queried again
+and again: the caller waits, and `failure` says why. What else ends the fetching, known or unknown, the next look raises, in the
+caller's thread.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class TopicNames:
         self._background = Background(self._work, name="kafka-feed-names")
 
     def ask(self) -> int:
-        """The number of the question, for `told`."""
+        """The number of the question, for `reported`."""
         self._requested += 1
         self._to_do.put(self._requested)
         return self._requested
 
     def reported(self, number: int, *, wait_s: float) -> TableTopics | None:
-        """What the source told after question `number` came, None as long as it has not. Raises what ended the fetching."""
+        """What the source returned after question `number` came, None as long as it has not. Raises what ended the fetching."""
         with self._change:
             self._change.wait_for(lambda: self._reported >= number, wait_s)
             topics = self._topics if self._reported >= number else None

@@ -112,7 +112,7 @@ class TopicReading:
         return self._fresh.pop(partition)
 
     def commit(self, positions: Mapping[PartitionKey, int]) -> None:
-        """Begin to; how it went is told to `on_commit`."""
+        """Begin to; `on_commit` receives how it went."""
         self._consumer.commit(offsets=_places(positions), asynchronous=True)
 
     def close(self) -> None:

@@ -1,18 +1,18 @@
-"""Which lanes there are, what of their messages may be released, and what must be asked before. Pure: no I/O, time is an argument.
+"""Which lanes there are, what of their messages may be released, and what must be queried before. Pure: no I/O, time is an argument.
 
-- **A lane must join before R may pass it by.** TiCDC sends resolved mark T, in any lane, after every change <= T was
+- **A lane must join before R may overtake it.** TiCDC sends resolved mark T, in any lane, after every change <= T was
   written, so the lane of each was there before that mark. Before R moves to T every lane has delivered something since
   the first mark >= T came. So the messages that complete such a round are held, and with them all that comes after, until a
-  question that began after they came is answered. What was asked before is too old; without an answer R waits.
-  An answer is as good as the broker that gives it: one that lags behind its controller leaves a new partition out.
+  question that began after they came is answered. An answer to an earlier question is too old; without an answer R waits.
+  An answer is as good as the broker that gives it: one that lags behind its controller omits a new partition.
 - The topics of the source's present tables count as well as those of the tables where the log is: the DDL that makes or renames
   a table comes in the table's own topic. A question asks for both, after mark T came, when the table is there.
 - TiCDC marks a topic only as long as it has a table, with a key and by the name that TiCDC has for it. One of which that is not sure
-  leaves R alone in each round in which it was read up to an end that was asked for after the round's messages came: nothing <= T
+  leaves R alone in each round in which it was read up to an end that was requested after the round's messages came: nothing <= T
   is behind it.
-- Else a lane never leaves. Its topic gone, smaller, or made anew (another topic id) stops.
+- Else a lane never leaves. Its topic gone, smaller, or created again (another topic id) stops.
 
-The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `told`.
+The caller's order: `take`; `ask` whenever it likes; `learn` with the answer; and while `held`, `release` once `reported`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """`present`: the topics of the source's tables; `found`: those that exist, None if no broker could tell."""
+    """`present`: the topics of the source's tables; `existing`: of the requested topics, None if no broker answered."""
 
     question: Question
     present: TableTopics
-    found: Mapping[str, Topic] | None
+    existing: Mapping[str, Topic] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Learned:
 
 
 class Rounds:
-    """Begins with the partitions of `topics`, which exist; `at_log` and `present` are the tables' topics that were asked for."""
+    """Begins with the partitions of `topics`, which exist; `at_log` and `present` are the tables' topics that were requested."""
 
     def __init__(self, topics: Mapping[str, Topic], *, at_log: frozenset[str], present: TableTopics, now_s: float) -> None:
         self.held: Sequence[Message] = ()
@@ -76,7 +76,7 @@ class Rounds:
         self._gone_since_s: float | None = None
 
     def lanes(self, at_log: frozenset[str]) -> frozenset[Lane]:
-        """Those that R waits for. A topic that got its first table by a DDL in the log, and that nobody was asked for yet, is a lane
+        """Those that R waits for. A topic that got its first table by a DDL in the log, and that was not requested yet, is a lane
         without marks."""
         unasked = {lane_of((topic, 0)) for topic in at_log - self._requested_for}
         return frozenset(unasked | {lane for partition, lane in self._lanes.items() if partition not in self._at_end})
@@ -103,15 +103,15 @@ class Rounds:
         return ()
 
     def release(self, read_to_end: Collection[PartitionKey]) -> Sequence[Message]:
-        """The round ends. `read_to_end`: of the unmarked ones, up to an end that was asked for since the round is held."""
+        """The round ends. `read_to_end`: of the unmarked ones, up to an end that was requested since the round is held."""
         if not self.reported:
-            raise AssertionError("the topics were not told since the round's messages came")
+            raise AssertionError("no answer about the topics since the round's messages came")
         self._at_end = self.unmarked() & frozenset(read_to_end)
         self._unanswered = {partition for partition in self._lanes if partition[0] in self._marked}
         released, self.held, self.reported = self.held, (), False
         return released
 
-    # ---- what is asked ----------------------------------------------------------------------------------------------
+    # ---- what is queried --------------------------------------------------------------------------------------------
 
     def ask(self, at_log: frozenset[str], *, now_s: float) -> Question | None:
         """The question that it is time to begin; any other is void then."""
@@ -122,25 +122,25 @@ class Rounds:
         return self._question
 
     def learn(self, answer: RoundAnswer, *, now_s: float) -> Learned:
-        """Raises FeedUnsuitable for a topic that is gone or made anew. What answers a void question changes nothing."""
+        """Raises FeedUnsuitable for a topic that is gone or created again. An answer to a void question changes nothing."""
         if not self._asking or answer.question != self._question:
             return Learned()
         self._asking, self._ask_at_s = False, now_s + TOPICS_AGAIN_S
-        if answer.found is None:
+        if answer.existing is None:
             return Learned()
         requested_for = answer.question.at_log | answer.present.all
-        left = self._leave(requested_for, answer.found)
-        if self._something_is_gone(answer.found, now_s):
+        left = self._leave(requested_for, answer.existing)
+        if self._something_is_gone(answer.existing, now_s):
             return Learned(left=left)
         if self._lanes:
             self._ask_at_s = now_s + TOPICS_EVERY_S
         self._follow_marks(answer.present.marked)
         self._requested_for = requested_for
         self.reported = bool(self.held)
-        return Learned(self._join(answer.found), left)
+        return Learned(self._join(answer.existing), left)
 
     def _follow_marks(self, marked: frozenset[str]) -> None:
-        """Topics that are marked hold R, from now on; those that no longer surely are may be left out when the next round ends."""
+        """Topics that are marked hold R, from now on; those that are no longer surely marked may be omitted when the next round ends."""
         came = {partition for partition in self._lanes if partition[0] in marked - self._marked}
         self._marked = marked
         self._at_end -= came

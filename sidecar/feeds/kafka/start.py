@@ -1,8 +1,8 @@
 """Where reading begins: which topics exist, and from which offset each of their partitions is read. It waits, with bounds.
 
-- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic made anew) is a gap. A lane that the log does
-  not name begins at what is there; where that is not its beginning, its first message tells whether what is gone was needed.
-- A topic made anew while nobody looked has another id than the log has for it. Brokers before 2.8 know no ids: there it is a gap only
+- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic created again) is a gap. A lane that the log does
+  not name begins at what is there; where that is not its beginning, its first message shows whether what is gone was needed.
+- A topic created again while nobody looked has another id than the log has for it. Brokers before 2.8 know no ids: there it is a gap only
   while it is shorter than the position.
 """
 
@@ -41,7 +41,7 @@ class Start:
     """`topics`: those that exist; `positions`: of each partition of them; `after_gap`: partitions that the log does not name, and whose
     beginning is gone; `ends`: what its next message will get.
 
-    Raises FeedUnsuitable for a gap, a topic made anew, or where the brokers refuse; FeedLost if none answers.
+    Raises FeedUnsuitable for a gap, a topic created again, or where the brokers refuse; FeedLost if none answers.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock, wanted: WantedStart) -> None:
@@ -90,7 +90,7 @@ class Start:
             self._cluster.check(wait_s=AGAIN_S)
 
     def _available(self, partitions: list[PartitionKey]) -> dict[PartitionKey, tuple[int, int]]:
-        """Asked again while a partition is without a leader."""
+        """Queried again while a partition is without a leader."""
         until_s = self._clock.now_s() + FIRST_ANSWER_MAX_S
         while True:
             try:

@@ -29,7 +29,7 @@ BROUGHT: Key[None] = Key("key-values")
 
 
 def checks(brought: Callable[[CheckResult], Checking[None]]) -> Sequence[Check[Any]]:
-    """`brought`: whether whoever brings the key-values can."""
+    """`brought`: whether the source of the key-values can bring them."""
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "filter (changefeed)", (CHANGEFEED,)),
         Check(
@@ -54,7 +54,7 @@ def settings(changefeed: Changefeed) -> Checking[None]:
 def infos(source: SourceSection, changefeed: Changefeed) -> Checking[None]:
     """What a new log would begin with, and whether the filter can be followed on those tables."""
     snapshot = TidbInfos(source).snapshot()
-    yield ok(f"TiDB's status port tells the tables' infos at {snapshot.ts}; {tables_of(changefeed, snapshot)} of them are replicated")
+    yield ok(f"TiDB's status port returns the tables' infos at {snapshot.ts}; {tables_of(changefeed, snapshot)} of them are replicated")
 
 
 def tables_of(changefeed: Changefeed, snapshot: KvSnapshot) -> int:

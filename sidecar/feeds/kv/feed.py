@@ -9,9 +9,9 @@ lane's resolved ts before it was passed. Nothing is lost by reading on from them
   up to r is held.
 So all below a lane's stored position is in the log, and all below the lowest of them is, of every lane. That one alone is used, to read
 on from and to acknowledge: lanes differ by what is held, which is seconds, and what comes again is dropped. It is never above R, and
-what is acknowledged is below it, so that no sender is asked for what it was told to forget.
+what is acknowledged is below it: so no sender must send what it was allowed to forget.
 
-- The lane of a new table comes in the very poll that passes its DDL, resolved up to it: R waits there for what nobody has asked for yet.
+- The lane of a new table comes in the very poll that passes its DDL, resolved up to it: R waits there for what was not requested yet.
 - A vanished table's lane stays until the log has passed its DDL: R needs it until then.
 - Each lane first sends its start as a resolved mark: everything up to it is in the log already, or came before the table.
 - What is at or below its lane's resolved ts is a repeat; what is of a range that is not wanted is left over from one that was.
@@ -94,11 +94,11 @@ class KvFeed:
         return {}
 
     def incarnations(self) -> Mapping[Lane, str]:
-        """A physical id is never given twice, so it tells enough."""
+        """A physical id is never given twice, so no incarnation is needed."""
         return dict.fromkeys(self.lanes(), "")
 
     def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # ids tell enough
-        """All lanes go on from the lowest of the positions. Those of tables that are not there say nothing: what makes such a table comes
+        """All lanes resume from the lowest of the positions. Those of tables that are not there say nothing: what makes such a table comes
         again, or the log has passed its end.
 
         Raises FeedError for the lane of another feed.
@@ -111,7 +111,7 @@ class KvFeed:
         for physical_id in self.schemas.wanted:
             self._open(physical_id, from_ts)
         self._starting = [lane.mark() for lane in self._by_prefix.values()]
-        self.puller.want({})  # a range that goes on would not go back
+        self.puller.want({})  # a range that stays wanted would not go back
         self._want()
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:

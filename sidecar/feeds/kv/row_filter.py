@@ -1,8 +1,8 @@
-"""Which changes the changefeed's event filters leave out, where no mounter of TiCDC's has done it: by type, and by value expression.
+"""Which changes the changefeed's event filters omit, where no mounter of TiCDC's has done it: by type, and by value expression.
 
 - One place for live rows: where a change gets its table's name, before it is in the log (`schemas.KvSchemas.named`). So the log has what a
   Kafka feed would have brought, a changed filter changes nothing that is written, and what comes after need not know of filters.
-- A change that is left out does not touch its key: it is no part of the stream, neither here nor in TiCDC's. A dump's row of that key
+- A change that is omitted does not touch its key: it is no part of the stream, neither here nor in TiCDC's. A dump's row of that key
   goes out as it was read, though the change may come between its SELECT and the high mark: as a snapshot at that SELECT and the
   changefeed from there on would have it. If it did count as touching, neither the dump nor the change would bring the row: it would
   be lost. No version goes back by it: whatever passes inside the window does touch the key.
@@ -121,7 +121,7 @@ class RowFilter:
                 self.of(table)
 
     def of(self, table: TableSchema) -> TableFilter | None:
-        """None: nothing of it is left out. Raises as `check`."""
+        """None: nothing of it is omitted. Raises as `check`."""
         result = self._made.get(table.name)
         if result is None or result[0] != table:
             self._made[table.name] = result = (table, self._filter(table))

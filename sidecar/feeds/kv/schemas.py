@@ -6,13 +6,13 @@
 - Everything that changes a table, or a schema, is a cut (`ReadDdl`): also what TiCDC would not send, and tables that are not replicated.
   So a segment has one state of all tables, its schemas file is the whole state, and `resume` needs nothing else.
 - A row is of the table that had its physical id at commit_ts - 1; TiDB-Binlog's rows have the logical id, which partitions share. `named`
-  leaves out and counts what is no data ("gone": a late write to a truncated table, a partition that was reorganised away; "not yet")
+  omits and counts what is no data ("gone": a late write to a truncated table, a partition that was reorganised away; "not yet")
   and what is not replicated (outside the table rules, without a handle key). An id that nobody knows is an error: it was pulled
   because it was known.
 - What cannot be followed is refused when the log comes to it, with everything below delivered: `resolve` goes no further, `after` raises.
 - A physical id is wanted from the commit_ts of what made it a replicated table's, and given up when the log has passed what ended that.
 - The history is collected below what is durable. While rows of a vanished id may still wait to be named, it keeps to below its end.
-- Rows of TiDB-Binlog tell the schema version that they were written under, which may be an older one: `TableSchema.former`.
+- Rows of TiDB-Binlog carry the schema version that they were written under, which may be an older one: `PreviousLayout`.
 - The watermark table is replicated whatever the rules say, and stays as it is.
 """
 
@@ -43,11 +43,11 @@ NOTHING_PREVIOUS: Mapping[TableName, PreviousLayout] = MappingProxyType({})
 _SCHEMA_APPEARS = (Effect.CREATE_SCHEMA, Effect.RECOVER_SCHEMA)
 _SCHEMA_DDLS = (Effect.CREATE_SCHEMA, Effect.DROP_SCHEMA, Effect.ALTER_SCHEMA, Effect.RECOVER_SCHEMA)
 
-NOT_REPLICATED, FILTERED = "not replicated", "left out by an event filter"
+NOT_REPLICATED, FILTERED = "not replicated", "omitted by an event filter"
 
 
 class ReadDdl(NamedTuple):
-    """A DDL's place in the stream. Without schema, table and query it is a cut that nobody is told of (codecs/kv.py)."""
+    """A DDL's place in the stream. Without schema, table and query it is a cut that reaches no sink (codecs/kv.py)."""
 
     commit_ts: CommitTs
     schema: str = ""
@@ -65,11 +65,11 @@ class _Cut(NamedTuple):
 
 
 class KvSchemas:
-    """sidecar.ports.Schemas. `snapshot` asks the cluster, for a new log; `rules` are the changefeed's, and so is `row_filter`, None where
-    it leaves no row out. `rows`: what the feed's changes are. One thread.
+    """sidecar.ports.Schemas. `snapshot` queries the cluster, for a new log; `rules` are the changefeed's, and so is `row_filter`, None
+    where it omits no row. `rows`: what the feed's changes are. One thread.
 
     `wanted`: the physical ids to be pulled, each from its ts on; `leaving`: those of them that are no replicated table's any more, since
-    when. `dropped` counts changes that `named` left out, by reason.
+    when. `dropped` counts changes that `named` omitted, by reason.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class KvSchemas:
 
     @property
     def ignored_start_ts(self) -> frozenset[int]:
-        """Transactions whose rows TiCDC leaves out."""
+        """Transactions whose rows TiCDC omits."""
         return self._rules.ignored_start_ts
 
     def mark_table(self) -> KvTable:
@@ -158,7 +158,7 @@ class KvSchemas:
         self._jobs.take(entry)
 
     def know_job(self, job: DdlJob) -> None:
-        """A job above what is resolved, of a feed that tells when jobs end and not what they are."""
+        """A job above what is resolved, of a feed that shows when jobs end and not what they are."""
         self._jobs.add(job)
 
     def resolve(self, ts: CommitTs) -> list[ReadDdl]:
@@ -223,7 +223,7 @@ class KvSchemas:
         return TableSchema(name, (), ())
 
     def _entry(self, name: TableName, ts: CommitTs) -> TableSchema | None:
-        """The newest version of a table, view or sequence, as the log's schemas hold it. None: of a schema that is left out."""
+        """The newest version of a table, view or sequence, as the log's schemas hold it. None: of a schema that is omitted."""
         result = self._history.by_name(name, ts)
         if result is None:
             return None
@@ -232,7 +232,7 @@ class KvSchemas:
         return replace(schema, name=result.name, table_id=result.table_id, physical_ids=result.physical_ids, layout=layout)
 
     def _note(self, job: DdlJob | Step, event: DdlEvent) -> ReadDdl | None:
-        """The cut of an event that was applied; None if it changes nothing and nobody is told."""
+        """The cut of an event that was applied; None if it changes nothing and reaches no sink."""
         gone = [change.name_before for change in event.tables if change.name_before is not None]
         names = [change.name_after for change in event.tables if change.name_after is not None]
         came = [entry for name in names if (entry := self._entry(name, event.commit_ts)) is not None]

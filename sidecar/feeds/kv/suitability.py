@@ -1,7 +1,8 @@
 """What key-values cannot do as TiCDC does, refused before anything is pulled.
 
 - TiCDC's mounter drops rows by event filters. No mounter is in between here, so they are dropped by us (row_filter.py): by type, and by
-  value expressions that can be evaluated exactly (ticdc/value_expr.py). Updates that change only some columns are not told from others.
+  value expressions that can be evaluated exactly (ticdc/value_expr.py). Updates that change only some columns look like
+  all others.
 - DDL jobs are rows of mysql.tidb_ddl_job since TiDB 6.2. In 8.0 to 8.2 with tidb_enable_fast_create_table, new tables never are.
 - Of `ignore-event`, DDLs are followed (ticdc/ddl_rules.py); so are ignored start-ts, by the feed.
 
@@ -22,11 +23,11 @@ _FAST_CREATE = ((8, 0), (8, 3))
 
 
 def refuse_filter(changefeed: Changefeed) -> None:
-    """Raises FeedUnsuitable for an event filter that drops rows by something that cannot be told here. What depends on the tables is
-    told when they are known."""
+    """Raises FeedUnsuitable for an event filter that drops rows by something that cannot be judged here. What depends on the tables is
+    judged when they are known."""
     rules = FilterRules.of(changefeed)
     for rule in rules.rules:
-        if columns := rule.found.ignore_update_only_columns:
+        if columns := rule.event_filter.ignore_update_only_columns:
             raise FeedUnsuitable(
                 f"{rule.name}, ignore-update-only-columns {', '.join(columns)}: a feed of key-values cannot tell such updates",
                 hint="leave rows out by another setting of the filter, or attach to a Kafka changefeed, whose TiCDC filters itself",
@@ -37,9 +38,9 @@ def refuse_filter(changefeed: Changefeed) -> None:
 
 
 def refuse_old_tidb(version: str, *, fast_create_table: bool) -> None:
-    """`version` as TiDB tells it: `8.0.11-TiDB-v7.5.1`, `Release Version: v9.0.0-beta.2 …`; empty: it was asked before.
+    """`version` as TiDB reports it: `8.0.11-TiDB-v7.5.1`, `Release Version: v9.0.0-beta.2 …`; empty: it was checked before.
 
-    Raises FeedUnsuitable for one whose DDL cannot be followed, and for a text that tells no version.
+    Raises FeedUnsuitable for one whose DDL cannot be followed, and for a text that has no version.
     """
     if not version:
         return
@@ -57,8 +58,8 @@ def refuse_old_tidb(version: str, *, fast_create_table: bool) -> None:
 
 
 def version_of(version: str) -> tuple[int, int]:
-    """Raises FeedUnsuitable for a text that tells no version."""
+    """Raises FeedUnsuitable for a text that has no version."""
     match = re.search(r"v(\d+)\.(\d+)", version)
     if match is None:
-        raise FeedUnsuitable(f"{version!r} tells no version of TiDB", hint="check that the source is TiDB; this feed needs it")
+        raise FeedUnsuitable(f"{version!r} has no version of TiDB", hint="check that the source is TiDB; this feed needs it")
     return int(match[1]), int(match[2])

@@ -1,5 +1,5 @@
 """Whether senders could connect: an address that this process may listen on, and that is safe to. Of messages: whether the changefeed sends
-here, and whether what is kept goes on with the log."""
+here, and whether what is kept continues the log."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def sends_here(changefeed: Changefeed, section: PushSection) -> Checking[None]:
 
 
 def inbox(uri: str, log: LogEnd | None) -> Checking[None]:
-    """Nothing is taken over: a sidecar that runs goes on."""
+    """Takes nothing over: a running sidecar continues."""
     result = Inbox(log_folder(uri))
     result.look()
     at = log.positions.get(LANE) if log is not None else None
     if at is not None and not result.first <= at <= result.next:
-        raise FeedUnsuitable(f"the log goes on at message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
+        raise FeedUnsuitable(f"the log needs message {at}, and {result} has {result.first} to {result.next} (exclusive)", hint=WAY_OUT)
     yield ok(f"{result} has messages {result.first} to {result.next} (exclusive)" if result.next else "none yet: the first owner makes it")

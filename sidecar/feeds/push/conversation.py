@@ -38,7 +38,7 @@ class StreamEnds(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What every sender is told or asked at the start. `changefeed` empty: any."""
+    """What every sender receives, or must name, at the start. `changefeed` empty: any."""
 
     changefeed: str
     silent_max_s: float
@@ -87,7 +87,7 @@ class Conversation:
         return False
 
     def cut(self, code: grpc.StatusCode, text: str) -> None:
-        """Nothing more of it is heard, what waits neither."""
+        """Nothing more of it is read, nor what waits."""
         self.stream.end(code, text)
         self.stream.discard()
 

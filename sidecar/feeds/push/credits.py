@@ -1,8 +1,8 @@
 """How many bytes each sender may send: what waits here of all senders together stays within `queue_bytes_max`.
 
 - A sender holds what it was granted and what of it waits here to be taken, and one message beyond that, for the last one may
-  take its credit below zero. The sum of all that is held never passes the bound. Only an entry that is larger alone than a
-  batch may, by itself.
+  take its credit below zero. The sum of all that is held never passes the bound. Only a single entry that is larger than a
+  batch may.
 - Half of the bound is reserved in equal windows for SENDERS_MAX senders: one that comes always gets its own, whatever the others
   hold. The other half goes to those who send, in equal shares: credit is given back only as bytes are taken, so who is idle
   holds what it was given once, and no more.

@@ -1,5 +1,5 @@
 """Messages of TiCDC's own sinks on their way into the inbox (feed.proto, messages): taken in from each stream in turn, made durable
-together, then told `Kept`.
+together, then answered with `Kept`.
 
 It runs beside the pipeline: TiCDC's checkpoint waits for `Kept`, and not for windows, sinks or TiDB. What the pipeline has not read yet is
 bounded: past `ahead_bytes_max` nothing more is taken, credit ends, and TiCDC waits.
@@ -28,7 +28,7 @@ BATCH_BYTES_MAX = 8 << 20
 """Of one file, but for a message that is larger alone: written in some tens of milliseconds, read as quickly."""
 
 CACHE_BYTES_MAX = 4 * BATCH_BYTES_MAX
-"""Of what is written and not read, so that whoever keeps up reads no file."""
+"""Of what is written and not read, so that a reader that keeps up reads no file."""
 
 GATHER_S = 0.03
 """From one file to the next, at the most: while the pipeline has others to read nobody waits for it, and files are removed,
@@ -50,7 +50,7 @@ class SinkView(NamedTuple):
 
 
 class _Sink(Conversation):
-    """A stream of messages. `told`: the last number that it was told to be kept."""
+    """A stream of messages. `reported`: the last number that `Kept` has named."""
 
     reported = 0
 

@@ -1,7 +1,7 @@
 """Messages of TiCDC's own sinks as a Feed: one lane, in the order in which the inbox has them; a position is an entry's number.
 
     server         bytes between the network and boxes, credit counted down
-    conversation   Hello, numbers                                     inlet   into the inbox, told `Kept`, beside the pipeline
+    conversation   Hello, numbers                                     inlet   into the inbox, then `Kept`, beside the pipeline
     inbox (log)    durable, in one order, for one owner               messages   what the pipeline reads of it
 
 One lane is enough for all partitions: TiCDC sends a resolved mark when the rows that it covers are kept, and those came here before. So no

@@ -7,7 +7,7 @@
     turns     a message of each in turn                                   │
     puller    who has which name, silence, what stops the sidecar         │
 
-Everything that decides runs in `poll`: what has arrived waits as bytes until it is asked for, so the order in which messages
+Everything that decides runs in `poll`: what has arrived waits as bytes until it is taken, so the order in which messages
 count is the order in which they are taken here, one of each sender in turn. Silence is measured in time in which somebody polls:
 a sidecar that slept blames no sender.
 """
@@ -36,7 +36,7 @@ from sidecar.rowcodec.key_values import KeyRange, KvEvent
 from sidecar.ticdc.changefeed import ChangefeedName
 
 TAKEN_PART = 4
-"""A poll ends at this part of `queue_bytes_max`: the senders go on with the rest of their credit meanwhile."""
+"""A poll ends at this part of `queue_bytes_max`: meanwhile the senders continue with the rest of their credit."""
 
 POLL_BYTES_MAX = 2 << 20
 """And at this: what is decoded in some tens of milliseconds, so that the pipeline comes back to the dump and to operators."""
@@ -183,7 +183,7 @@ class PushPuller:
         return taken.events
 
     def _succeed(self, session: PushSession) -> None:
-        """A new stream of a sender's name: the former one ends, and what arrived of it comes first."""
+        """A new stream of a sender's name: the previous one ends, and what arrived of it comes first."""
         previous = self._by_name.get(session.name)
         self._by_name[session.name] = session
         if previous is not None and not previous.finished:

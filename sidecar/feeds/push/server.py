@@ -4,10 +4,10 @@
   here, at arrival: who sends without any is cut off before it costs memory. A stream begins with credit for one message.
 - Who has not said its name costs nothing: its first message comes within HELLO_S and is small, few are taken from the network at a time,
   and nothing more is until it is welcomed.
-- What is told to a sender waits in its outbox, and gets its number as it leaves. Credit and what is durable are added up as they wait:
+- What is sent to a sender waits in its outbox, and gets its number as it leaves. Credit and what is durable are added up as they wait:
   a sender that does not read makes the outbox no longer.
 - A stream that ended keeps its inbox: what has arrived counts.
-- Two threads a stream: gRPC's, which waits for what to tell, and `push-{number}`, which waits for what comes. All streams set
+- Two threads a stream: gRPC's, which waits for what to send, and `push-{number}`, which waits for what comes. All streams set
   one event, `arrived`: clear it, then look into all inboxes, and nothing is overlooked.
 """
 
@@ -71,7 +71,7 @@ class PushStream:
         self._granted = 0
         self._end: tuple[grpc.StatusCode, str] | None = None
 
-    # ---- for whoever takes in what came ---------------------------------------------------------------------------------
+    # ---- for the owner, which takes in what came ------------------------------------------------------------------------
 
     def next(self) -> bytes | None:
         """The oldest message, or None."""
@@ -124,7 +124,7 @@ class PushStream:
                 self._notifying.notify_all()
 
     def end(self, code: grpc.StatusCode, text: str) -> None:
-        """Once everything told has been sent. What has arrived stays; nothing more is taken from the network."""
+        """Once the outbox has been sent. What has arrived stays; nothing more is taken from the network."""
         with self._notifying:
             self._end = self._end or (code, text)
             self._notifying.notify_all()
@@ -182,7 +182,7 @@ class PushStream:
                 return
 
     def drain(self) -> list[pb.SidecarMessage]:
-        """What waits to be told, which is told with this; `to_notify` sets the numbers."""
+        """Takes and returns what waits to be sent; `to_notify` sets the numbers."""
         with self._notifying:
             messages = [*self._outbox]
             self._outbox.clear()

@@ -2,7 +2,7 @@
 
 - What is wrong with the data raises MessageUnreadable, ends the stream with INVALID_ARGUMENT, and stops the sidecar: a sender
   that contradicts itself once may have done so before.
-- A sender that connects again takes over from its own former stream, the `predecessor`, which is taken in to its end first.
+- A sender that connects again takes over from its own previous stream, the `predecessor`, which is taken in to its end first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WANTED_RANGES_MAX = 10_000
 
 
 class Taken(NamedTuple):
-    """What a message gave: events for whoever polls, and what other senders are to be told that they lost."""
+    """What a message gave: events for the caller of `poll`, and what other senders lost and must learn of."""
 
     events: Sequence[KvEvent] = ()
     losses: Sequence[Loss] = ()
@@ -74,7 +74,7 @@ class PushSession(Conversation):
     def _known(self, span: int) -> SpanOpening:
         opening = self._openings.get(span)
         if opening is None:
-            if 0 < span <= self._last_span:  # refused, and the sender had not heard yet
+            if 0 < span <= self._last_span:  # refused, and the sender has not received that yet
                 return SpanOpening(self.stream.number, self.name, span, KeyRange(b"", b""))
             raise MessageUnreadable(f"{self}: span {span} was never opened", hint=NOT_OURS)
         return opening

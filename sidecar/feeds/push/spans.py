@@ -2,8 +2,8 @@
 
 - A wanted range is cut into parts without gap or overlap. Each has `upto_ts`, up to where all of it has been delivered, and one
   owner or none: the span that was opened last over it.
-- `open` answers from where the new owner must send: the lowest `upto_ts` of what it takes over. So whatever a former owner
-  delivered above that counts for nothing, and whoever owns a part from then on sends all of it.
+- `open` answers from where the new owner must send: the lowest `upto_ts` of what it takes over. So whatever a previous
+  owner delivered above that counts for nothing, and the new owner of a part sends all of it.
 - Entries and marks count for the parts that their span owns at that moment. Others are dropped: their owner sends them again.
 - `Pulled` is said for a part when its own owner's mark passes it: all entries between two of its `upto_ts` came from one owner.
 - A sender that contradicts itself (an entry at or below its own mark, a mark that goes back, a key outside its span) is broken

@@ -1,7 +1,7 @@
-"""The streams of one server, heard a message of each in turn, so that none waits for another's end.
+"""The streams of one server, read one message of each in turn, so that none waits for another's end.
 
-Whoever has them decides what a message means, and ends a stream that says what it may not. What all have alike is here: credit is given
-back to those who have a name, and a stream that ended is heard to its end.
+The owner of the streams decides what a message means, and ends a stream that says what it may not. What all have alike is here: credit is
+given back to those who have a name, and a stream that ended is read to its end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Conversation)
 
 
 class Turns(Generic[C]):
-    """`more`: whether something may wait of what `heard` was to give when it ended."""
+    """`more`: whether something may wait of what `received` was to give when it ended."""
 
     def __init__(self, credits: Credits) -> None:
         self._credits = credits
@@ -31,7 +31,7 @@ class Turns(Generic[C]):
         self._waiting.append(one)
 
     def received(self, bytes_max: int) -> Iterator[tuple[C, bytes | None]]:
-        """The oldest message of each, until nothing waits or they have so many bytes. None: that stream is gone, and was heard to its end;
+        """The oldest message of each, until nothing waits or they have so many bytes. None: that stream is gone, and was read to its end;
         it is to be finished."""
         bytes_left, idle = bytes_max, 0
         while idle < len(self._waiting) and bytes_left > 0:

@@ -1,10 +1,10 @@
 """The edge to gRPC for PD and TiKV: channels, TLS, and what a status code means.
 
 - `tls.ca_file` makes a connection TLS; certificate and key, both, are for mutual TLS. Each address has the same settings.
-- Statuses are classed by their code. What a person must change is FeedUnsuitable; everything else may pass and is tried again by
-  whoever asked, for as long as an outage may last. A wrong certificate is UNAVAILABLE to gRPC, so it is named after an outage.
+- Statuses are classed by their code. What a person must change is FeedUnsuitable; everything else may pass and the caller tries
+  it again, for as long as an outage may last. A wrong certificate is UNAVAILABLE to gRPC, so it is named after an outage.
 - A peer that hangs is noticed by keepalive, in KEEPALIVE_S and KEEPALIVE_ANSWER_S: TiKV also while nobody reads, PD while a call runs.
-- Proxies of the environment are not asked: a cluster's stores are machines of one's own.
+- Proxies of the environment are not used: a cluster's stores are machines of one's own.
 """
 
 from __future__ import annotations

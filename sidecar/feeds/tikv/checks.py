@@ -1,4 +1,4 @@
-"""Whether PD answers, of which everything about TiKV is asked."""
+"""Whether PD answers, which has everything about TiKV."""
 
 from __future__ import annotations
 

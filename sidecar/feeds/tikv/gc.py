@@ -3,7 +3,7 @@
 - TiKV scans what is there: a version that was collected is missing without a word. So nothing is pulled from a ts before PD has
   agreed to keep what is above it; a ts that PD has left behind stops.
 - It is kept from the lowest ts that is not durable here, and renewed all the time. A process that is gone keeps it for KEEP_S more,
-  so that the next one can go on; garbage of the whole cluster waits as long.
+  so that the next one can resume; garbage of the whole cluster waits as long.
 - One name for one changefeed: two holders of one name would undo each other. `ticdc-dump remove` lets go by it.
 
 From ticdc pkg/txnutil/gc (gc_service.go, gc_manager.go); pd server/grpc_service.go UpdateServiceGCSafePoint. With garbage collection by

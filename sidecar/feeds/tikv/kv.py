@@ -1,7 +1,7 @@
-"""TiKV's calls about locks and ends of transactions, each to the leader of the region that has the keys. One try: whoever asks comes
-again later.
+"""TiKV's calls about locks and ends of transactions, each to the leader of the region that has the keys. One try: the caller
+calls again later.
 
-- Where a region is, is asked of PD for each use: what is remembered is old just when a region is in trouble.
+- PD is queried for the region at each use: a remembered answer is old just when a region is in trouble.
 - An answer of the region's that it cannot serve, and a store that cannot be reached, are FeedLost. What TiKV says of a key or a
   transaction and nobody expects is MessageUnreadable: no fate may be read out of such an answer.
 - Keys of a keyspace (API v2) have it in front, and the request says so; TiKV refuses them otherwise.
@@ -26,7 +26,7 @@ from sidecar.rowcodec.key_values import KeyRange
 from ticdc_dump.tikv import kvrpcpb_pb2, metapb_pb2, tikvpb_pb2_grpc
 
 CALL_MAX_S = 10.0
-"""For one answer; a leader gives it in milliseconds, and what it does not give may be asked again."""
+"""For one answer; a leader gives it in milliseconds, and after this the caller may request it again."""
 
 LOCKS_MAX = 1024
 """Of one scan, as TiCDC asks."""
@@ -104,7 +104,7 @@ class KvCalls:
         store = self._pd.store(region.leader_store)
         if store is None:
             raise FeedLost(f"PD knows no store {region.leader_store}, which is to lead region {region.id}", hint=_SEE_STORES)
-        where = f"TiKV store {store.id} ({store.address}), asked for {name} of region {region.id},"
+        where = f"TiKV store {store.id} ({store.address}), called for {name} of region {region.id},"
         request.context.CopyFrom(_context(region, key))
         if store.address not in self._channels:
             self._channels[store.address] = self._connect(store.address)
@@ -157,5 +157,5 @@ def _text(error: Any) -> str:
     return " ".join(str(error).split()) or "an error of an unknown kind"
 
 
-_SEE_STORES = "see PD and this TiKV store; it is tried again by itself"
+_SEE_STORES = "see PD and this TiKV store; the sidecar tries again automatically"
 _REPORT = "end this transaction by reading its rows in TiDB; if it comes again, report this with the TiKV version"

@@ -1,11 +1,11 @@
-"""Which parts of what is pulled do not go on, and may be held by a lock of a client that is dead: the thread that sees to those.
+"""Which parts of what is pulled do not advance, and may be held by a lock of a dead client: the thread that sees to those.
 
 - A part is looked at when it is past its scan, its resolved ts is LATE_S behind PD's time and has not moved since the look before.
   A consumer that is slow makes parts late, too: then there is nothing to find.
-- One look every LOOK_EVERY_S, REGIONS_MAX parts in each, those first that have waited longest for one: what is asked of the
-  cluster is bounded whatever state it is in.
-- Nothing that a store or PD says ends the feed: it could go on if somebody else, any reader in TiDB, ended the transaction. What goes
-  wrong is counted and told, as is what is waited for; the next look tries again. A defect of ours is raised by `check`.
+- One look every LOOK_EVERY_S, REGIONS_MAX parts in each, those first that have waited longest for one: the requests to the
+  cluster are bounded whatever state it is in.
+- Nothing that a store or PD says ends the feed: it could continue if somebody else, any reader in TiDB, ended the transaction. What
+  goes wrong is counted and reported, as is what is waited for; the next look tries again. A defect of ours is raised by `check`.
 - It has a client of PD and connections of its own, made when first needed: the stream's and the router's threads wait for none.
 """
 

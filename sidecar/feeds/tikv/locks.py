@@ -1,6 +1,6 @@
 """Locks that dead clients left are resolved as every client of TiKV does it, for they hold back the resolved ts of their region.
 
-    a lock ──primary──► alive, its TTL is not over         left alone; whoever asks is told what it waits for
+    a lock ──primary──► alive, its TTL is not over         left alone; the caller receives what it waits for
                         committed, rolled back             so is the lock
                         TTL over, or gone without an end   TiKV rolls the primary back first, and then so is the lock
                         TTL over, async commit             all its keys have their locks: committed, at the highest min_commit_ts
@@ -37,7 +37,7 @@ _PHYSICAL_SHIFT = 18
 _HOLDING = (kvrpcpb_pb2.Put, kvrpcpb_pb2.Del)
 
 _ROLLED_BACK = (kvrpcpb_pb2.NoAction, kvrpcpb_pb2.TTLExpireRollback, kvrpcpb_pb2.LockNotExistRollback)
-"""The actions that go with the end of a transaction, as TiKV tells it; the others leave it open."""
+"""The actions that go with the end of a transaction, as TiKV reports it; the others leave it open."""
 
 
 class LockFate(NamedTuple):

@@ -28,6 +28,6 @@ def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> B
 
 
 def held_by(view: TikvView) -> str:
-    """What a part waits for, or why that cannot be told; empty: nothing is known."""
+    """What a part waits for, or why that is unknown; empty: no part is known to wait."""
     waits = next((part.waits_for for part in view.held), view.slowest.waits_for if view.slowest else "")
     return waits or (f"looking for locks failed {view.lock_errors} times: {view.last_lock_error}" if view.lock_errors else "")

@@ -1,7 +1,7 @@
 """PD, the cluster's directory: which region has a key, where a store is, what time it is.
 
-- Any member tells who leads; only the leader answers the rest. A call that fails makes us ask for the leader again, once; then it
-  is FeedLost, and whoever called decides how long to go on.
+- Any member reports the leader; only the leader answers the rest. After a call that fails, the client requests the leader again, once;
+  then it is FeedLost, and the caller decides how long to continue.
 - Every answer carries the cluster's id. The first one is kept, and another one later stops: endpoints of two clusters.
 - Not for several threads at once.
 
@@ -40,7 +40,7 @@ class Store(NamedTuple):
 
 
 class PdClient:
-    """Nothing is asked before the first call. `named`: the settings' section that PD is set in, and `tls` what it calls the certificates.
+    """No request before the first call. `named`: the settings' section that PD is set in, and `tls` what it calls the certificates.
     Raises ConfigError for certificates that cannot be used or no endpoint."""
 
     def __init__(self, section: TikvSection, *, named: str = "tikv", tls: str = "tls") -> None:
@@ -101,8 +101,8 @@ class PdClient:
         self._ask("UpdateServiceGCSafePoint", lambda stub, header: _with(request, header, stub.UpdateServiceGCSafePoint))
 
     def answers_as_pd(self) -> bool:
-        """False where an endpoint is something else, as an etcd by itself. One that does not answer is not judged: asked for more, it is
-        lost."""
+        """False where an endpoint is something else, as an etcd alone. An endpoint that does not answer is not judged: the next request
+        fails as lost."""
         for endpoint in self.endpoints:
             try:
                 self._stub(endpoint).GetMembers(pdpb_pb2.GetMembersRequest(), timeout=ANSWER_MAX_S)
@@ -133,7 +133,7 @@ class PdClient:
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     raise FeedUnsuitable(f"PD {leader} refuses {name}: {status_text(error)}", hint=self._one_cluster) from error
-                if refused := refusal(error, f"PD {leader}, asked for {name},"):
+                if refused := refusal(error, f"PD {leader}, called for {name},"):
                     raise refused from error
                 why = f"{leader} answered {name} with {status_text(error)}"
             except StopIteration:

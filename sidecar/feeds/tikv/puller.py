@@ -1,13 +1,13 @@
 """TiKV's change feed as a `Puller`: whole ranges of keys from whichever stores lead their regions, through splits and moves.
 
     want ──► router: which region, which store ──► a stream a store: matched, resolved ──► queue, bounded in bytes ──► poll
-                                                   └─ does not go on ──► lock watch: locks of dead clients
+                                                   └─ is stuck ──► lock watch: locks of dead clients
 
-- Each part of a range goes on at its own resolved ts wherever its region goes; what comes twice is allowed by the port.
+- Each part of a range continues at its own resolved ts wherever its region goes; what comes twice is allowed by the port.
 - A queue that is full stops the reading of streams; prewrites of open transactions are beside it (`TikvView.held_bytes`).
 - What is acknowledged may be collected as garbage, and nothing else of what is wanted (gc.py).
 - A lock that a dead client left holds its region's resolved ts: it is resolved as any reader in TiDB would do it (locks.py).
-  One of a transaction that lives is waited for, and told in the view.
+  A lock of a live transaction is waited for, and the view reports it.
 - Keys are raw, with a keyspace's prefix where there is one.
 """
 
@@ -28,7 +28,7 @@ from sidecar.rowcodec.key_values import KeyRange, KvEvent
 @dataclass(frozen=True, slots=True)
 class SlowestPart:
     """The part of a wanted range that is furthest behind. `waits_for`: why nobody serves it, or which transaction's lock holds it; empty
-    if it goes on."""
+    if it advances."""
 
     range: KeyRange
     resolved_ts: CommitTs
@@ -57,7 +57,7 @@ class TikvView:
 class TikvPuller:
     """sidecar.ports.Puller. Connects when something is wanted. Raises ConfigError for settings that cannot be used.
 
-    `name` tells the changefeeds of a cluster apart. One thread calls all but `view`.
+    `name` distinguishes the changefeeds of a cluster. One thread calls all but `view`.
     """
 
     def __init__(self, section: TikvSection, *, name: str) -> None:

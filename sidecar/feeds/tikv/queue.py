@@ -4,7 +4,7 @@
   the bound goes in when nothing else waits.
 - Events belong to a `WantedRange`, one asking for a range. What is not wanted any more is thrown away, in the queue and before it: a
   mark of an earlier asking must not cover a later one.
-- An error is told to whoever polls, at once and again: what was pulled is pulled again by the next term.
+- Each poll raises an error, at once and again: what was pulled is pulled again by the next term.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where the keys of a range are: regions as PD tells them, and a range cut along their borders. Pure.
+"""Where the keys of a range are: regions as PD reports them, and a range cut along their borders. Pure.
 
 PD and TiKV compare memcomparable-encoded keys; everybody else here has raw ones. The encoding keeps the order, so ranges are cut
-encoded, and only a border inside a range is decoded. PD may know nothing of a part for a moment (just after a split), or of its
-leader: such parts come without a region, and are asked for again.
+encoded, and only a border inside a range is decoded. For a moment (just after a split) PD may not know the region of a part, or its
+leader: such parts come without a region, and the caller requests them again.
 
 From pingcap/tidb pkg/util/codec/bytes.go; tikv components/cdc; tiflow cdc/kv/regionlock (CutRegionsLeftCoverSpan).
 """

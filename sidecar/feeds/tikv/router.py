@@ -1,8 +1,8 @@
 """Which part of which wanted range is pulled from which store: the thread that finds regions, registers them and tries again.
 
-    waiting ──due: asked of PD, cut along regions──► subscribed in its leader's stream ──error, stream broken──► waiting
+    waiting ──due: regions from PD, cut along them──► subscribed in its leader's stream ──error, stream broken──► waiting
 
-- The parts of a wanted range are, waiting or subscribed, always the whole of it. A part that waits goes on at the resolved ts that
+- The parts of a wanted range are, waiting or subscribed, always the whole of it. A part that waits resumes at the resolved ts that
   it had; parts that wait side by side become one, for their regions may have merged.
 - Each failure in a row doubles the rest before the next try. A part counts as served again when its region is initialized: one that
   is refused over and over is an outage like one whose store is away. After `outage_max_s` it is FeedLost, with the last reason.
@@ -44,7 +44,7 @@ STORE_WAIT_MAX_S = 10.0
 CLOSE_WAIT_S = 2.0
 
 STORE_VERSION_MIN = (7, 1)
-"""TiCDC's own (tiflow pkg/version/check.go). From 7.0 on TiKV sends the keys that were asked for and no others."""
+"""TiCDC's own (tiflow pkg/version/check.go). From 7.0 on TiKV sends the requested keys and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RegionRouter:
                 self._route()
                 self._check_outage()
         except BaseException as error:
-            self._queue.fail(error)  # wakes whoever polls, and whoever waits for room
+            self._queue.fail(error)  # wakes the thread that polls, and those that wait for room
             raise
         finally:
             for stream in self.streams.values():
@@ -117,7 +117,7 @@ class RegionRouter:
             self._pd.close()
 
     def _receive(self) -> bool:
-        """Wait for news or for what is due, and take in all the news. False: close."""
+        """Wait for what ended or for what is due, and take in all that ended. False: close."""
         due_s = min((it.due_s for it in self.waiting), default=self._keeper.due_s)
         try:
             reported = self._inbox.get(timeout=max(0.0, min(due_s, self._keeper.due_s) - time.monotonic()))
@@ -183,7 +183,7 @@ class RegionRouter:
         self.waiting = left
 
     def _keep_versions(self) -> str:
-        """Why PD has not agreed when it was asked last; empty: what is wanted may be pulled."""
+        """Why PD did not agree to the last request; empty: what is wanted may be pulled."""
         now_s = time.monotonic()
         if now_s >= self._keeper.due_s:
             try:

@@ -2,10 +2,10 @@
 
 - A region comes back under the request id it was registered with. Regions of one wanted range share one, so that TiKV resolves
   them in one message; a region that is registered again in the same stream has another, so that what is still under way of its
-  former subscription is known as such and passed over.
-- A subscription ends in this thread only, after everything of it is in the queue: whoever goes on at its resolved ts, in whichever
-  stream, comes behind it.
-- `long_txn` and `admin` tell nothing about rows. An event of a kind that is not known stops.
+  previous subscription is known as such and skipped.
+- A subscription ends in this thread only, after everything of it is in the queue: the subscription that continues at its resolved ts,
+  in whichever stream, comes behind it.
+- `long_txn` and `admin` say nothing about rows. An event of a kind that is not known stops.
 
 From tikv components/cdc/src/service.rs (the metadata is `features`; a version below 5.3.0 would switch the check of the cluster id
 off, below 4.0.8 batched resolved marks, too), endpoint.rs, errors.rs; tiflow cdc/kv/shared_client.go.
@@ -55,7 +55,7 @@ class Subscription:
 
 
 class Ended(NamedTuple):
-    """Subscriptions that have to be made anew, from their matchers' resolved ts; `wait_s`: the store asks for this rest."""
+    """Subscriptions that have to be made again, from their matchers' resolved ts; `wait_s`: the store asks for this rest."""
 
     subscriptions: Sequence[Subscription]
     why: str
@@ -107,7 +107,7 @@ class StoreStream:
             return True
 
     def drop(self, wanted: WantedRange) -> None:
-        """End what belongs to `wanted`; nobody is told."""
+        """End what belongs to `wanted`; reports it to nobody."""
         with self._lock:
             for request_id in self._ids.pop(wanted, []):
                 request = cdcpb_pb2.ChangeDataRequest(header=self._header(), request_id=request_id)

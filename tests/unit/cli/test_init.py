@@ -138,7 +138,7 @@ def test_json_is_one_object_with_all_that_was_found(stage: Stage) -> None:
     assert (result["file"], result["sql_file"], result["pd_cluster_id"]) == ("sidecar.toml", "setup.sql", str(int.from_bytes(PD, "big")))
     assert result["changefeed"]["sink"] == "kafka://h:1/t?protocol=canal-json"
     origins = {one["setting"]: (one["value"], one["from"]) for one in result["settings"]}
-    assert origins["changefeed.id"] == ("orders", "found in PD's etcd")
+    assert origins["changefeed.id"] == ("orders", "from PD's etcd")
     assert origins["etcd.endpoints"][1].startswith("by --pd; PD's cluster ")
     assert origins["log.uri"] == ("s3://b/log", "by --log")
     assert [one["setting"] for one in result["problems"]] == [

@@ -173,7 +173,7 @@ def test_a_watch_reports_again_what_has_another_state() -> None:
 
 
 def test_what_is_not_judged_is_no_zero_and_has_its_reason() -> None:
-    why = "filter.event-filters number 1, ignore-event, leaves out deletes"
+    why = "filter.event-filters number 1, ignore-event, omits deletes"
     hidden = [pb.UnjudgedKinds(kinds=["extra"], why=why)]
     result = table("orders", pb.CHECK_STATE_EQUAL, rows=3, expected=1200, unjudged=hidden)
     text = picture(verification(result, state=pb.CHECK_STATE_EQUAL))

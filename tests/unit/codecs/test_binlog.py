@@ -117,13 +117,13 @@ def prewrite(**fields: object) -> bytes:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "expected a value; found null"),
-        (b"", "expected a commit_ts; found 0"),
+        (None, "expected a value; got null"),
+        (b"", "expected a commit_ts; got 0"),
         (b"\x08\x01\xff", "expected a Binlog with a PrewriteValue"),
         (transaction(T, {}, prewrite_value=b"\x12\xff"), "expected a Binlog with a PrewriteValue"),
         (transaction(T, {7: [A]}, tp=0), "type 0, start_ts"),
         (transaction(T, {7: [A]}, tp=2), "type 2, start_ts"),
-        (transaction(0, {7: [A]}, tp=2, start_ts=7), "expected a commit_ts; found 0"),
+        (transaction(0, {7: [A]}, tp=2, start_ts=7), "expected a commit_ts; got 0"),
         (transaction(T, {}, ddl_job_id=312, ddl_query=b"drop table t"), "type 1 of DDL job 312"),
         (transaction(T, {7: [A]}, start_ts=T), "expected no rows in a fake binlog"),
         (transaction(T, {}, prewrite_value=prewrite(inserted_rows=[b"a"], sequence=[])), r"\(1, 0, 0\) inserts.*found one of \(0, 0, 0\)"),

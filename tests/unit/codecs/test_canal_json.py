@@ -194,37 +194,37 @@ def test_refuses_a_row_that_ticdc_did_not_send_whole(extension: dict[str, Any], 
     ids=range(11),
 )
 def test_refuses_what_is_not_canal_json(value: bytes, result: str) -> None:
-    assert refusal(Message(LANE, 17, b"", value)) == f"expected the JSON of canal-json; found {result}"
+    assert refusal(Message(LANE, 17, b"", value)) == f"expected the JSON of canal-json; got {result}"
 
 
 def test_refuses_a_null_value() -> None:
-    assert refusal(Message(LANE, 17, None, None)) == "expected the JSON of canal-json; found null"
+    assert refusal(Message(LANE, 17, None, None)) == "expected the JSON of canal-json; got null"
 
 
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        ({**ROW, "type": "UPSERT"}, "expected type INSERT, UPDATE, DELETE or TIDB_WATERMARK; found 'UPSERT'"),
-        ({**ROW, "type": "CREATE"}, "expected type INSERT, UPDATE, DELETE or TIDB_WATERMARK; found 'CREATE'"),
+        ({**ROW, "type": "UPSERT"}, "expected type INSERT, UPDATE, DELETE or TIDB_WATERMARK; got 'UPSERT'"),
+        ({**ROW, "type": "CREATE"}, "expected type INSERT, UPDATE, DELETE or TIDB_WATERMARK; got 'CREATE'"),
         (
             {**DDL, "type": "INSERT"},
-            "expected type of a DDL: ALTER, CINDEX, CREATE, DINDEX, ERASE, QUERY, RENAME, TRUNCATE; found 'INSERT'",
+            "expected type of a DDL: ALTER, CINDEX, CREATE, DINDEX, ERASE, QUERY, RENAME, TRUNCATE; got 'INSERT'",
         ),
         (
             {**RESOLVED, "_tidb": None},
-            "expected a known type, with `_tidb`; found type 'TIDB_WATERMARK' without it",
+            "expected a known type, with `_tidb`; got type 'TIDB_WATERMARK' without it",
         ),
         (
             {**ROW, "type": "GTID", "_tidb": None},
-            "expected a known type, with `_tidb`; found type 'GTID' without it",
+            "expected a known type, with `_tidb`; got type 'GTID' without it",
         ),
-        ({**ROW, "_tidb": {"watermarkTs": 10}}, "expected `_tidb` of a row with commitTs; found none"),
-        ({**DDL, "_tidb": {}}, "expected `_tidb` of a DDL with commitTs; found none"),
-        ({**RESOLVED, "_tidb": {"commitTs": 12}}, "expected `_tidb` of TIDB_WATERMARK with watermarkTs; found none"),
-        ({**ROW, "table": ""}, "expected database and table of a row, without NUL; found 'shop' and ''"),
-        ({**ROW, "table": "a\0b"}, "expected database and table of a row, without NUL; found 'shop' and 'a\\x00b'"),
-        ({**ROW, "data": None}, "expected data of a row with one object; found null"),
-        ({**ROW, "type": "UPDATE"}, "expected old of an UPDATE with one object; found null"),
+        ({**ROW, "_tidb": {"watermarkTs": 10}}, "expected `_tidb` of a row with commitTs; got none"),
+        ({**DDL, "_tidb": {}}, "expected `_tidb` of a DDL with commitTs; got none"),
+        ({**RESOLVED, "_tidb": {"commitTs": 12}}, "expected `_tidb` of TIDB_WATERMARK with watermarkTs; got none"),
+        ({**ROW, "table": ""}, "expected database and table of a row, without NUL; got 'shop' and ''"),
+        ({**ROW, "table": "a\0b"}, "expected database and table of a row, without NUL; got 'shop' and 'a\\x00b'"),
+        ({**ROW, "data": None}, "expected data of a row with one object; got null"),
+        ({**ROW, "type": "UPDATE"}, "expected old of an UPDATE with one object; got null"),
     ],
 )
 def test_refuses_events_that_make_no_sense(event: dict[str, Any], text: str) -> None:
@@ -233,7 +233,7 @@ def test_refuses_events_that_make_no_sense(event: dict[str, Any], text: str) -> 
 
 def test_refuses_a_value_that_is_not_compressed_as_set() -> None:
     text = refusal(message(ROW), CanalJson("lz4"))
-    assert text == "expected a value compressed with lz4; found lz4: ERROR_frameType_unknown"
+    assert text == "expected a value compressed with lz4; got lz4: ERROR_frameType_unknown"
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------------

@@ -117,19 +117,19 @@ assert WHOLE.value is not None
 @pytest.mark.parametrize(
     ("broken", "text"),
     [
-        (framing(None, WHOLE.value), "key byte 0: expected the 8 bytes of a version; found null"),
-        (framing(WHOLE.key, None), "value byte 0: expected frames; found null"),
-        (framing(b"\0\0\1", WHOLE.value), "key byte 0: expected the 8 bytes of a version; found 3 bytes"),
-        (message((ROW_KEY, INSERT), version=2), "key byte 0: expected version 1; found 2"),
-        (message(), "key byte 8: expected the 8 bytes of a length; found 0 bytes"),
-        (framing(WHOLE.key, b""), "value byte 0: expected the 8 bytes of a length; found 0 bytes"),
-        (framing(WHOLE.key[:-1], WHOLE.value), "key byte 16: expected 43 bytes; found 42 bytes"),
-        (framing(WHOLE.key, WHOLE.value[:-2]), "value byte 8: expected 42 bytes; found 40 bytes"),
-        (framing(WHOLE.key + b"abc", WHOLE.value), "key byte 59: expected the 8 bytes of a length; found 3 bytes"),
-        (framing(WHOLE.key, WHOLE.value + b"abc"), "value byte 50: expected the 8 bytes of a length; found 3 bytes"),
-        (framing(WHOLE.key, b"\xff" * 8), "value byte 8: expected 18446744073709551615 bytes; found 0 bytes"),
-        (framing(WHOLE.key + framed([ROW_KEY]), WHOLE.value), "value byte 0: expected 2 values for 2 keys; found 1 values"),
-        (framing(WHOLE.key, WHOLE.value + framed([INSERT])), "value byte 0: expected 1 values for 1 keys; found 2 values"),
+        (framing(None, WHOLE.value), "key byte 0: expected the 8 bytes of a version; got null"),
+        (framing(WHOLE.key, None), "value byte 0: expected frames; got null"),
+        (framing(b"\0\0\1", WHOLE.value), "key byte 0: expected the 8 bytes of a version; got 3 bytes"),
+        (message((ROW_KEY, INSERT), version=2), "key byte 0: expected version 1; got 2"),
+        (message(), "key byte 8: expected the 8 bytes of a length; got 0 bytes"),
+        (framing(WHOLE.key, b""), "value byte 0: expected the 8 bytes of a length; got 0 bytes"),
+        (framing(WHOLE.key[:-1], WHOLE.value), "key byte 16: expected 43 bytes; got 42 bytes"),
+        (framing(WHOLE.key, WHOLE.value[:-2]), "value byte 8: expected 42 bytes; got 40 bytes"),
+        (framing(WHOLE.key + b"abc", WHOLE.value), "key byte 59: expected the 8 bytes of a length; got 3 bytes"),
+        (framing(WHOLE.key, WHOLE.value + b"abc"), "value byte 50: expected the 8 bytes of a length; got 3 bytes"),
+        (framing(WHOLE.key, b"\xff" * 8), "value byte 8: expected 18446744073709551615 bytes; got 0 bytes"),
+        (framing(WHOLE.key + framed([ROW_KEY]), WHOLE.value), "value byte 0: expected 2 values for 2 keys; got 1 values"),
+        (framing(WHOLE.key, WHOLE.value + framed([INSERT])), "value byte 0: expected 1 values for 1 keys; got 2 values"),
     ],
 )
 def test_refuses_broken_framing(broken: Message, text: str) -> None:
@@ -150,7 +150,7 @@ def test_refuses_broken_framing(broken: Message, text: str) -> None:
     ],
 )
 def test_refuses_a_key_that_is_not_one(key: bytes, value: str) -> None:
-    assert refusal(message((key, INSERT))) == f"key byte 16 (event 0): expected the JSON of a key; found {value}"
+    assert refusal(message((key, INSERT))) == f"key byte 16 (event 0): expected the JSON of a key; got {value}"
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_refuses_a_key_that_is_not_one(key: bytes, value: str) -> None:
     ],
 )
 def test_refuses_a_row_that_is_not_one(value: bytes, result: str) -> None:
-    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a row; found {result}"
+    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a row; got {result}"
 
 
 def test_refuses_nesting_without_end() -> None:
     value = b'{"u":{"id":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
-    assert "expected the JSON of a row; found maximum recursion depth exceeded" in refusal(message((ROW_KEY, value)))
+    assert "expected the JSON of a row; got maximum recursion depth exceeded" in refusal(message((ROW_KEY, value)))
 
 
 @pytest.mark.parametrize(
@@ -176,34 +176,34 @@ def test_refuses_nesting_without_end() -> None:
     [(b"{}", "neither"), (b'{"u":null}', "neither"), (b'{"p":{}}', "p"), (b'{"u":{},"d":{}}', "u and d"), (b'{"p":{},"d":{}}', "p and d")],
 )
 def test_refuses_a_row_that_is_neither_put_nor_delete(value: bytes, result: str) -> None:
-    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected either u (with or without p) or d; found {result}"
+    assert refusal(message((ROW_KEY, value))) == f"value byte 8 (event 0): expected either u (with or without p) or d; got {result}"
 
 
 def test_refuses_an_unknown_kind_of_event_and_says_where_in_the_batch() -> None:
     text = refusal(message((ROW_KEY, INSERT), (ROW_KEY, UPDATE), (b'{"ts":10,"t":4}', b"")))
-    assert text == f"key byte {16 + 2 * (len(ROW_KEY) + 8)} (event 2): expected t of 1 (row), 2 (DDL) or 3 (resolved); found 4"
+    assert text == f"key byte {16 + 2 * (len(ROW_KEY) + 8)} (event 2): expected t of 1 (row), 2 (DDL) or 3 (resolved); got 4"
 
 
 @pytest.mark.parametrize("key", [b'{"ts":10,"scm":"shop","tbl":"","t":1}', b'{"ts":10,"scm":"a\\u0000b","tbl":"t","t":1}'])
 def test_refuses_a_row_without_a_table_and_one_whose_name_nobody_could_part(key: bytes) -> None:
     text = refusal(message((ROW_KEY, INSERT), (key, INSERT)))
-    assert text == f"key byte 67 (event 1): expected scm and tbl of a row, without NUL; found {key.decode()}"
+    assert text == f"key byte 67 (event 1): expected scm and tbl of a row, without NUL; got {key.decode()}"
 
 
 def test_refuses_a_resolved_mark_with_a_value() -> None:
     text = refusal(message((ROW_KEY, INSERT), (RESOLVED_KEY, b"{}")))
-    assert text == "value byte 58 (event 1): expected an empty value of a resolved mark; found 2 bytes"
+    assert text == "value byte 58 (event 1): expected an empty value of a resolved mark; got 2 bytes"
 
 
 @pytest.mark.parametrize(("value", "result"), [(b"", "Input data was truncated"), (b'{"q":"x"}', "Object missing required field `t`")])
 def test_refuses_a_ddl_that_is_not_one(value: bytes, result: str) -> None:
-    assert refusal(message((DDL_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a DDL; found {result}"
+    assert refusal(message((DDL_KEY, value))) == f"value byte 8 (event 0): expected the JSON of a DDL; got {result}"
 
 
 @pytest.mark.parametrize("key", [ROW_KEY, DDL_KEY])
 def test_refuses_a_value_that_is_not_compressed_as_set(key: bytes) -> None:
     text = refusal(message((key, INSERT)), OpenProtocol("lz4"))
-    assert text == "value byte 8 (event 0): expected a value compressed with lz4; found lz4: ERROR_frameType_unknown"
+    assert text == "value byte 8 (event 0): expected a value compressed with lz4; got lz4: ERROR_frameType_unknown"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_stream_that_is_up_to_date_waits_for_nothing() -> None:
         ),
         (
             replace(RUNNING, source_away_s=84, source_still_s=8, source_said="u@h:4000: Lost connection"),
-            "source: away for 84 s and asked again and again: u@h:4000: Lost connection",
+            "source: away for 84 s and queried again and again: u@h:4000: Lost connection",
         ),
         (replace(RUNNING, windows_full=True), "TiCDC: open windows wait for their marks to come back"),
         (replace(RUNNING, throttled=True), "throttled: by the pace that dumpstart or dumpset set"),

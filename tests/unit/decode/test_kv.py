@@ -124,7 +124,7 @@ def test_the_first_broken_row_is_the_one_in_the_error() -> None:
 
 @pytest.mark.parametrize("value", [None, b""])
 def test_a_row_that_is_not_there_is_refused(value: bytes | None) -> None:
-    with pytest.raises(MessageUnreadable, match="expected a row; found no bytes"):
+    with pytest.raises(MessageUnreadable, match="expected a row; got no bytes"):
         decode_rows(NARROW, binaries([key(1)]), binaries([value]))
 
 

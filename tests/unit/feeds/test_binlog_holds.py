@@ -30,7 +30,7 @@ def test_a_dead_pump_holds_the_stream_and_is_named_with_its_last_moment(place: P
     reader.until(lambda: reader.streams.view().held_by().startswith("pump b ("))
     assert reader.log.after_ts < stuck_at + 1
     assert not reader.log.rows
-    assert "it has not been heard of since" in reader.streams.view().held_by()
+    assert "it has not updated its entry since" in reader.streams.view().held_by()
 
 
 def test_a_paused_pump_holds_and_goes_on_where_it_was_at_another_address(place: Place) -> None:

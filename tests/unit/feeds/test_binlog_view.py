@@ -23,7 +23,7 @@ FRESH = Node("pump-b:8251", "10.0.0.2:8251", ONLINE, MINUTE_AGO, NOW)
         (replace(FRESH, max_commit_ts=NOW), "", ""),
         (replace(FRESH, max_commit_ts=NOW), "UNAVAILABLE: refused", "it cannot be read: UNAVAILABLE: refused"),
         (replace(FRESH, state=PAUSED), "UNAVAILABLE: refused", "it is paused and has what nobody else has: start it again"),
-        (replace(FRESH, update_ts=MINUTE_AGO), "", "it has not been heard of since 2026-11-21T20:14:04.815Z: start it again"),
+        (replace(FRESH, update_ts=MINUTE_AGO), "", "it has not updated its entry since 2026-11-21T20:14:04.815Z: start it again"),
         (replace(FRESH, state=OFFLINE, max_commit_ts=NOW), "gone", "it is offline, and its binlogs up to 2026-11-21T20:15:04.815Z were"),
     ],
 )
@@ -43,6 +43,6 @@ def test_the_pump_that_is_furthest_behind_is_named_and_since_when() -> None:
     first = view_of(replace(FRESH, state=PAUSED), CommitTs(MINUTE_AGO + 1), NOW, "", held=False)
     second = view_of(replace(FRESH, node_id="pump-a:8250", update_ts=MINUTE_AGO), MINUTE_AGO, NOW, "", held=False)
     view = StreamsView((first, second), NOW, "", 0)
-    assert view.held_by().startswith("pump pump-a:8250 (10.0.0.2:8251, online), since 2026-11-21T20:14:04.815Z: it has not been heard of")
+    assert view.held_by().startswith("pump pump-a:8250 (10.0.0.2:8251, online), since 2026-11-21T20:14:04.815Z: it has not updated")
     assert StreamsView((), NOW, "", 0).held_by() == ""
     assert StreamsView((first,), NOW, "no leader", 0).held_by() == "PD, since 2026-11-21T20:15:04.815Z: no leader"

@@ -70,4 +70,4 @@ def test_a_filters_predicate_that_the_server_refuses_is_found_before_a_dump(tidb
 
 def test_what_there_was_no_time_for_is_counted(tidb: FakeTidb, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranges, "REQUESTED_MAX_S", -1.0)
-    assert f"{len(NAMES)} of {len(NAMES)} tables were not asked for" in reported(tidb)[0].what
+    assert f"{len(NAMES)} of {len(NAMES)} tables were not checked" in reported(tidb)[0].what

@@ -286,7 +286,7 @@ def test_what_cannot_be_put_on_record_stays(tmp_path: Path) -> None:
             reaches(storage, 6 * DAY)
         assert value_files(tmp_path) == 11
         with closing(storage.reader()) as reader:
-            assert reader.found(DAY) == prewrite(DAY)
+            assert reader.binlog_at(DAY) == prewrite(DAY)
         assert storage.collect(4 * DAY)
         settled(storage, lambda: value_files(tmp_path) == 5)
 
@@ -302,7 +302,7 @@ def test_a_prewrite_that_went_without_its_row_is_none(tmp_path: Path) -> None:
         assert streamed(storage) == [(5 * DAY, 5 * DAY + 1)]
         assert storage.unmatched == 1
         with closing(storage.reader()) as reader:
-            assert reader.found(DAY) is None
+            assert reader.binlog_at(DAY) is None
 
 
 def test_an_index_says_a_full_disk_from_a_broken_file(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_commit_that_tikv_has_is_written_as_tidb_would_have(rig: Rig) -> None:
     reaches(rig.storage, OLD_TS + 5)
     assert streamed(rig.storage) == [(OLD_TS, OLD_TS + 5)]
     assert rig.lost.tally == LostTally(committed=1)
-    assert rig.reported == [("a lost commit was found in TiKV", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
+    assert rig.reported == [("TiKV had a lost commit", {"start_ts": OLD_TS, "commit_ts": OLD_TS + 5})]
     assert rig.lost.look() == 0
 
 
@@ -121,9 +121,9 @@ def test_an_impossible_commit_ts_is_not_believed(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("status", "tally", "waiting"),
     [
-        (LostStatus(0, lives=True), LostTally(asked=1), 1),
-        (LostStatus(0, lives=False), LostTally(asked=1, rolled_back=1), 0),
-        (LostStatus(OLD_TS + 5, lives=False), LostTally(asked=1, committed=1), 0),
+        (LostStatus(0, lives=True), LostTally(queried=1), 1),
+        (LostStatus(0, lives=False), LostTally(queried=1, rolled_back=1), 0),
+        (LostStatus(OLD_TS + 5, lives=False), LostTally(queried=1, committed=1), 0),
     ],
 )
 def test_an_old_one_without_a_write_is_what_its_status_says(rig: Rig, status: LostStatus, tally: LostTally, waiting: int) -> None:
@@ -163,7 +163,7 @@ def test_an_end_without_room_waits_for_it(rig: Rig) -> None:
     rig.tikv.writes = [LostWrite(YOUNG_TS, NOW_TS)]
     with patch.object(rig.storage, "free_bytes", return_value=-1):
         assert rig.lost.look() == 0
-    assert rig.reported[0][0] == "there is no room for the end of a transaction that TiKV told"
+    assert rig.reported[0][0] == "there is no room for the end of a transaction that TiKV reported"
     assert rig.lost.look() == 1
     assert rig.lost.tally == LostTally(committed=1)
 

@@ -94,9 +94,9 @@ def test_it_streams_by_commit_ts_what_came_in_any_order(tmp_path: Path) -> None:
         with closing(storage.reader()) as reader:
             result = binlog_pb2.Binlog.FromString(reader.read(0)[0][1].payload)
             assert (result.start_ts, result.commit_ts, result.prewrite_value) == (1, 5, b"value")
-            assert reader.found(4) == prewrite(4)
-            assert reader.found(5) == commit(1, 5)
-            assert reader.found(7) is None
+            assert reader.binlog_at(4) == prewrite(4)
+            assert reader.binlog_at(5) == commit(1, 5)
+            assert reader.binlog_at(7) is None
 
 
 def test_a_prewrite_without_an_end_holds_all_behind_it(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_kill_loses_nothing_that_was_answered(tmp_path: Path, answers: int) ->
     process.stdout.close()
     with opened(tmp_path) as storage, closing(storage.reader()) as reader:
         for ts in reported:
-            binlog = reader.found(ts if ts > 0 else -ts + 1)
+            binlog = reader.binlog_at(ts if ts > 0 else -ts + 1)
             assert binlog is not None
             assert binlog == (prewrite(ts, b"x" * (ts % 3000)) if ts > 0 else commit(-ts, -ts + 1))
         assert storage.max_commit_ts == 0, "the first prewrite has no end"
@@ -305,7 +305,7 @@ def test_collection_lets_old_files_go_and_keeps_what_commits_need(tmp_path: Path
         settled(storage, lambda: len(list((tmp_path / "value").glob("*.binlog"))) == 6)
         assert streamed(storage) == [(day * DAY, day * DAY + 1) for day in (3, 4, 5)]
         with closing(storage.reader()) as reader:
-            assert reader.found(2 * DAY) is None
+            assert reader.binlog_at(2 * DAY) is None
     with opened(tmp_path, EVERY_BINLOG_A_FILE) as storage:
         assert storage.gc_ts == 3 * DAY
         assert streamed(storage) == [(day * DAY, day * DAY + 1) for day in (3, 4, 5)]
@@ -366,7 +366,7 @@ def test_the_first_binlog_of_a_timestamp_stays(tmp_path: Path) -> None:
         for at in ([first, second], [third]):
             index.add([(pointer, binlog) for pointer in at for binlog in (prewrite(1), commit(1, 3), fake(4))])
             assert reader.ends(0, 9, 10) == [End(3, 1, first, first), End(4, 4, first, None)]
-            assert [reader.found(ts) for ts in (1, 3, 4)] == [first] * 3
+            assert [reader.pointer_at(ts) for ts in (1, 3, 4)] == [first] * 3
 
 
 def test_a_value_that_comes_again_does_not_replace_the_first(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_row_that_lacks_a_column_of_the_handle_key_is_refused(event: str) -> N
     }
     row: Row = {2: 5}
     made = {"I": inserted(int_handle(1), columns, row), "U": updated(columns, row, row, rowid=1), "D": deleted(columns, row, rowid=1)}
-    with pytest.raises(MessageUnreadable, match="expected a value of column uk, of the handle key; found none: it is being dropped"):
+    with pytest.raises(MessageUnreadable, match="expected a value of column uk, of the handle key; got none: it is being dropped"):
         read(columns, made[event], index_info=[unique])
     assert read(columns, deleted(columns, {1: 7, 2: 5}, rowid=1), index_info=[unique]) == (["7", "5"], None)
 
@@ -129,20 +129,20 @@ def test_a_row_that_lacks_a_column_of_the_handle_key_is_refused(event: str) -> N
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (b"", "byte 0: expected 13 bytes and a row; found 0 bytes"),
-        (value_of(("I", b"")), "byte 0: expected 13 bytes and a row; found 13 bytes"),
-        (value_of(("X", b"\x08\x02")), "byte 4: expected the kind of a row event; found 0x58"),
-        (value_of(("I", b"\x09\x02")), r"byte 13: expected an int handle \(flag 8\); found flag 9"),
-        (value_of(("I", b"\x08\x02")), "byte 15: expected columns; found the end"),
+        (b"", "byte 0: expected 13 bytes and a row; got 0 bytes"),
+        (value_of(("I", b"")), "byte 0: expected 13 bytes and a row; got 13 bytes"),
+        (value_of(("X", b"\x08\x02")), "byte 4: expected the kind of a row event; got 0x58"),
+        (value_of(("I", b"\x09\x02")), r"byte 13: expected an int handle \(flag 8\); got flag 9"),
+        (value_of(("I", b"\x08\x02")), "byte 15: expected columns; got the end"),
         (value_of(("I", b"\x08\x02\x08\x04\x02\x10abc")), "byte 18: column v: expected|byte"),
-        (value_of(("D", pairs(PLAIN, {2: b"x"}))), "expected column id; found neither"),
+        (value_of(("D", pairs(PLAIN, {2: b"x"}))), "expected column id; got neither"),
         (value_of(("U", pairs(PLAIN, {1: 5, 2: b"x"}) + pairs(PLAIN, {1: 5}))), "an old and a new row of the same columns"),
         (value_of(("U", pairs(PLAIN, {1: 5}) + pairs(PLAIN, {2: b"x"}))), r"the same columns; found column ids \[1, 2\]"),
-        (value_of(("D", pairs(PLAIN, {1: 5}) * 2)), "byte 17: expected a column id of format 1 that is new; found 1"),
+        (value_of(("D", pairs(PLAIN, {1: 5}) * 2)), "byte 17: expected a column id of format 1 that is new; got 1"),
         (value_of(("D", b"\x08\x02\x08\x0a\x08\x03\x00")), "a column id of format 1 that is new; found -2"),
         (settled_value(0, 1, b"", b"", has_handle=False), "expected two rows|bytes and a row"),
         (event_value(0, ord("r"), 1, b"\0\0\0\1ab"), "the kind of a row event; found 0x72"),
-        (event_value(0, ord("S"), 1, b"\0\0\0\2ab"), "expected two rows; found 6 bytes, of which the old row has 2"),
+        (event_value(0, ord("S"), 1, b"\0\0\0\2ab"), "expected two rows; got 6 bytes, of which the old row has 2"),
     ],
 )
 def test_broken_events_are_refused_with_the_table_and_the_byte(value: bytes, words: str) -> None:

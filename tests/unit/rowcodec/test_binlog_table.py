@@ -66,7 +66,7 @@ def test_columns_are_matched_by_id(before: Columns, now: Columns, row: Values, e
 def test_a_column_that_came_where_another_went_is_not_guessed() -> None:
     result = schema([N], [column(3, "m", "bigint")])
     assert binlog_table_of(result, 9).unclear == {1}
-    with pytest.raises(MessageUnreadable, match="expected column m; found neither it nor what it may have been"):
+    with pytest.raises(MessageUnreadable, match="expected column m; got neither it nor what it may have been"):
         read(result, 9, [N], {2: 7})
     assert read(result, 10, [N], {}) == [None]
 

@@ -139,9 +139,9 @@ def test_rows_of_any_partition_are_the_tables() -> None:
     partition = {"enable": True, "definitions": [{"id": 7}, {"id": 9}]}
     of = table(COLUMNS[2], partition=partition)
     assert decode_row(of, row_key(memcomparable_int(1), table_id=9), row_2(COLUMNS, {2: 1})) == ["1"]
-    assert "key byte 1: expected a table id of [7, 9]; found 104" in refusal(of, row_2(COLUMNS, {2: 1}))
+    assert "key byte 1: expected a table id of [7, 9]; got 104" in refusal(of, row_2(COLUMNS, {2: 1}))
     many = table(COLUMNS[2], partition={"enable": True, "definitions": [{"id": id_} for id_ in range(200, 300)]})
-    assert "expected one of 100 table ids from 200 to 299; found 104" in refusal(many, row_2(COLUMNS, {2: 1}))
+    assert "expected one of 100 table ids from 200 to 299; got 104" in refusal(many, row_2(COLUMNS, {2: 1}))
 
 
 # ---- broken rows ----------------------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ GOOD = row_2(COLUMNS, {2: 300, 3: None, 5: 0})
     [
         (b"", "row byte 0: expected a row"),
         (GOOD[:5], "6 bytes of a row's head"),
-        (b"\x80\x04" + GOOD[2:], "row byte 1: expected flags of 0 to 3; found 4"),
+        (b"\x80\x04" + GOOD[2:], "row byte 1: expected flags of 0 to 3; got 4"),
         (b"\x80\x00\xff\xff" + GOOD[4:], "row byte 2"),
         (GOOD[:6] + b"\x05\x02" + GOOD[8:], "not-null column ids that rise"),
         (GOOD[:6] + b"\x00\x02" + GOOD[8:], "not-null column ids that rise"),
         (GOOD[:6] + b"\x02\x03" + GOOD[8:], "either null or not"),
         (GOOD[:9] + b"\x03\x00\x02\x00" + GOOD[13:], "an end offset of 3 to 3; found 2"),
         (GOOD[:9] + b"\x02\x00\x09\x00" + GOOD[13:], "an end offset of 2 to 3; found 9"),
-        (GOOD + b"\0", "row byte 16: expected the end of the row; found 1 bytes more"),
+        (GOOD + b"\0", "row byte 16: expected the end of the row; got 1 bytes more"),
         (GOOD[:-1], "an end offset"),
         (GOOD[:9] + b"\x03\x00\x03\x00" + GOOD[13:], "column a: an integer of 1, 2, 4 or 8 bytes"),
         (b"\x80\x02" + GOOD[2:], "the header of a checksum"),

@@ -65,7 +65,7 @@ def test_a_type_is_ignored_by_its_name_or_all(ignored: str, out: set[str]) -> No
 @pytest.mark.parametrize("ignored", ["insert", "all dml"])
 def test_a_table_whose_inserts_are_ignored_is_left_out_with_the_reason(ignored: str) -> None:
     scope = dump_scope(feed(events(ignored)), schemas(ORDERS, ITEM))
-    assert scope.tables == {ORDERS: LeftOut("filter.event-filters number 1, ignore-event, leaves out its inserts"), ITEM: Through(None)}
+    assert scope.tables == {ORDERS: LeftOut("filter.event-filters number 1, ignore-event, omits its inserts"), ITEM: Through(None)}
 
 
 @pytest.mark.parametrize("unknown", ["Insert", "all", "none", "create procedure", "INSERT", ""])

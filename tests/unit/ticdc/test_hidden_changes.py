@@ -16,27 +16,27 @@ from tests.unit.ticdc.test_event_filter import ITEM, ORDERS, feed, schemas
 
 ALL = frozenset(KINDS)
 FILTERS: dict[str, tuple[dict[str, Any], frozenset[str], str]] = {
-    "deletes": ({"ignore_event": ("delete",)}, frozenset({"extra"}), "leaves out deletes"),
+    "deletes": ({"ignore_event": ("delete",)}, frozenset({"extra"}), "omits deletes"),
     "deletes by value": (
         {"ignore_delete_value_expr": "amount > 3"},
         frozenset({"extra"}),
-        "leaves out deletes for which (amount > 3) holds",
+        "omits deletes for which (amount > 3) holds",
     ),
-    "updates": ({"ignore_event": ("update",)}, ALL, "leaves out updates"),
-    "updates by old value": ({"ignore_update_old_value_expr": "amount > 3"}, ALL, "ignore-update-old-value-expr, leaves out updates"),
-    "updates by new value": ({"ignore_update_new_value_expr": "amount > 3"}, ALL, "ignore-update-new-value-expr, leaves out updates"),
+    "updates": ({"ignore_event": ("update",)}, ALL, "omits updates"),
+    "updates by old value": ({"ignore_update_old_value_expr": "amount > 3"}, ALL, "ignore-update-old-value-expr, omits updates"),
+    "updates by new value": ({"ignore_update_new_value_expr": "amount > 3"}, ALL, "ignore-update-new-value-expr, omits updates"),
     "updates of columns": ({"ignore_update_only_columns": ("Amount",)}, frozenset({"different"}), "that change only Amount"),
     "updates of the key": ({"ignore_update_only_columns": ("amount", "ID")}, ALL, "that change only amount, ID"),
-    "inserts": ({"ignore_event": ("insert",)}, frozenset({"extra"}), "leaves out inserts"),
-    "inserts by value": ({"ignore_insert_value_expr": "amount > 3"}, frozenset({"extra"}), "leaves out inserts for which"),
-    "all changes": ({"ignore_event": ("all dml",)}, ALL, "leaves out deletes"),
-    "truncations": ({"ignore_event": ("truncate table",)}, frozenset({"extra"}), "leave out DDLs: truncate table"),
-    "drops of a schema": ({"ignore_event": ("drop schema",)}, frozenset({"extra"}), "leave out DDLs: drop database"),
-    "new columns": ({"ignore_event": ("add column",)}, frozenset({"different"}), "leave out DDLs: add column"),
-    "columns of another type": ({"ignore_event": ("modify column",)}, ALL, "leave out DDLs: modify column"),
-    "recoveries": ({"ignore_event": ("recover table",)}, frozenset({"missing"}), "leave out DDLs: recover table"),
-    "all alterations": ({"ignore_event": ("alter table",)}, ALL, "leave out DDLs: alter table"),
-    "DDLs by text": ({"ignore_sql": ("^DROP",)}, ALL, "leave out DDLs: /^DROP/"),
+    "inserts": ({"ignore_event": ("insert",)}, frozenset({"extra"}), "omits inserts"),
+    "inserts by value": ({"ignore_insert_value_expr": "amount > 3"}, frozenset({"extra"}), "omits inserts for which"),
+    "all changes": ({"ignore_event": ("all dml",)}, ALL, "omits deletes"),
+    "truncations": ({"ignore_event": ("truncate table",)}, frozenset({"extra"}), "omit DDLs: truncate table"),
+    "drops of a schema": ({"ignore_event": ("drop schema",)}, frozenset({"extra"}), "omit DDLs: drop database"),
+    "new columns": ({"ignore_event": ("add column",)}, frozenset({"different"}), "omit DDLs: add column"),
+    "columns of another type": ({"ignore_event": ("modify column",)}, ALL, "omit DDLs: modify column"),
+    "recoveries": ({"ignore_event": ("recover table",)}, frozenset({"missing"}), "omit DDLs: recover table"),
+    "all alterations": ({"ignore_event": ("alter table",)}, ALL, "omit DDLs: alter table"),
+    "DDLs by text": ({"ignore_sql": ("^DROP",)}, ALL, "omit DDLs: /^DROP/"),
     "indexes": ({"ignore_event": ("create index", "add table partition")}, frozenset(), ""),
 }
 
@@ -67,7 +67,7 @@ def test_a_dropped_schema_that_is_left_out_is_one_of_all_its_tables() -> None:
 
 def test_transactions_that_are_left_out_explain_whatever_differs() -> None:
     (one,) = explanations(FilterRules.of(feed()), ORDERS, key=("id",), skipped_transactions=True)
-    assert (one.why, one.kinds) == ("filter.ignore-txn-start-ts leaves out transactions", ALL)
+    assert (one.why, one.kinds) == ("filter.ignore-txn-start-ts omits transactions", ALL)
 
 
 def test_every_type_of_ddl_is_known_or_explains_anything() -> None:
