@@ -96,7 +96,7 @@ class ReplayReport:
             f" {dropped:,} of them dropped in windows, in {self.seconds:.1f} s."
             f" {crashes_text(len(self.deaths))}, {self.repeats:,} repeats dropped.\n"
             f"Output: {', '.join(self.outputs)}{report}"
-            + "".join(f"\nleft out by an operator: {skip.table} {skip}" for skip in self.skipped)
+            + "".join(f"\nskipped by an operator: {skip.table} {skip}" for skip in self.skipped)
             + (f"\n\n{self.key_life}" if self.key_life else "")
         )
 

@@ -56,9 +56,7 @@ class Machine:
         program = self.folder / name / "cdc"
         program.parent.mkdir(exist_ok=True)
         (program.parent / "answers.json").write_text(json.dumps(answers or {}))
-        text = DOUBLE.format(
-            python=sys.executable, answers=str(program.parent / "answers.json"), told=str(program.parent / "told.json")
-        )
+        text = DOUBLE.format(python=sys.executable, answers=str(program.parent / "answers.json"), told=str(program.parent / "told.json"))
         return script(program, text)
 
     def reported(self, name: str = "real") -> dict[str, Any]:

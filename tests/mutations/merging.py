@@ -334,8 +334,8 @@ MERGING = [
     Mutation(
         "a new sink begins behind the first window that reaches back",
         "spark_merge/log/read.py::beginning",
-        "segment for",
-        "first for",
+        "window.first_seq < seq",
+        "window.first_seq < first",
         "tests/unit/merge/test_read.py::test_a_new_sink_begins_behind_the_windows_that_reach_back_to_what_was_removed",
     ),
     Mutation(
