@@ -142,7 +142,7 @@ def test_a_replay_says_what_was_left_out(tmp_path: Path, spark: SparkSession, mo
     report = replay.run(lambda status: None, lambda: spark)
     assert report.skipped == tuple(skips)
     assert [one["seq"] for one in report.to_json()["skipped"]] == [3, 4, 5]
-    assert "left out by an operator: shop.orders segment 3, ordinal 0: unreadable" in report.summary()
+    assert "skipped by an operator: shop.orders segment 3, ordinal 0: unreadable" in report.summary()
     json.dumps(report.to_json())
     rows = list(read_output(Folder("file", f"{tmp_path}/jsonl")))
     assert len(rows) > 100
