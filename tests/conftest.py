@@ -9,6 +9,7 @@ import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,9 @@ from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
+from tests.turns import in_turn, turn
+
+ROOT = Path(__file__).parents[1]
 
 pytest.register_assert_rewrite("spark_merge.testing")
 
@@ -94,6 +98,10 @@ SLOW_MODULES = 30
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
     again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
+    if not LANE.whole:
+        shares = [(item.nodeid, int(mark.args[0])) for item in items if (mark := item.get_closest_marker("turns"))]
+        left = {case for case, _ in shares} - in_turn(shares, turn(ROOT))
+        items[:] = [item for item in items if item.nodeid not in left]
     for item in items:
         if item.get_closest_marker("xdist_group") is None and (group := _group_of(item)):
             item.add_marker(pytest.mark.xdist_group(group))

@@ -21,7 +21,7 @@ from tests.support.recorded_target import Case, RecordedLogs, counted, deliver
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.kafka import KafkaBroker
 
-pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("read-back")]
+pytestmark = [pytest.mark.recordings, pytest.mark.turns(3), pytest.mark.xdist_group("read-back")]
 
 CASES = [
     Case(name, "kv", brackets, seed)

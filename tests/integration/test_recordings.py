@@ -34,6 +34,7 @@ def seeds_of(name: str, feed: str) -> range:
 
 
 @pytest.mark.recordings
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("brackets", ["recorded", "watermark", "snapshot"])
 @pytest.mark.parametrize(("name", "feed"), CASES)
 def test_every_schedule_ends_equal_to_the_truth(name: str, feed: str, brackets: str) -> None:
@@ -53,6 +54,7 @@ KV_NAMES = ("demo", "shop", "shop-new", "restart", "rowformats")
 
 
 @pytest.mark.recordings
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("brackets", ["watermark", "snapshot"])
 @pytest.mark.parametrize("name", KV_NAMES)
 def test_raw_key_values_end_equal_to_the_truth(name: str, brackets: str) -> None:

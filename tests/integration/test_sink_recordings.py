@@ -35,7 +35,7 @@ from tests.support.targets.sql import SQL
 from tests.support.targets.storage import STORAGE
 from tests.support.targets.target import Place, RecordedSink, Target
 
-pytestmark = pytest.mark.recordings
+pytestmark = [pytest.mark.recordings, pytest.mark.turns(3)]
 
 SINKS = (SQL, CLICKHOUSE, DELTA, ICEBERG, ICEBERG_MERGED, ICEBERG_LOGGED, HTTP, OPENSEARCH, STORAGE, KAFKA)
 DEATHS = 5

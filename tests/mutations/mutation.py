@@ -35,6 +35,11 @@ def mutated(text: str, place: str, old: str, new: str) -> str:
     return text[:start] + text[start:end].replace(old, new) + text[end:]
 
 
+def symbol_text(text: str, symbol: str) -> str:
+    """Of a function, a class or a constant; the whole file for no symbol, or for one that is not there."""
+    return next((text[start:end] for start, end, name in _symbols(text) if name == symbol.replace("::", ".")), text)
+
+
 def _symbols(text: str) -> Iterator[tuple[int, int, str]]:
     """Where functions, classes and constants begin and end; of a class its own, too. Whole lines."""
     starts = [0]
