@@ -126,11 +126,11 @@ def prewrite(**fields: object) -> bytes:
         (transaction(0, {7: [A]}, tp=2, start_ts=7), "expected a commit_ts; got 0"),
         (transaction(T, {}, ddl_job_id=312, ddl_query=b"drop table t"), "type 1 of DDL job 312"),
         (transaction(T, {7: [A]}, start_ts=T), "expected no rows in a fake binlog"),
-        (transaction(T, {}, prewrite_value=prewrite(inserted_rows=[b"a"], sequence=[])), r"\(1, 0, 0\) inserts.*found one of \(0, 0, 0\)"),
-        (transaction(T, {}, prewrite_value=prewrite(inserted_rows=[b"a"], sequence=[DeleteRow])), r"found one of \(0, 0, 1\)"),
-        (transaction(T, {}, prewrite_value=prewrite(sequence=[Insert])), r"found one of \(1, 0, 0\)"),
+        (transaction(T, {}, prewrite_value=prewrite(inserted_rows=[b"a"], sequence=[])), r"\(1, 0, 0\) inserts.*got one of \(0, 0, 0\)"),
+        (transaction(T, {}, prewrite_value=prewrite(inserted_rows=[b"a"], sequence=[DeleteRow])), r"got one of \(0, 0, 1\)"),
+        (transaction(T, {}, prewrite_value=prewrite(sequence=[Insert])), r"got one of \(1, 0, 0\)"),
         (transaction(T, {}, prewrite_value=prewrite(deleted_ids=[5], sequence=[])), "1 obsolete"),
-        (transaction(T, {}, prewrite_value=2 * prewrite(sequence=[])), r"one TableMutation a table; found those of tables \[7, 7\]"),
+        (transaction(T, {}, prewrite_value=2 * prewrite(sequence=[])), r"one TableMutation a table; got those of tables \[7, 7\]"),
     ],
 )  # fmt: skip
 def test_what_is_no_transaction_with_rows_is_refused_by_name(value: bytes | None, words: str) -> None:

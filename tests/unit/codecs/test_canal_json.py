@@ -263,7 +263,7 @@ def test_refuses_a_mark_that_does_not_fit(row: dict[str, Any], value: str) -> No
         CanalJson().mark(change(MARK, data=[{**MARK_ROW, **row}]))
     assert str(caught.value) == (
         "message kafka/orders/2@17: expected a row of changefeed_dump.changefeed_dump_event with texts changefeed_id and "
-        f"unique_identifier and event_type 1 or 2; found {value}\n  what to do: {MARK_HINT}"
+        f"unique_identifier and event_type 1 or 2; got {value}\n  what to do: {MARK_HINT}"
     )
 
 

@@ -66,12 +66,12 @@ def test_a_ddl_comes_back_and_so_does_one_that_nobody_is_reported_of() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        (KEY, None, "a value; found null"),
-        (KEY, encode_row(KvEntry(T, T, KEY, b"", b"")), "more than 12 bytes of a row; found 12 bytes"),
-        (KEY, encode_row(KvEntry(T, T, KEY, b"12345", b""))[:-1], "a new value of 5 bytes; found 4 bytes"),
+        (KEY, None, "a value; got null"),
+        (KEY, encode_row(KvEntry(T, T, KEY, b"", b"")), "more than 12 bytes of a row; got 12 bytes"),
+        (KEY, encode_row(KvEntry(T, T, KEY, b"12345", b""))[:-1], "a new value of 5 bytes; got 4 bytes"),
         (b"m" + KEY, encode_row(KvEntry(T, T, KEY, b"1", b"")), "key byte 0"),
         (KEY[:9] + b"_i" + KEY[11:], encode_row(KvEntry(T, T, KEY, b"1", b"")), "_r of a row's key"),
-        (None, b"", "R and eight bytes, or D and JSON; found no bytes"),
+        (None, b"", "R and eight bytes, or D and JSON; got no bytes"),
         (None, b"R1234567", "R and eight bytes"),
         (None, b"X", "R and eight bytes"),
         (None, b"D{}", "the JSON of a DDL"),

@@ -248,7 +248,7 @@ def test_refuses_a_mark_that_does_not_fit(value: bytes, result: str) -> None:
         OpenProtocol().mark(row(value, Rank.PUT))
     assert str(caught.value) == (
         "message kafka/orders/2@17: expected a row of changefeed_dump.changefeed_dump_event with texts changefeed_id and "
-        f"unique_identifier and event_type 1 or 2; found {result}\n  what to do: {MARK_HINT}"
+        f"unique_identifier and event_type 1 or 2; got {result}\n  what to do: {MARK_HINT}"
     )
 
 

@@ -127,7 +127,7 @@ def test_a_row_that_lacks_a_column_of_the_handle_key_is_refused_whatever_their_n
     }
     layout = layout_of(1, info(list(COLUMNS.values()), index_info=[unique]), new_collation=True)
     changes = [change(number, deleted(COLUMNS, {2: b"x"}, rowid=number)) for number in range(count)]
-    with pytest.raises(MessageUnreadable, match="a value of column code, of the handle key; found none: it is being dropped"):
+    with pytest.raises(MessageUnreadable, match="a value of column code, of the handle key; got none: it is being dropped"):
         decoded(changes, {NAME: replace(SCHEMAS[NAME], layout=layout)})
 
 

@@ -101,4 +101,4 @@ def test_the_start_says_where_a_new_log_begins_and_why() -> None:
     assert "the default of kafka.begin" in in_words(now, "")
     assert "as kafka.begin says" in in_words(now, "now")
     assert "oldest messages (as kafka.begin says)" in in_words(oldest, "topic")
-    assert "tells no TSO" in in_words(oldest, "")
+    assert "reports no TSO" in in_words(oldest, "")

@@ -77,7 +77,7 @@ def test_a_hidden_rowid_is_in_no_text() -> None:
 def test_a_sort_key_in_the_handle_is_no_text_and_the_pair_is() -> None:
     handle = common_handle([(CI[1], b"\0C\0O\0D\0E"), (CI[2], 7)])
     assert read(CI, inserted(handle, CI, {1: b"Code ", 3: 1}), **CI_KEY) == (None, ["Code ", "7", "1"])
-    with pytest.raises(MessageUnreadable, match="column code, of which the key has but its sort key or prefix; found none"):
+    with pytest.raises(MessageUnreadable, match="column code, of which the key has but its sort key or prefix; got none"):
         read(CI, inserted(handle, CI, {3: 1}), **CI_KEY)
 
 
@@ -137,11 +137,11 @@ def test_a_row_that_lacks_a_column_of_the_handle_key_is_refused(event: str) -> N
         (value_of(("I", b"\x08\x02\x08\x04\x02\x10abc")), "byte 18: column v: expected|byte"),
         (value_of(("D", pairs(PLAIN, {2: b"x"}))), "expected column id; got neither"),
         (value_of(("U", pairs(PLAIN, {1: 5, 2: b"x"}) + pairs(PLAIN, {1: 5}))), "an old and a new row of the same columns"),
-        (value_of(("U", pairs(PLAIN, {1: 5}) + pairs(PLAIN, {2: b"x"}))), r"the same columns; found column ids \[1, 2\]"),
+        (value_of(("U", pairs(PLAIN, {1: 5}) + pairs(PLAIN, {2: b"x"}))), r"the same columns; got column ids \[1, 2\]"),
         (value_of(("D", pairs(PLAIN, {1: 5}) * 2)), "byte 17: expected a column id of format 1 that is new; got 1"),
-        (value_of(("D", b"\x08\x02\x08\x0a\x08\x03\x00")), "a column id of format 1 that is new; found -2"),
+        (value_of(("D", b"\x08\x02\x08\x0a\x08\x03\x00")), "a column id of format 1 that is new; got -2"),
         (settled_value(0, 1, b"", b"", has_handle=False), "expected two rows|bytes and a row"),
-        (event_value(0, ord("r"), 1, b"\0\0\0\1ab"), "the kind of a row event; found 0x72"),
+        (event_value(0, ord("r"), 1, b"\0\0\0\1ab"), "the kind of a row event; got 0x72"),
         (event_value(0, ord("S"), 1, b"\0\0\0\2ab"), "expected two rows; got 6 bytes, of which the old row has 2"),
     ],
 )
