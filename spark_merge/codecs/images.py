@@ -35,6 +35,12 @@ class RowUnusable(Exception):
         self.hint = hint
 
 
+    def behind(self, first: int) -> RowUnusable:
+        """The same, of rows that begin at row `first` of the input."""
+        self.row += first
+        return self
+
+
 def unreadable(row: int, text: str) -> RowUnusable:
     return RowUnusable(row, text, kind=MessageUnreadable, hint=UNREADABLE_HINT)
 
@@ -53,6 +59,15 @@ class Images:
     number, or NO_IMAGE."""
 
     columns: list[pa.Array]
+    before: list[int]
+    after: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """As Images, before the values are texts: each column has what the protocol's parser gave for it."""
+
+    columns: Sequence[Sequence[Any]]
     before: list[int]
     after: list[int]
 

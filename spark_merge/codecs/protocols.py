@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 
 from sidecar.codecs.registry import CARRIERS
-from sidecar.core.model import TableSchema
+from sidecar.core.model import Column, TableSchema
 from sidecar.errors import ConfigError
 from spark_merge.codecs.encode.messages import Architecture, Encoder
-from spark_merge.codecs.images import Images
+from spark_merge.codecs.images import Cells
 from spark_merge.codecs.zone import ServerZone
 
 
 class DecoderModule(Protocol):
     """`spark_merge/codecs/decode/NAME.py`."""
 
-    def read(self, values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+    def cells(self, values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
         """The images of rows of one table, from `Change.value` of each. `whole` False: columns that the schema does not have are passed
         over. Raises RowUnusable."""
+
+    def texts(self, cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:
+        """Those cells of columns like this one, whatever its name, as canonical texts. Raises UnfitValue."""
 
 
 class EncoderModule(Protocol):

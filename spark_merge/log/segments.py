@@ -2,6 +2,7 @@
 
 - Of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together: a pass over the file for each such
   pack of tables. The bytes are those of the rows themselves, not of the packed file, so they are known when they have been read.
+- Tables with few rows are decoded together (codecs/decode/tables.py): what a segment costs follows its rows, not its tables.
 - A table, or a whole segment in its own order, that has more, or most of the rows, is streamed by row groups. Of a transaction that
   continues over row groups at most HELD_ROWS_MAX rows and HELD_BYTES_MAX bytes wait for its end; a larger one is read twice, deletes first
   (an update that moves a key is a delete and an insert: deletes come first across the whole commit_ts).
@@ -12,10 +13,10 @@ It must not know chunks, windows or sinks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from sidecar.log.skips import Skips
 from sidecar.log.storage import Folder
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.zone import Ambiguous, ServerZone
-from spark_merge.log.cache import DecodedRows
+from spark_merge.log.cache import DecodedRows, DecodedTables
 from spark_merge.log.read import NO_ROWS, iter_rows
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Between, Head
 from spark_merge.port.pieces import HELD_ROWS_MAX
@@ -39,6 +40,10 @@ ROWS_MAX = 200_000
 HELD_BYTES_MAX = 64 << 20
 """Of the messages of a segment's rows that are held at once, and of the decoded rows of a transaction that wait for its end: fewer rows
 where they are large. Decoded, rows are at most a few times as large as their messages."""
+
+TOGETHER_ROWS = 512
+"""Of tables with few rows, which are decoded together: enough that fixed costs are small beside theirs. Who needs one table of a segment
+alone, as the windows of a dump do, decodes so many for it at most."""
 
 STREAMED_ROWS = 32_768
 """A table that has more, and most of what is read, is streamed though it could be held: what is read is then decoded while the processor
@@ -69,6 +74,10 @@ class _TooLarge(Exception):
     """The rows are more bytes than may be held at once."""
 
 
+Group: TypeAlias = "tuple[TableName, ...]"
+"""Tables that are decoded together, by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pack:
     """Rows of some tables of a part, as they are in the log."""
@@ -77,9 +86,9 @@ class _Pack:
     tables: frozenset[TableName]
     rows: pa.Table
 
-    def of(self, table: TableName) -> pa.Table:
-        """Its rows, with those of the watermark table maybe."""
-        return self.rows if len(self.tables) == 1 else _of_table(self.rows, table)
+    def of(self, tables: Group) -> pa.Table:
+        """Their rows, with those of the watermark table maybe."""
+        return self.rows if len(self.tables) == len(tables) else _of_tables(self.rows, tables)
 
 
 class Segments:
@@ -91,6 +100,7 @@ class Segments:
         self.zone = ServerZone(source.server_tz, source.ambiguous)
         self._cache = DecodedRows() if cache is None else cache
         self._tables: dict[SegmentPart, Counter[TableName]] = {}
+        self._groups: dict[SegmentPart, dict[TableName, Group]] = {}
         self._pack: _Pack | None = None
         self._pack_rows_max = ROWS_MAX
         self._large: set[tuple[SegmentPart, TableName | None]] = set()
@@ -117,11 +127,11 @@ class Segments:
         """As `tables`, of what is in the file; the rows are kept where they are few."""
         if len(part.within) <= min(STREAMED_ROWS, ROWS_MAX):
             with suppress(_TooLarge):
-                rows = _together(self._groups(part))
+                rows = _together(self._row_groups(part))
                 count = _count(iter([rows]))
                 self._pack = _Pack(part, frozenset(count), rows)
                 return count
-        return _count(self._groups(part, columns=("commit_ts", "schema", "table")))
+        return _count(self._row_groups(part, columns=("commit_ts", "schema", "table")))
 
     def changes(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
         """Of the table, or of all as they were committed; no empty one."""
@@ -132,7 +142,7 @@ class Segments:
         if result is None:
             yield from in_order(lambda: self._streamed(part, table)) if count else ()
         elif result.num_rows:  # else all were skipped
-            yield _sorted(result)
+            yield _sorted(result) if table is None else result
 
     def decoded(self, seq: Seq, table: TableName) -> Iterator[pa.Table]:
         """All changes of the table, in any order."""
@@ -145,63 +155,80 @@ class Segments:
             yield result
 
     def _whole(self, part: SegmentPart, table: TableName | None) -> pa.Table | None:
-        """Of the table, or of all; None where they are too large to be held."""
+        """Of the table, sorted, or of all; None where they are too large to be held."""
         if (part, table) in self._large:
             return None
-        parts, size = list[pa.Table](), 0
         try:
-            for name in sorted(self.tables(part)) if table is None else [table]:
-                parts.append(self._held(part, name))
-                size += parts[-1].nbytes
-                if table is None and size > HELD_BYTES_MAX:
-                    raise _TooLarge
+            return self._all(part) if table is None else self._held(part, table).of(table)
         except _TooLarge:
             self._large.add((part, table))
             return None
+
+    def _all(self, part: SegmentPart) -> pa.Table:
+        """Raises _TooLarge."""
+        parts, there, size = list[pa.Table](), set[TableName](), 0
+        for table in sorted(self.tables(part)):
+            if table not in there:
+                parts.append(self._held(part, table).rows)
+                there.update(self._group(part, table))
+                size += parts[-1].nbytes
+                if size > HELD_BYTES_MAX:
+                    raise _TooLarge
         return pa.concat_tables(parts)
 
-    def _held(self, part: SegmentPart, table: TableName) -> pa.Table:
-        """Raises _TooLarge."""
-        source, manifest = self._source, self.head(part.seq).manifest
-        how = (source.server_tz, source.ambiguous, source.skips.get(part.seq), self._raw)
-        place = (str(source.log), manifest.data, part[1:], table, manifest.schemas, how)
-        return self._cache.get(place, lambda: self._changes(part, self._packed(part, table).of(table)))
+    def _group(self, part: SegmentPart, table: TableName) -> Group:
+        """A function of the part alone: so all who share the cache find what another one has decoded."""
+        if part not in self._groups:
+            self._groups[part] = _grouped(self.tables(part))
+        return self._groups[part][table]
 
-    def _packed(self, part: SegmentPart, table: TableName) -> _Pack:
-        """Raises _TooLarge where the table's rows alone are."""
-        while self._pack is None or self._pack.part != part or table not in self._pack.tables:
-            tables = self._beside(part, table)
-            groups = self._groups(part)
+    def _held(self, part: SegmentPart, table: TableName) -> DecodedTables:
+        """Its group. Raises _TooLarge where the table alone is."""
+        source, manifest, group = self._source, self.head(part.seq).manifest, self._group(part, table)
+        how = (source.server_tz, source.ambiguous, source.skips.get(part.seq), self._raw)
+        place = (str(source.log), manifest.data, part[1:], group, manifest.schemas, how)
+        try:
+            return self._cache.get(place, lambda: DecodedTables(self._changes(part, self._packed(part, group).of(group))))
+        except _TooLarge:
+            if len(group) == 1:
+                raise
+        self._groups[part] = {name: (name,) for name in self.tables(part)}
+        return self._held(part, table)
+
+    def _packed(self, part: SegmentPart, group: Group) -> _Pack:
+        """Raises _TooLarge where the group's rows alone are."""
+        while self._pack is None or self._pack.part != part or not self._pack.tables.issuperset(group):
+            tables = self._beside(part, group)
+            row_groups = self._row_groups(part)
             if tables < self.tables(part).keys():
-                wanted = pa.array(["\0".join(name) for name in tables])
-                groups = (rows.filter(pc.is_in(_names(rows), value_set=wanted)) for rows in groups)
+                row_groups = (_of_tables(rows, tables) for rows in row_groups)
             try:
-                self._pack = _Pack(part, tables, _together(groups))
+                self._pack = _Pack(part, tables, _together(row_groups))
             except _TooLarge:
-                if len(tables) == 1:
+                if len(tables) == len(group):
                     raise
                 self._pack_rows_max = sum(self.tables(part)[name] for name in tables) // 2
         return self._pack
 
-    def _beside(self, part: SegmentPart, table: TableName) -> frozenset[TableName]:
-        """The table, and those that are requested next and fit beside it: tables are requested by name, upwards."""
-        tables, left = {table}, self._pack_rows_max - self.tables(part)[table]
-        for name in sorted(name for name in self.tables(part) if name > table):
+    def _beside(self, part: SegmentPart, group: Group) -> frozenset[TableName]:
+        """The group, and the tables that are requested next and fit beside it: tables are requested by name, upwards."""
+        tables, left = set(group), self._pack_rows_max - sum(self.tables(part)[name] for name in group)
+        for name in sorted(name for name in self.tables(part) if name > group[0] and name not in group):
             left -= self.tables(part)[name]
             if left < 0:
                 break
             tables.add(name)
         return frozenset(tables)
 
-    def _groups(self, part: SegmentPart, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
+    def _row_groups(self, part: SegmentPart, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
         """A row group at a time, as they are in the log: in the order of commit_ts."""
         for rows in iter_rows(self._source.log, self.head(part.seq).manifest, columns=columns, within=part.within):
             yield _committed(rows, part.between)
 
     def _streamed(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:
         """A row group at a time, in the log's order."""
-        for rows in self._groups(part):
-            yield self._changes(part, rows if table is None else _of_table(rows, table))
+        for rows in self._row_groups(part):
+            yield self._changes(part, rows if table is None else _of_tables(rows, [table]))
 
     @property
     def _schema(self) -> pa.Schema:
@@ -251,8 +278,23 @@ def _names(rows: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(rows["schema"], rows["table"], "\0")
 
 
-def _of_table(rows: pa.Table, table: TableName) -> pa.Table:
-    return rows.filter(pc.and_(pc.equal(rows["schema"], table.schema), pc.equal(rows["table"], table.table)))
+def _of_tables(rows: pa.Table, tables: Collection[TableName]) -> pa.Table:
+    return rows.filter(pc.is_in(_names(rows), value_set=pa.array(["\0".join(name) for name in tables])))
+
+
+def _grouped(tables: Mapping[TableName, int]) -> dict[TableName, Group]:
+    """Each one's group: those with few rows together, by name, as far as TOGETHER_ROWS reach. `tables`: the rows of each."""
+    groups, rows = list[list[TableName]](), TOGETHER_ROWS + 1
+    for name in sorted(tables):
+        if tables[name] >= TOGETHER_ROWS:
+            groups.insert(0, [name])
+            continue
+        rows += tables[name]
+        if rows > TOGETHER_ROWS:
+            groups.append([])
+            rows = tables[name]
+        groups[-1].append(name)
+    return {name: tuple(group) for group in groups for name in group}
 
 
 def _with_messages(changes: pa.Table, rows: pa.Table) -> pa.Table:

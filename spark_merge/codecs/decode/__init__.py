@@ -1,4 +1,5 @@
-"""Logged rows to the change frame: bytes to canonical text, a column at a time. `rows` is the entry, by protocol.
+"""Logged rows to the change frame: bytes to canonical text, a column at a time. `rows` is the entry, by protocol;
+`tables` reads rows of many tables at once.
 
     open_protocol, canal_json   JSON to columns;  go_quote  Go's quoted binary;  row_types  a parser of JSON for columns of any name
     kv_rows, kv, kv_columns, kv_handles   raw key-values, rows of one table version together; the slow twin is sidecar/rowcodec/kv_row.py

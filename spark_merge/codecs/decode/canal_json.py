@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from sidecar.core.model import Column, Kind, TableSchema
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
-from spark_merge.codecs.images import NO_IMAGE, Images, by_column, row_of_image, schema_differs, unfit_in, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Cells, by_column, schema_differs, unreadable
 from spark_merge.codecs.values import (
-    UnfitValue,
     byte_array,
     from_bytes,
     from_floats,
@@ -49,8 +48,8 @@ _KINDS: dict[str, Kind] = {
 """Kinds by the first word of `mysqlType`."""
 
 
-def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
-    """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
+def cells(values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
+    """Parse rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
     parser = _row_type(schema, whole)
     try:
         rows = [parser.decode(value) for value in values]
@@ -58,13 +57,7 @@ def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whol
         rows = [_read_slowly(number, value, schema, parser, whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
     _refuse_types(rows, schema)
-    columns: list[pa.Array] = []
-    for column, texts in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
-        try:
-            columns.append(_column_texts(texts, column, zone))
-        except UnfitValue as unfit:
-            raise unfit_in(row_of_image(unfit.index, before, after), column.name, unfit) from unfit
-    return Images(columns, before, after)
+    return Cells(by_column(images, len(schema.columns)), before, after)
 
 
 @lru_cache(maxsize=_TABLES_MAX)
@@ -110,7 +103,8 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column_texts(values: Sequence[str | None], column: Column, zone: ServerZone) -> pa.Array:
+def texts(values: Sequence[str | None], column: Column, zone: ServerZone) -> pa.Array:
+    """Raises UnfitValue."""
     match column.kind:
         case "int" | "uint" | "bit" | "year" | "enum" | "set":
             return from_ints(parse_ints(pa.array(values, pa.string()), column), column)

@@ -28,7 +28,7 @@ from sidecar.core.model import Column, Kind, TableSchema
 from sidecar.errors import FeedUnsuitable
 from spark_merge.codecs.decode.go_quote import go_unquote, go_unquote_all
 from spark_merge.codecs.decode.row_types import RowParser, field_names, row_parser
-from spark_merge.codecs.images import NO_IMAGE, Images, RowUnusable, by_column, row_of_image, schema_differs, unfit_in, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Cells, RowUnusable, by_column, schema_differs, unreadable
 from spark_merge.codecs.values import (
     UnfitValue,
     byte_array,
@@ -133,21 +133,15 @@ _CELLS: dict[Kind, type[msgspec.Struct]] = {
 }  # fmt: skip
 
 
-def read(values: Sequence[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
-    """Decode rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
+def cells(values: Sequence[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
+    """Parse rows of one table. `whole` False: columns that the schema does not have are passed over. Raises RowUnusable."""
     parser = _row_type(schema, whole)
     try:
         rows = [parser.decode(value) for value in values]
     except _JSON_ERRORS:
         rows = [_read_slowly(number, value, schema, parser, whole=whole) for number, value in enumerate(values)]
     images, before, after = _images(rows)
-    columns: list[pa.Array] = []
-    for column, cells in zip(schema.columns, by_column(images, len(schema.columns)), strict=True):
-        try:
-            columns.append(_column_texts(cells, column, zone))
-        except UnfitValue as unfit:
-            raise unfit_in(row_of_image(unfit.index, before, after), column.name, unfit) from unfit
-    return Images(columns, before, after)
+    return Cells(by_column(images, len(schema.columns)), before, after)
 
 
 @lru_cache(maxsize=_TABLES_MAX)
@@ -185,7 +179,8 @@ def _images(rows: Sequence[Any]) -> tuple[list[Any], list[int], list[int]]:
 # ---- columns --------------------------------------------------------------------------------------------------------
 
 
-def _column_texts(cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:
+def texts(cells: Sequence[Any], column: Column, zone: ServerZone) -> pa.Array:
+    """Raises UnfitValue."""
     values = [cell.v for cell in cells]
     match column.kind:
         case "int" | "uint" | "bit" | "year" | "enum" | "set":

@@ -1,21 +1,23 @@
 """Logged rows to the change frame (contract.CHANGES), in columns and without Spark: it runs inside a task.
 
-    rows of a segment ─► by table ─► images (a protocol's reader) ─► changes ─► one Arrow table
+    rows of a segment ─► sorted by table ─► blocks ─► images (a protocol's reader) ─► changes ─► one Arrow table
+
+A block is decoded at once, whatever tables its rows are of: a table with one row costs its row, and no column's fixed costs.
 
 Rules: rows of the watermark table are omitted. A table's schema is the one given. A row that differs from it is
 refused with its lane and position, and its segment and ordinal, by which an operator may skip it (sidecar/log/skips.py); nothing is
 skipped here. An update that changes the handle key becomes a delete of the old
 key and an insert of the new one. Which update has no old image is the reader's concern (open_protocol.py).
 
-Output order: tables in the order of their first row; in each its rows, then the deletes of changed keys.
+Output order: blocks; in each the tables in the order of their first row, then the deletes of changed keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,7 @@ from sidecar.core.model import MARK_TABLE, Message, TableName, TableSchema
 from sidecar.errors import FeedError, FeedUnsuitable, MessageUnreadable
 from sidecar.process.progress import progressed
 from spark_merge.codecs.decode import binlog_rows, kv_rows
+from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.images import NO_IMAGE, SCHEMA_HINT, UNREADABLE_HINT, Images, RowUnusable, row_of_image
 from spark_merge.codecs.protocols import decoder_module
 from spark_merge.codecs.zone import ServerZone
@@ -45,19 +48,30 @@ _BLOCK_BYTES_MAX = 128 << 20
 
 _COLUMNS = ["seq", "commit_ts", "op", "schema", "table", "key", "value", "lane", "position", "ordinal"]
 
-_Reader = Callable[[pa.Array, pa.Array, TableSchema, ServerZone], Images]
-"""Key and value of each row in the log, the schema and the server's time zone to the images. Raises RowUnusable."""
+_Reader = Callable[[Sequence[TableRows], ServerZone], list[Images]]
+"""Rows of tables as they are in the log and the server's time zone to the images of each. Raises RowUnusable."""
+
+_TableReader = Callable[[pa.Array, pa.Array, TableSchema, ServerZone], Images]
+"""Key and value of each row of one table. Raises RowUnusable."""
 
 
-def _reader_of_values(read: Callable[[list[bytes], TableSchema, ServerZone], Images]) -> _Reader:
-    """Of a protocol whose values say everything."""
-    return lambda _, values, schema, zone: read(values.to_pylist(), schema, zone)
+def _reader_of(one: _TableReader) -> _Reader:
+    def read_each(tables: Sequence[TableRows], zone: ServerZone) -> list[Images]:
+        images = []
+        for table in tables:
+            try:
+                images.append(one(table.keys, table.values, table.schema, zone))
+            except RowUnusable as unusable:
+                raise unusable.behind(table.first) from unusable.__cause__
+        return images
+
+    return read_each
 
 
 _READERS: dict[str, tuple[_Reader, int]] = {
-    **{protocol: (_reader_of_values(decoder_module(protocol).read), _BLOCK_ROWS_MAX) for protocol in CARRIERS},
-    "kv": (kv_rows.read, _KV_BLOCK_ROWS_MAX),
-    "binlog": (binlog_rows.read, _KV_BLOCK_ROWS_MAX),
+    **{protocol: (partial(read, module=decoder_module(protocol)), _BLOCK_ROWS_MAX) for protocol in CARRIERS},
+    "kv": (_reader_of(kv_rows.read), _KV_BLOCK_ROWS_MAX),
+    "binlog": (_reader_of(binlog_rows.read), _KV_BLOCK_ROWS_MAX),
 }
 """By codec, with the rows that are read at a time."""
 
@@ -66,13 +80,25 @@ _Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Rows of one table, all images converted. `before`, `after` and `key_*` have one entry a row."""
+    """Rows whose images are all converted. `before`, `after` and `key_*` have one entry a row."""
 
     rows: pa.Table
     before: pa.Array
     after: pa.Array
     key_before: pa.Array
     key_after: pa.Array
+
+
+class _Block(NamedTuple):
+    """`rows`: of these tables, one after the other, each column in one piece."""
+
+    rows: pa.Table
+    tables: Sequence[TableRows]
+
+    def one(self, row: int) -> _Block:
+        """This row alone."""
+        table = next(table for table in reversed(self.tables) if table.first <= row)
+        return _block(self.rows.slice(row, 1), [(table.schema, 0, 1)])
 
 
 def decode(
@@ -88,52 +114,72 @@ def decode(
     if reader is None:
         raise FeedUnsuitable(f"rows of codec {codec} are not decoded here", hint=f"use one of {', '.join(_READERS)} as the protocol")
     if not whole:
-        reader = _reader_of_values(partial(decoder_module(codec).read, whole=False))
+        reader = partial(read, module=decoder_module(codec), whole=False)
     zone = server_tz if isinstance(server_tz, ServerZone) else ServerZone(server_tz)
     parts = [CHANGES.empty_table()]
-    for name, group in _by_table(rows.select(_COLUMNS)):
+    for block in _blocks(*_by_table(rows.select(_COLUMNS), schemas), rows_max):
+        try:
+            parts.extend(_changes(_read_block(block, reader, zone)))
+        except RowUnusable as unusable:
+            table = TableName(block.rows["schema"][unusable.row].as_py(), block.rows["table"][unusable.row].as_py())
+            raise _refused(unusable.kind, f"table {table}: {unusable}", unusable.hint, block.rows, unusable.row) from unusable
+        progressed()
+    return pa.concat_tables(parts)
+
+
+_Runs = list[tuple[TableSchema, int, int]]
+"""Of rows that are sorted by table: each table's schema, first row, and the row after its last one."""
+
+
+def _by_table(rows: pa.Table, schemas: Mapping[TableName, TableSchema]) -> tuple[pa.Table, _Runs]:
+    """The rows but those of the watermark table: tables in the order of their first row, the rows of each in their order. Raises
+    FeedUnsuitable."""
+    if rows.num_rows == 0:
+        return rows, []
+    joined = pc.binary_join_element_wise(rows["schema"], rows["table"], "\0").combine_chunks().dictionary_encode()
+    codes: _Numbers = joined.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(len(joined.dictionary) + 1)).tolist()
+    names = [TableName(*name.split("\0")) for name in joined.dictionary.to_pylist()]
+    if MARK_TABLE in names:
+        mark = names.index(MARK_TABLE)
+        others = np.concatenate([order[: edges[mark]], order[edges[mark + 1] :]])
+        return _by_table(rows.take(pa.array(np.sort(others))), schemas)
+    result = (rows if len(names) == 1 else rows.take(pa.array(order))).combine_chunks()
+    runs = []
+    for name, start, end in zip(names, edges, edges[1:], strict=False):
         schema = schemas.get(name)
         if schema is None or not schema.key:
             why = "has no schema here" if schema is None else "has no handle key"
             hint = SCHEMA_HINT if schema is None else "unset force-replicate in the changefeed, or give the table a primary key"
-            raise _refused(FeedUnsuitable, f"table {name} {why}", hint, group, 0)
-        for block in _blocks(group, rows_max):
-            try:
-                parts.extend(_changes(_read_block(block, reader, schema, zone)))
-            except RowUnusable as unusable:
-                raise _refused(unusable.kind, f"table {name}: {unusable}", unusable.hint, block, unusable.row) from unusable
-            progressed()
-    return pa.concat_tables(parts)
+            raise _refused(FeedUnsuitable, f"table {name} {why}", hint, result, start)
+        runs.append((schema, start, end))
+    return result, runs
 
 
-def _by_table(rows: pa.Table) -> Iterator[tuple[TableName, pa.Table]]:
-    """Rows of each table but the watermark table, in their order; tables in the order of their first row."""
-    if rows.num_rows == 0:
-        return
-    joined = pc.binary_join_element_wise(rows["schema"], rows["table"], "\0").combine_chunks().dictionary_encode()
-    codes: _Numbers = joined.indices.to_numpy(zero_copy_only=False)
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(len(joined.dictionary) + 1))
-    for code, name in enumerate(joined.dictionary.to_pylist()):
-        table = TableName(*name.split("\0"))
-        if table != MARK_TABLE:
-            yield table, rows.take(pa.array(order[starts[code] : starts[code + 1]])).combine_chunks()
-
-
-def _blocks(group: pa.Table, rows_max: int) -> Iterator[pa.Table]:
+def _blocks(rows: pa.Table, runs: _Runs, rows_max: int) -> Iterator[_Block]:
     """Of so many rows at most, and fewer if their values are large."""
-    sizes: _Numbers = pc.binary_length(group["value"]).to_numpy().astype(np.int64)
+    if not runs:
+        return
+    sizes: _Numbers = pc.binary_length(rows["value"]).to_numpy().astype(np.int64)
     ends = np.cumsum(sizes)
     start = 0
-    while start < group.num_rows:
+    while start < rows.num_rows:
         before = int(ends[start - 1]) if start else 0
         fitting = int(np.searchsorted(ends[start : start + rows_max], before + _BLOCK_BYTES_MAX, side="right"))
-        yield group.slice(start, max(fitting, 1))
-        start += max(fitting, 1)
+        end = start + max(fitting, 1)
+        inside = [(schema, max(first, start) - start, min(last, end) - start) for schema, first, last in runs if first < end and start < last]
+        yield _block(rows.slice(start, end - start), inside)
+        start = end
 
 
-def _refused(kind: type[FeedError], text: str, hint: str, group: pa.Table, row: int) -> FeedError:
-    lane, position, seq, ordinal = (group[name][row].as_py() for name in ("lane", "position", "seq", "ordinal"))
+def _block(rows: pa.Table, runs: _Runs) -> _Block:
+    keys, values = (rows[name].chunk(0) for name in ("key", "value"))
+    return _Block(rows, [TableRows(one, first, keys.slice(first, end - first), values.slice(first, end - first)) for one, first, end in runs])
+
+
+def _refused(kind: type[FeedError], text: str, hint: str, rows: pa.Table, row: int) -> FeedError:
+    lane, position, seq, ordinal = (rows[name][row].as_py() for name in ("lane", "position", "seq", "ordinal"))
     at = Message(lane, position, None, None).at()
     if seq is None:
         return kind(f"{at}: {text}", hint=hint)
@@ -144,61 +190,99 @@ def _refused(kind: type[FeedError], text: str, hint: str, group: pa.Table, row: 
 # ---- images to rows -------------------------------------------------------------------------------------------------
 
 
-def _read_block(block: pa.Table, reader: _Reader, schema: TableSchema, zone: ServerZone) -> _Group:
+def _read_block(block: _Block, reader: _Reader, zone: ServerZone) -> _Group:
     """Raises RowUnusable also for what a library raises: of the first row that it cannot have alone."""
     try:
-        return _converted(block, reader, schema, zone)
+        return _converted(block, reader, zone)
     except BaseException as error:
         if isinstance(error, RowUnusable) or not is_foreign(error):
             raise
-        for row in range(block.num_rows if block.num_rows > 1 else 0):
+        rows = block.rows.num_rows
+        for row in range(rows if rows > 1 else 0):
             try:
-                _read_block(block.slice(row, 1), reader, schema, zone)
+                _read_block(block.one(row), reader, zone)
             except RowUnusable as unusable:
-                raise RowUnusable(row, str(unusable), kind=unusable.kind, hint=unusable.hint) from error
+                raise unusable.behind(row) from error
         raise RowUnusable(0, f"{type(error).__name__}: {error}", kind=MessageUnreadable, hint=UNREADABLE_HINT) from error
 
 
-def _converted(group: pa.Table, reader: _Reader, schema: TableSchema, zone: ServerZone) -> _Group:
-    images = reader(group["key"], group["value"], schema, zone)
-    before, after = np.asarray(images.before, np.int64), np.asarray(images.after, np.int64)
-    _refuse_other_op(group, after)
-    keys, texts = _keys(images, schema), pa.concat_arrays(images.columns)
+class _TableImages(NamedTuple):
+    """Of one table; `before` and `after` as of Images."""
+
+    table: TableRows
+    columns: Sequence[pa.Array]
+    before: _Numbers
+    after: _Numbers
+
+
+def _converted(block: _Block, reader: _Reader, zone: ServerZone) -> _Group:
+    tables = [
+        _TableImages(table, images.columns, np.asarray(images.before, np.int64), np.asarray(images.after, np.int64))
+        for table, images in zip(block.tables, reader(block.tables, zone), strict=True)
+    ]
+    before, after = ([table.before for table in tables], [table.after for table in tables])
+    _refuse_other_op(block.rows, np.concatenate(after))
+    texts = pa.concat_arrays([column for table in tables for column in table.columns])
+    keys, starts = _keys(tables)
     return _Group(
-        rows=group,
-        before=_lists(texts, before, width=len(images.columns)),
-        after=_lists(texts, after, width=len(images.columns)),
-        key_before=keys.take(pa.array(before, mask=before == NO_IMAGE)),
-        key_after=keys.take(pa.array(after, mask=after == NO_IMAGE)),
+        rows=block.rows,
+        before=_lists(texts, tables, before),
+        after=_lists(texts, tables, after),
+        key_before=_taken(keys, starts, before),
+        key_after=_taken(keys, starts, after),
     )
 
 
-def _refuse_other_op(group: pa.Table, after: _Numbers) -> None:
+def _refuse_other_op(rows: pa.Table, after: _Numbers) -> None:
     """The log's own `op` was read from the same bytes by the sidecar's codec."""
-    other = pc.not_equal(pa.array(after == NO_IMAGE), pc.equal(group["op"], "delete"))
+    other = pc.not_equal(pa.array(after == NO_IMAGE), pc.equal(rows["op"], "delete"))
     if pc.any(other).as_py():
         row = pc.index(other, True).as_py()
-        raise RowUnusable(row, f"logged as {group['op'][row]}, its value is another", kind=MessageUnreadable, hint=UNREADABLE_HINT)
+        raise RowUnusable(row, f"logged as {rows['op'][row]}, its value is another", kind=MessageUnreadable, hint=UNREADABLE_HINT)
 
 
-def _keys(images: Images, schema: TableSchema) -> pa.Array:
-    """`key_text` of each image."""
+def _keys(tables: Sequence[_TableImages]) -> tuple[pa.Array, list[int]]:
+    """`key_text` of each image, and where those of each table begin. Tables with as many key columns are done together."""
+    starts, texts, length = [0] * len(tables), [], 0
+    columns = [_key_columns(table) for table in tables]
+    for width in sorted({len(one) for one in columns}):
+        numbers = [number for number, one in enumerate(columns) if len(one) == width]
+        for number in numbers:
+            starts[number] = length
+            length += len(columns[number][0])
+        texts.append(key_text([pa.concat_arrays([columns[number][place] for number in numbers]) for place in range(width)]))
+    return pa.concat_arrays(texts), starts
+
+
+def _key_columns(table: _TableImages) -> list[pa.Array]:
+    schema = table.table.schema
     names = schema.column_names()
-    columns = [images.columns[names.index(name)] for name in schema.key]
+    columns = [table.columns[names.index(name)] for name in schema.key]
     for name, column in zip(schema.key, columns, strict=True):
         if column.null_count:
             image = pc.index(column.is_null(), True).as_py()
-            row = row_of_image(image, images.before, images.after)
+            row = table.table.first + row_of_image(image, table.before.tolist(), table.after.tolist())
             raise RowUnusable(row, f"column {name}: a key column is null", kind=FeedUnsuitable, hint=SCHEMA_HINT)
-    return key_text(columns)
+    return columns
 
 
-def _lists(texts: pa.Array, numbers: _Numbers, *, width: int) -> pa.Array:
-    """One list a row, of its image's texts, null where it has no image. `texts` holds the columns one behind the other."""
-    there = numbers != NO_IMAGE
-    across = numbers[there][:, None] + np.arange(width) * (len(texts) // width)
-    offsets = np.concatenate([[0], np.cumsum(there) * width]).astype(np.int32)
-    result = texts.take(pa.array(across.ravel()))
+def _taken(keys: pa.Array, starts: Sequence[int], numbers: Sequence[_Numbers]) -> pa.Array:
+    """One key a row, null where it has no image."""
+    none = np.concatenate(numbers) == NO_IMAGE
+    return keys.take(pa.array(np.concatenate([start + one for start, one in zip(starts, numbers, strict=True)]), mask=none))
+
+
+def _lists(texts: pa.Array, tables: Sequence[_TableImages], numbers: Sequence[_Numbers]) -> pa.Array:
+    """One list a row, of its image's texts, null where it has no image. `texts` holds the columns one behind the other, table by table."""
+    places, first = [], 0
+    for table, one in zip(tables, numbers, strict=True):
+        width, images = len(table.columns), len(table.columns[0])
+        places.append((first + one[one != NO_IMAGE][:, None] + np.arange(width) * images).ravel())
+        first += width * images
+    there = np.concatenate(numbers) != NO_IMAGE
+    widths = np.repeat([len(table.columns) for table in tables], [len(one) for one in numbers])
+    offsets = np.concatenate([[0], np.cumsum(there * widths)]).astype(np.int32)
+    result = texts.take(pa.array(np.concatenate(places)))
     return pa.ListArray.from_arrays(pa.array(offsets), result, type=TEXTS, mask=pa.array(~there))
 
 

@@ -121,8 +121,9 @@ def image_columns(block: Block) -> list[pa.Array]:
 
 
 def _images(schema: TableSchema, images: Any) -> pa.StructArray:
-    """list<string> per row to a struct of columns: value j of row i lies at `width * (valid rows before i) + j`."""
-    width = len(schema.columns)
+    """list<string> per row to a struct of columns: value j of row i lies at `width * (valid rows before i) + j`. All columns are taken at
+    once, one behind the other, and cut: a call for each costs more than a few rows do."""
+    width, rows = len(schema.columns), len(images)
     lengths = pc.list_value_length(images)
     if pc.any(pc.not_equal(lengths, width)).as_py():
         raise SinkError(
@@ -130,9 +131,9 @@ def _images(schema: TableSchema, images: Any) -> pa.StructArray:
             hint="the log's schemas file does not fit its data: check that the log is whole, then report this",
         )
     absent = images.is_null().to_numpy(zero_copy_only=False)
-    start = (np.cumsum(~absent) - 1) * width
-    values = images.flatten()
-    columns = [values.take(pa.array(start + j, mask=absent)) for j in range(width)]
+    places = (np.cumsum(~absent) - 1) * width + np.arange(width)[:, None]
+    values = images.flatten().take(pa.array(places.ravel(), mask=np.tile(absent, width) if absent.any() else None))
+    columns = [values.slice(j * rows, rows) for j in range(width)]
     return pa.StructArray.from_arrays(columns, names=list(schema.column_names()), mask=images.is_null())
 
 

@@ -42,8 +42,13 @@ _RESTORE = "restore the output, or deliver to a new one and dump again"
 
 def json_lines(block: Block) -> memoryview:
     """The block's rows as bytes; empty for no rows."""
-    if any("\0" in name for name in block.schema.column_names()):
+    if block.rows <= FEW_ROWS or any("\0" in name for name in block.schema.column_names()):
         return memoryview(few_json_lines(block))  # Arrow hands a name to polars as a C string, which ends there
+    return many_json_lines(block)
+
+
+def many_json_lines(block: Block) -> memoryview:
+    """As `few_json_lines`, byte for byte, by columns; no name has a NUL."""
     rows = pa.table(
         {
             "ordinal": block.ordinal,
@@ -83,7 +88,7 @@ FEW_ROWS = 16
 
 
 def few_json_lines(block: Block) -> bytes:
-    """As `json_lines`, byte for byte, row by row."""
+    """Row by row."""
     schema, before, after = block.schema, _texts(block.before), _texts(block.after)
     places = zip(block.ordinal.to_pylist(), block.commit_ts.to_pylist(), block.op.to_pylist(), before, after, strict=True)
     return b"".join(

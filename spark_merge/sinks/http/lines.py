@@ -17,7 +17,7 @@ from sidecar.core.model import Seq, TableSchema
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.codecs.encode.runs import TableRun
 from spark_merge.port.contract import ChunkPiece, Counts, Portion, counted
-from spark_merge.sinks.formats.json_lines import FEW_ROWS, few_json_lines, json_lines
+from spark_merge.sinks.formats.json_lines import json_lines
 
 BLOCK_BYTES = 1 << 20
 """Of Arrow's, about so many are encoded at once: a little more as text."""
@@ -137,4 +137,4 @@ def _together(runs: Sequence[TableRun]) -> Iterator[TableRun]:
 
 def _texts(seq: Seq, run: TableRun) -> bytes:
     result = blocks(run.schema, seq, run.piece)
-    return b"".join(few_json_lines(block) if block.rows <= FEW_ROWS else json_lines(block) for block in result)
+    return b"".join(map(json_lines, result))

@@ -10,11 +10,9 @@ import pytest
 
 from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from spark_merge.codecs.decode import rows
 from spark_merge.codecs.decode.rows import decode
-from spark_merge.codecs.images import Images
+from spark_merge.codecs.images import Cells
 from spark_merge.codecs.protocols import decoder_module
-from spark_merge.codecs.zone import ServerZone
 from spark_merge.port.contract import CHANGES
 from tests.unit.decode.log import change, logged
 
@@ -290,14 +288,14 @@ def test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for(
     codec: str, broken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = decoder_module(codec)
-    read = module.read
+    cells = module.cells
 
-    def raising(values: list[bytes], schema: TableSchema, zone: ServerZone, *, whole: bool = True) -> Images:
+    def raising(values: list[bytes], schema: TableSchema, *, whole: bool = True) -> Cells:
         if any(b"broken" in value for value in values):
             raise ValueError("a name that cannot be a field")
-        return read(values, schema, zone, whole=whole)
+        return cells(values, schema, whole=whole)
 
-    monkeypatch.setitem(rows._READERS, codec, (rows._reader_of_values(raising), 100))
+    monkeypatch.setattr(module, "cells", raising)
     bodies = [b64encode(text).decode() for text in (b"fine", b"fine", b"fine")]
     images = [open_image(id={"t": 3, "f": 11, "v": n}) if codec == OPEN else canal_row("INSERT", id=str(n)) for n in range(len(bodies))]
     changes = [change({"u": image} if codec == OPEN else image, position=n) for n, image in enumerate(images)]

@@ -31,7 +31,8 @@ from sidecar.core.canonical import equal_text
 from sidecar.core.model import Change, Ddl, Lane, Message, Resolved, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable
 from sidecar.log.manifest import DdlRecord
-from spark_merge.codecs.decode.open_protocol import read
+from spark_merge.codecs.decode import open_protocol
+from spark_merge.codecs.decode.tables import TableRows, read
 from spark_merge.codecs.encode.messages import Encoder, RowMessage
 from spark_merge.codecs.images import NO_IMAGE, Images
 from spark_merge.codecs.protocols import encoder
@@ -78,7 +79,7 @@ def parity(name: str, feed: str) -> Parity:
     result = Parity()
     whole, beyond, broken = _changes(name, feed)
     for schema, changes in whole:
-        images = read([change.value for change in changes], schema, ServerZone(tz))
+        images = _images(changes, schema, tz)
         ids = [json.loads(change.key).get("ptn") for change in changes]
         messages = reported.rows(schema, _table(images, changes), None if None in ids else ids)
         _compare(result, schema, images, changes, messages)
@@ -86,6 +87,12 @@ def parity(name: str, feed: str) -> Parity:
         if count:
             result.reasons[reason] = count
     return result
+
+
+def _images(changes: Sequence[Change], schema: TableSchema, tz: str) -> Images:
+    keys, values = (pa.array([getattr(change, part) for change in changes], pa.binary()) for part in ("key", "value"))
+    (images,) = read([TableRows(schema, 0, keys, values)], ServerZone(tz), open_protocol)
+    return images
 
 
 def encoder_of(name: str) -> Encoder:
@@ -193,7 +200,7 @@ def dumped(name: str) -> tuple[int, list[tuple[bytes, bytes]]]:
 
 
 def _sent_too(schema: TableSchema, changes: Sequence[Change], chunks: Sequence[Path], tz: str) -> Iterator[tuple[Texts, Change]]:
-    images = read([change.value for change in changes], schema, ServerZone(tz))
+    images = _images(changes, schema, tz)
     texts: list[Texts] = list(zip(*(column.to_pylist() for column in images.columns), strict=True))
     places = [schema.column_names().index(name) for name in schema.key]
     sent: defaultdict[Texts, list[tuple[Texts, Change]]] = defaultdict(list)
