@@ -24,7 +24,7 @@ from tests.support.services.kafka import KafkaBroker
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM, MySql
 from tests.support.services.opensearch import OpenSearchNode
-from tests.turns import in_turn, turn
+from tests.turns import Share, in_turn, turn
 
 ROOT = Path(__file__).parents[1]
 
@@ -99,8 +99,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
     again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
     if not LANE.whole:
-        shares = [(item.nodeid, int(mark.args[0])) for item in items if (mark := item.get_closest_marker("turns"))]
-        left = {case for case, _ in shares} - in_turn(shares, turn(ROOT))
+        shares = [Share.of(item.nodeid, *mark.args) for item in items if (mark := item.get_closest_marker("turns"))]
+        left = {one.case for one in shares} - in_turn(shares, turn(ROOT))
         items[:] = [item for item in items if item.nodeid not in left]
     for item in items:
         if item.get_closest_marker("xdist_group") is None and (group := _group_of(item)):
@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
-LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink")
+LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink", "verify-live", "sql-live", "mariadb", "sql-target")
 """Each keeps one worker busy for minutes: they begin first."""
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 
@@ -20,16 +21,29 @@ def is_turn(name: str, share: int, number: int) -> bool:
     return crc32(name.encode()) % share == number % share
 
 
-def in_turn(cases: Iterable[tuple[str, int]], number: int) -> set[str]:
-    """Of the cases of each test (ids of pytest, each with its test's share) one of `share`, and at least one."""
-    by_test: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    for case, share in cases:
-        by_test[case.partition("[")[0]].append((case, share))
+class Share(NamedTuple):
+    """A case (its id of pytest), of whose kind a run makes one of `share`."""
+
+    case: str
+    share: int
+    kind: str
+
+    @classmethod
+    def of(cls, case: str, share: int, kind: str = "") -> Share:
+        """Where no kind is given it is the case's test."""
+        return cls(case, share, kind or case.partition("[")[0])
+
+
+def in_turn(shares: Iterable[Share], number: int) -> set[str]:
+    """Of the cases of each kind one of its share, and at least one."""
+    by_kind: defaultdict[str, list[Share]] = defaultdict(list)
+    for one in shares:
+        by_kind[one.kind].append(one)
     return {
-        case
-        for each in by_test.values()
-        for place, (case, share) in enumerate(sorted(each))
-        if place % share == number % min(share, len(each))
+        one.case
+        for each in by_kind.values()
+        for place, one in enumerate(sorted(each))
+        if place % one.share == number % min(one.share, len(each))
     }
 
 

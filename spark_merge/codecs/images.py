@@ -34,7 +34,6 @@ class RowUnusable(Exception):
         self.kind = kind
         self.hint = hint
 
-
     def behind(self, first: int) -> RowUnusable:
         """The same, of rows that begin at row `first` of the input."""
         self.row += first

@@ -27,7 +27,7 @@ from tests.rig.tables import SCHEMA
 from tests.rig.truth import await_delivered
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.xdist_group("rig")
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 
 DEADLINE_S = 600.0
 WRITES_PER_S = 30

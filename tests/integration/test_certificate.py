@@ -26,7 +26,7 @@ from tests.support.certified import SINK, CertifiedDump, checker
 from tests.support.replaying import Run
 from tests.support.services.mariadb import MariaDb
 
-pytestmark = pytest.mark.xdist_group("mariadb")
+pytestmark = [pytest.mark.xdist_group("mariadb"), pytest.mark.turns(3)]
 
 CHECKER = Path(__file__).parents[2] / "deploy" / "certificate" / "check.py"
 FLIPS = 500

@@ -19,7 +19,7 @@ from tests.rig.rig import CONSOLE_TOKEN, Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.support.chromium import Window, chromium
 
-pytestmark = pytest.mark.xdist_group("rig")
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 
 DEADLINE_S = 600.0
 PLACES = "[...document.querySelectorAll('data[data-of]')].map((one) => [one.dataset.of, one.value])"

@@ -22,7 +22,7 @@ from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.xdist_group("verify-live")
+pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 
 SPOILT = "account"
 """The first table by its name, so its slice is the first."""

@@ -12,7 +12,7 @@ from tests.rig.rig import Rig
 from tests.rig.sidecar_process import SidecarProcess
 from tests.rig.tables import SCHEMA
 
-pytestmark = pytest.mark.xdist_group("verify-live")
+pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 
 
 def states(status: dict[str, Any]) -> dict[str, str]:

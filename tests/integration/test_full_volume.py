@@ -31,6 +31,7 @@ LOG_BYTES = 700 << 10
 
 @pytest.mark.recordings
 @pytest.mark.xdist_group("push-run")
+@pytest.mark.turns(2, "whole product")
 def test_a_log_volume_that_fills_up_while_the_sink_is_down_needs_nobody(tmp_path: Path) -> None:
     made = stage("shop", "kv")
     end = made.recording.end_ts

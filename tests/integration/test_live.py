@@ -190,6 +190,7 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         assert workload.counts.rows > 1000
 
 
+@pytest.mark.turns(2, "whole product")
 def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(rig: Rig) -> None:
     """A sidecar is frozen for twice its lease and more in the middle of a dump; a standby goes on."""
     with ExitStack() as stack:
@@ -226,6 +227,7 @@ def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(
         assert epochs == sorted(epochs)
 
 
+@pytest.mark.turns(2, "whole product")
 def test_a_ddl_on_a_source_that_is_no_tidb_stops_the_sidecar_with_everything_below_it_in_the_log(rig: Rig) -> None:
     """Nobody can tell what MariaDB's tables were at the DDL's commit. It stops there again, however often it is started."""
     with ExitStack() as stack:

@@ -35,6 +35,7 @@ PLAYED = [("demo", "open-protocol")] + ([("shop", "canal-json"), ("shop-new", "o
 
 @pytest.mark.recordings
 @pytest.mark.xdist_group("push-run")
+@pytest.mark.turns(2, "whole product")
 @pytest.mark.parametrize(("name", "feed"), PLAYED)
 def test_a_changefeed_that_ticdcs_own_sink_sends_leads_to_the_truth_when_sidecar_and_senders_die(
     name: str, feed: str, tmp_path: Path

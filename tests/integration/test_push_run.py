@@ -50,6 +50,7 @@ CHANGEFEED = f"{changefeed.CLUSTER}/{changefeed.NAMESPACE}/{CHANGEFEED_ID}"
 
 @pytest.mark.recordings
 @pytest.mark.xdist_group("push-run")
+@pytest.mark.turns(2, "whole product")
 def test_a_recording_that_is_pushed_leads_to_the_truth_when_sidecar_and_sender_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sidecar dies with key-values that it has taken and that no mark has resolved; the sender, before it sent the rest. The
     graceful end leaves nothing aside, what the killed life left goes as well, and what stays is the owner's alone."""

@@ -18,7 +18,7 @@ from tests.rig.rig import Rig
 from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 from tests.rig.truth import await_delivered
 
-pytestmark = pytest.mark.xdist_group("rig")
+pytestmark = [pytest.mark.xdist_group("rig"), pytest.mark.turns(2, "whole product")]
 
 DEADLINE_S = 600.0
 WRITES_PER_S = 100

@@ -20,7 +20,7 @@ from tests.rig.truth import LiveTruth, differences, read_truth
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import add_accounts, fill, room
 
-pytestmark = pytest.mark.xdist_group("sql-live")
+pytestmark = [pytest.mark.xdist_group("sql-live"), pytest.mark.turns(2, "whole product")]
 
 COPY = "shop_copy"
 SPOILT = "account"

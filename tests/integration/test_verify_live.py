@@ -23,7 +23,7 @@ from tests.support.eventually import eventually
 from tests.support.services.mariadb import MariaDb
 from tests.support.sql_place import add_accounts
 
-pytestmark = pytest.mark.xdist_group("verify-live")
+pytestmark = [pytest.mark.xdist_group("verify-live"), pytest.mark.turns(2, "whole product")]
 
 COPY, SPOILT = "shop_copy", "account"
 WRITES_PER_S = 30

@@ -40,9 +40,30 @@ TEXTS = [
     Mutation(
         "an error of a library has the place of the block and not of its row",
         "spark_merge/codecs/decode/rows.py::_read_block",
-        "block.num_rows if block.num_rows > 1 else ",
+        "rows if rows > 1 else ",
         "",
         "tests/unit/decode/test_rows.py::test_what_a_library_raises_is_refused_as_the_row_that_it_is_raised_for",
+    ),
+    Mutation(
+        "columns that become texts together all get the first one's",
+        "spark_merge/codecs/decode/tables.py::read",
+        "result.slice(start, len(cells))",
+        "result.slice(0, len(cells))",
+        "tests/unit/decode/test_tables.py::test_many_tables_at_once_are_each_alone",
+    ),
+    Mutation(
+        "a refused row of many tables has the place of another one",
+        "spark_merge/codecs/images.py::RowUnusable.behind",
+        "+= first",
+        "+= 0",
+        "tests/unit/decode/test_tables.py::test_the_row_that_is_refused_is_named",
+    ),
+    Mutation(
+        "tables that are decoded together are decoded again by each sink",
+        "spark_merge/log/segments.py::_grouped",
+        "if rows > TOGETHER_ROWS:",
+        "if rows:",
+        "tests/unit/merge/test_task.py::test_tables_with_few_rows_are_decoded_once_for_all_sinks",
     ),
     Mutation(
         "a year of two digits is of the first century",

@@ -176,6 +176,7 @@ def story(storage: S3, cluster: SparkCluster, refused: MergeCommand, tmp_path: P
     return Story(storage, tmp_path.name, tmp_path)
 
 
+@pytest.mark.turns(2, "whole product")
 def test_an_executor_and_a_worker_of_the_cluster_die_in_the_middle_of_a_dump(story: Story, cluster: SparkCluster) -> None:
     with story.command(cluster, "merge") as worker:
         story.grow(2)
@@ -209,6 +210,7 @@ if LANE.whole:
         story.check()
 
 
+@pytest.mark.turns(2, "whole product")
 def test_the_driver_dies_and_another_one_that_spark_submit_starts_goes_on(story: Story, cluster: SparkCluster) -> None:
     story.grow(3)
     with story.held() as held:

@@ -168,14 +168,18 @@ def _blocks(rows: pa.Table, runs: _Runs, rows_max: int) -> Iterator[_Block]:
         before = int(ends[start - 1]) if start else 0
         fitting = int(np.searchsorted(ends[start : start + rows_max], before + _BLOCK_BYTES_MAX, side="right"))
         end = start + max(fitting, 1)
-        inside = [(schema, max(first, start) - start, min(last, end) - start) for schema, first, last in runs if first < end and start < last]
+        inside = [
+            (schema, max(first, start) - start, min(last, end) - start) for schema, first, last in runs if first < end and start < last
+        ]
         yield _block(rows.slice(start, end - start), inside)
         start = end
 
 
 def _block(rows: pa.Table, runs: _Runs) -> _Block:
     keys, values = (rows[name].chunk(0) for name in ("key", "value"))
-    return _Block(rows, [TableRows(one, first, keys.slice(first, end - first), values.slice(first, end - first)) for one, first, end in runs])
+    return _Block(
+        rows, [TableRows(one, first, keys.slice(first, end - first), values.slice(first, end - first)) for one, first, end in runs]
+    )
 
 
 def _refused(kind: type[FeedError], text: str, hint: str, rows: pa.Table, row: int) -> FeedError:

@@ -86,7 +86,7 @@ def counted_blocks(portion: Portion, counts: Counts) -> Iterator[Block]:
 def of_changes(schema: TableSchema, seq: int, rows: pa.RecordBatch) -> Block:
     """Change rows of one table (CHANGES). Raises SinkError if an image has not the schema's number of columns."""
     before, after = _images(schema, rows.column("before")), _images(schema, rows.column("after"))
-    if pc.any(pc.and_(before.is_null(), after.is_null())).as_py():
+    if before.null_count and after.null_count and pc.any(pc.and_(before.is_null(), after.is_null())).as_py():
         raise SinkError(
             f"a change of {schema.name} in segment {seq} has neither an old nor a new image",
             hint="check that the changefeed sends deleted rows whole (delete-only-output-handle-key-columns = false)",
@@ -121,20 +121,20 @@ def image_columns(block: Block) -> list[pa.Array]:
 
 
 def _images(schema: TableSchema, images: Any) -> pa.StructArray:
-    """list<string> per row to a struct of columns: value j of row i lies at `width * (valid rows before i) + j`. All columns are taken at
-    once, one behind the other, and cut: a call for each costs more than a few rows do."""
-    width, rows = len(schema.columns), len(images)
-    lengths = pc.list_value_length(images)
-    if pc.any(pc.not_equal(lengths, width)).as_py():
+    """list<string> per row to a struct of columns. All columns are taken at once, one behind the other, and cut: a call for each costs more
+    than a few rows do."""
+    width, rows, offsets = len(schema.columns), len(images), images.offsets.to_numpy()
+    absent = images.is_null().to_numpy(zero_copy_only=False) if images.null_count else np.zeros(rows, bool)
+    if (wrong := np.flatnonzero(~absent & (np.diff(offsets) != width))).size:
         raise SinkError(
-            f"a row of {schema.name} has {pc.first(pc.filter(lengths, pc.not_equal(lengths, width)))} columns, its schema has {width}",
+            f"a row of {schema.name} has {len(images[int(wrong[0])])} columns, its schema has {width}",
             hint="the log's schemas file does not fit its data: check that the log is whole, then report this",
         )
-    absent = images.is_null().to_numpy(zero_copy_only=False)
-    places = (np.cumsum(~absent) - 1) * width + np.arange(width)[:, None]
-    values = images.flatten().take(pa.array(places.ravel(), mask=np.tile(absent, width) if absent.any() else None))
+    places = (offsets[:-1] + np.arange(width)[:, None]).ravel()
+    values = images.values.take(pa.array(places, mask=np.tile(absent, width) if images.null_count else None))
     columns = [values.slice(j * rows, rows) for j in range(width)]
-    return pa.StructArray.from_arrays(columns, names=list(schema.column_names()), mask=images.is_null())
+    mask = images.is_null() if images.null_count else None
+    return pa.StructArray.from_arrays(columns, names=list(schema.column_names()), mask=mask)
 
 
 def one_array(column: Any) -> pa.Array:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import binascii
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
@@ -41,6 +42,9 @@ DECIMAL_DIGITS_MAX = 65
 """TiDB's largest precision."""
 
 _DECIMAL128_DIGITS_MAX = 38
+
+_TABLES_MAX = 4096
+"""Tables whose files' columns are kept in a worker."""
 
 ROW_GROUP_ROWS_MAX = 131_072
 """What a reader of a Parquet file must hold at least; a chunk or a batch of changes is a row group of its own below that."""
@@ -59,6 +63,7 @@ _DATE = r"^\d{4}-\d\d-\d\d$"
 _MOMENT = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?$"
 
 
+@lru_cache(maxsize=_TABLES_MAX)
 def file_schema(schema: TableSchema) -> pa.Schema:
     """The columns of a table's file: a function of the table's schema alone."""
     prefix = envelope_prefix(schema)
@@ -68,7 +73,8 @@ def file_schema(schema: TableSchema) -> pa.Schema:
     return pa.schema(fields, metadata={"ticdc-dump": json.dumps(about, ensure_ascii=False)})
 
 
-def dictionary_columns(schema: TableSchema) -> list[str]:
+@lru_cache(maxsize=_TABLES_MAX)
+def dictionary_columns(schema: TableSchema) -> Sequence[str]:
     """Columns of few values: a dictionary pays there, and costs half of the writing elsewhere (measured)."""
     prefix = envelope_prefix(schema)
     few = [column.name for column in schema.columns if column.kind in ("enum", "set", "year", "bit")]

@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     open: st.SearchStrategy[Any]
 
 
-WORDS = st.text("ab\\\"é", max_size=3)
+WORDS = st.text('ab\\"é', max_size=3)
 KINDS = {
     "n": Kind(Column("n", "int"), "int", st.integers(-9, 9).map(str), {"t": 3, "f": 64}, st.integers(-9, 9)),
     "w": Kind(Column("w", "text"), "varchar(9)", WORDS | st.none(), {"t": 15, "f": 64}, WORDS | st.none()),
@@ -39,7 +39,8 @@ KINDS = {
         Column("d", "decimal", length=9, scale=2), "decimal(9,2)", st.sampled_from(["1.50", "2", None]), {"t": 246, "f": 64},
         st.sampled_from(["1.50", "2", None]),
     ),
-    "b": Kind(Column("b", "binary", length=2), "binary(2)", st.sampled_from(["", "a", "ÿa"]), {"t": 254, "f": 65}, st.sampled_from(["", "a"])),
+    "b": Kind(Column("b", "binary", length=2), "binary(2)", st.sampled_from(["", "a", "ÿa"]), {"t": 254, "f": 65},
+              st.sampled_from(["", "a"])),
 }  # fmt: skip
 CODECS = ["canal-json", "open-protocol"]
 
@@ -118,5 +119,7 @@ def test_the_row_that_is_refused_is_named(codec: str, bad: int, image: str) -> N
 
 TABLES = {TableName("shop", "a"): "nwe", TableName("shop", "b"): "ewn"}
 FIT: dict[str, dict[str, Any]] = {
-    "n": {"canal-json": "1", "open-protocol": 1}, "w": {"canal-json": "x", "open-protocol": "x"}, "e": {"canal-json": "2", "open-protocol": 2},
+    "n": {"canal-json": "1", "open-protocol": 1},
+    "w": {"canal-json": "x", "open-protocol": "x"},
+    "e": {"canal-json": "2", "open-protocol": 2},
 }  # fmt: skip

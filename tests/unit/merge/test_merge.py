@@ -36,6 +36,8 @@ from tests.support.eventually import PATIENCE_S
 def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
+    monkeypatch.setattr(segments, "TOGETHER_ROWS", random.choice([1, 5, 512]))
+    monkeypatch.setattr(segments, "HELD_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
     monkeypatch.setattr(cache, "BYTES_MAX", random.choice([0, 5_000, 256 << 20]))
     monkeypatch.setattr(cut, "TASK_COST_MIN", random.choice([1, 30, 30_000]))
@@ -57,6 +59,8 @@ def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Pat
     random = Random(seed)
     monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", random.choice([2, 7, 1000]))
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
+    monkeypatch.setattr(segments, "TOGETHER_ROWS", random.choice([1, 5, 512]))
+    monkeypatch.setattr(segments, "HELD_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))
     monkeypatch.setattr(segments, "STREAMED_ROWS", random.choice([0, 200_000]))
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", random.choice([0, 200_000]))
     history, log, shared = random_history(random), open_folder(str(tmp_path)), cache.DecodedRows()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
@@ -17,8 +17,10 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
+from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings
 from spark_merge.log import segments
+from spark_merge.log.cache import DecodedRows
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.task import portions
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, Head, Order, Outcome, Portion, Task, Unit
@@ -106,6 +108,24 @@ def test_a_sink_that_asks_for_messages_gets_each_once(tmp_path: Path, history: R
     assert by_ordinal == {ordinal: change.value for ordinal, change in enumerate(history.changes[1])}
     assert sum(row["message_value"] is not None for row in results) == len(history.changes[1])
     assert {row["lane"] for row in results if row["message_value"] is not None} == {"k/0"}
+
+
+def test_tables_with_few_rows_are_decoded_once_for_all_sinks(
+    tmp_path: Path, history: RandomHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, decoded, shared = SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history)), 0, DecodedRows()
+    assert len(source.heads[Seq(1)].table_rows or {}) > 1
+
+    def counted(*rows: Any, **how: Any) -> pa.Table:
+        nonlocal decoded
+        decoded += 1
+        return decode(*rows, **how)
+
+    monkeypatch.setattr(segments, "decode", counted)
+    orders: tuple[Order, ...] = ("table", "segment", "table")
+    for order in orders:
+        assert read(portions(Task("0", (Unit(Seq(1), live=True),), order=order), source, shared))
+    assert decoded == 1
 
 
 @pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("HELD_BYTES_MAX", 1)])
