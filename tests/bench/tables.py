@@ -25,7 +25,7 @@ from tests.bench.figures import Cost, Figure, percentile, timed_tree
 from tests.bench.log import LogWriter, segment
 
 TABLES = (1, 12, 100, 1_000)
-SINKS = (("jsonl",), ("jsonl", "parquet", "spool"))
+SINKS = (("jsonl",), ("parquet",), ("jsonl", "sqlite", "spool"))
 SEGMENTS_A_S, SEGMENT_ROWS = 5, 100
 RUN_S, WARM_UP_S = 12, 4
 
@@ -37,9 +37,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
             ages_s, cost = delivered(bench, tables, names)
             touched = min(tables, SEGMENT_ROWS)
             each_ms = 1_000 * cost.cpu_s / (len(ages_s) * touched)
-            sinks = "1 sink" if len(names) == 1 else f"{len(names)} sinks"
             yield Figure(
-                f"tables that change: {tables:,}, {sinks}: p99", percentile(ages_s, 0.99), "s", "≤ 0.5, ≤ 0.5 cores",
+                f"tables that change: {tables:,}, to {', '.join(names)}: p99", percentile(ages_s, 0.99), "s", "≤ 0.5, ≤ 0.5 cores",
                 f"{cost.cpu_s / cost.wall_s:.2f} cores busy, p50 {percentile(ages_s, 0.5):.2f} s,"
                 f" {each_ms:.2f} ms a table, segment and sink",
             )  # fmt: skip
@@ -92,7 +91,8 @@ def _files(log: Path, seq: Seq) -> list[Path]:
 
 
 def _uri(folder: Path, name: str) -> str:
-    return f"grpc://{folder / 'spool'}/bench" if name == "spool" else f"file://{folder / name}?format={name}"
+    others = {"spool": f"grpc://{folder / 'spool'}/bench", "sqlite": f"sqlite://{folder / 'copy.db'}"}
+    return others.get(name, f"file://{folder / name}?format={name}")
 
 
 def written(folder: Path, tables: int, segments: int) -> Folder:
