@@ -294,7 +294,7 @@ class Pipeline:
         self.counts.dump_bytes += sum(chunk.bytes for chunk in chunks)
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
-        """Yield the rows without the marks, and stop at a table of which no row can be decoded. A table that the feed writes in another
+        """Yield the rows, note the marks, and stop at a table of which no row can be decoded. A table that the feed writes in another
         case gets its name as in the schemas."""
         tables, read_mark = self.tables, self.outside.codec.mark
         own_names: dict[TableName, TableName] = {}

@@ -1,4 +1,4 @@
-"""OpenSearch and Elasticsearch: an index for each table, a document for each row, whose version is its change's commit_ts.
+"""OpenSearch and Elasticsearch: an index for each table, a document for each row, whose version is made of its change's commit_ts.
 
 uri        the sink's settings                 client     the server, its errors, and what is tried again
 names      which index a table is              fields     a column's mapping, and the form of its values
