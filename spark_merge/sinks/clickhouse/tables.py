@@ -95,7 +95,6 @@ class ClickHouseTables:
     # ---- what is there ---------------------------------------------------------------------------------------------------------------
 
     def read(self, names: Iterable[TableName]) -> dict[TableName, There]:
-        """Of these the ones that are there."""
         wanted, theres = sorted(set(names)), dict[TableName, There]()
         for start in range(0, len(wanted), NAMES_A_QUERY):
             theres |= self._read(wanted[start : start + NAMES_A_QUERY])

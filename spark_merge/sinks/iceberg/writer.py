@@ -1,8 +1,7 @@
 """The Iceberg sink's part in tasks: portions to Parquet files of one table, which no table names until the batch is accepted.
 
-A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name holds the last of them, its writer
-and the attempt (sinks/folder/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
-say of a file (its statistics) is made here, so the driver opens none.
+A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name holds the last of them, its writer and
+the attempt (sinks/folder/layout.py). What Iceberg's manifests say of a file (its statistics) is made here, so the driver opens none.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ next owner repeats what is not accepted:
 - The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
   tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
   control before the first of these ids is taken.
-- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (position.py, claims.py).
 - A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 

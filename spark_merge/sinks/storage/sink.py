@@ -6,7 +6,7 @@
 - One folder is the output of one log, written in one way: anything else in it is refused, never mixed.
 - A table's rows of a batch are in as many files as tasks wrote some of them, in the order of the log: units are segments, and tasks take
   segments in a row.
-- The date of a folder is that on which a batch is accepted, in the output's time zone; it is in the commit, so it is decided once.
+- The date of a folder is that on which a batch is accepted, in the output's time zone.
 """
 
 from __future__ import annotations
