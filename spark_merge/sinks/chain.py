@@ -49,7 +49,6 @@ class NumberedFiles:
         return f"{self.place}/{number:0{_DIGITS}d}{self.ending}"
 
     def names(self) -> list[str]:
-        """Those that are numbers, in their order."""
         with storage_errors(self.folder):
             names = storage.list_names(replace(self.folder, root=self.folder.path(self.place)), deep=False)
         return [name for name in names if name[:_DIGITS].isdecimal() and name[_DIGITS:] == self.ending]

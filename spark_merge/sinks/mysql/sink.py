@@ -3,7 +3,6 @@
     open → plan (begun is on record, with a slot for each worker) → rows, in transactions with their slots → written → the DDLs → accept
 
 - Rows take effect as they come: live rows up to a high mark, its chunks, live rows after it (`cut.stages`).
-- A batch that is written is known to be before its DDL begins: a table that the DDL drops is not read again.
 """
 
 from __future__ import annotations

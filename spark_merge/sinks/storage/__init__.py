@@ -6,5 +6,5 @@ holds, which is the position and the fence; `publish` how accepted files appear;
 driver's; `uri` the sink by its URI. `reading` its rows read back (spark_merge/port/readable.py). The formats: ../formats.
 
 - Readers of this layout go by the files that are there, in numbers without a gap, and tasks write side by side. So tasks stage files, and
-  the files get their names when the batch is accepted: the sink is of the hidden kind, and a batch can be done again in any cut.
+  the files get their names when the batch is accepted: the sink is of the hidden kind.
 """

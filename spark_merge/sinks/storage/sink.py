@@ -1,4 +1,4 @@
-"""The storage sink's driver. Of the hidden kind: what tasks stage is seen by nobody before a commit names it (commits.py, publish.py).
+"""The storage sink's driver.
 
     _ticdc_dump/log → what the last commit accepted appears → a commit that opens → sweep → staged files (in tasks) → a commit that
     accepts → what it accepts appears
