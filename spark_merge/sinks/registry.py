@@ -107,15 +107,14 @@ def outputs_of(uris: Sequence[str]) -> dict[str, str]:
 
 def open_sink(uri: str, *, log_id: str) -> Sink:
     """Nothing is read or written yet. Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no
-    parameter's value: it may be a secret).
-    """
+    parameter's value: it may be a secret)."""
     kind, sink_uri = _read(uri, log_id)
     return kind.open(sink_uri)
 
 
 def holds_rows(uri: str, *, log_id: str) -> bool:
-    """`SinkKind.holds_rows`: a consumer that the sidecar replaces has fed it. False where it cannot tell. Raises SinkError as `open_sink`,
-    and for a target that cannot be looked at."""
+    """`SinkKind.holds_rows`: whether a consumer that the sidecar replaces has fed it. False where it cannot tell. Raises SinkError as
+    `open_sink`, and for a target that cannot be looked at."""
     kind, sink_uri = _read(uri, log_id)
     return kind.holds_rows is not None and kind.holds_rows(sink_uri)
 

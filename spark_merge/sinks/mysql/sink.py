@@ -2,7 +2,7 @@
 
     open → plan (begun is on record, with a slot for each worker) → rows, in transactions with their slots → written → the DDLs → accept
 
-- Rows take effect as they come: live rows up to a high mark, its chunks, live rows after it (`cut.stages`).
+- Rows take effect as they come, in the order of `cut.stages`.
 """
 
 from __future__ import annotations
