@@ -128,7 +128,7 @@ class PositionKeeper(Generic[Detail, Payload]):
         check_next(self._store.place, accepted and accepted.seq, first)
 
     def change(self, detail: Detail | None, *, payload: Payload | None = None) -> None:
-        """Raises OwnershipLost, SinkError."""
+        """Store `detail`. Raises OwnershipLost, SinkError."""
         self._swap(replace(self.state, detail=detail), payload)
 
     def accept(self, accepted: Accepted, *, first: Seq, detail: Detail | None = None, payload: Payload | None = None) -> None:

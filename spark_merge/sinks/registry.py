@@ -106,21 +106,25 @@ def outputs_of(uris: Sequence[str]) -> dict[str, str]:
 
 
 def open_sink(uri: str, *, log_id: str) -> Sink:
-    """Nothing is read or written yet. Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no
-    parameter's value: it may be a secret)."""
+    """The sink that `uri` names, for the log `log_id`; nothing is read or written yet.
+
+    Raises SinkError for an unknown scheme, format or parameter, naming the known ones (and no parameter's value: it may
+    be a secret).
+    """
     kind, sink_uri = _read(uri, log_id)
     return kind.open(sink_uri)
 
 
 def holds_rows(uri: str, *, log_id: str) -> bool:
-    """`SinkKind.holds_rows`: whether a consumer that the sidecar replaces has fed it. False where it cannot tell. Raises SinkError as
-    `open_sink`, and for a target that cannot be looked at."""
+    """Whether its target says that it has rows which no log of ours brought: a consumer that the sidecar replaces has fed it. False where
+    it cannot tell. Raises SinkError as `open_sink`, and for a target that cannot be looked at."""
     kind, sink_uri = _read(uri, log_id)
     return kind.holds_rows is not None and kind.holds_rows(sink_uri)
 
 
 def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tuple[str, str]]:
-    """`SinkKind.misfits`; nothing for a sink that cannot tell. Raises as `holds_rows`."""
+    """What keeps its target from having rows of these tables, each with the way out; nothing for a sink that cannot tell. Raises as
+    `holds_rows`."""
     kind, sink_uri = _read(uri, log_id)
     return [] if kind.misfits is None else list(kind.misfits(sink_uri, schemas))
 

@@ -5,7 +5,8 @@
 After a death in between, the next owner gets the same batch again (`Standing.begun`). The tables may have the shape after the DDLs already,
 or be gone. So nothing is compared, made or written there: the tasks count, and the DDLs are carried out, or the rest of them.
 
-The target keeps "written" in a place and format of the sink's.
+The target keeps "written" in a place and format of the sink's: with the batch that is begun (MySQL), beside the position (ClickHouse,
+OpenSearch), or in the transaction of the rows (SQLite, which carries out the DDLs in the transaction that accepts them).
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ block      rows in those types, and what these cannot hold    tables     our tab
 writer     a task, from portions to inserts                   ddl        what a DDL does to them, read from the log
 alter      what a table needs to become another               sink, fit  the port; which tables the target can hold
 reading    the rows that the views show, read back by key ranges
+
+- Types are exact. A value that a type cannot hold is rejected with what to do.
+- ClickHouse has no compare-and-set. What was reported to one owner as accepted stays accepted, and an earlier owner sees that it lost.
+- A schema change is on record with the table, and removes no row that is newer than it.
 """
 
 import io

@@ -35,6 +35,7 @@ T = TypeVar("T")
 Compression: TypeAlias = Literal["lz4", "zstd", "none"]
 
 RETRY_S = 30.0
+"""How long what passes is tried again here."""
 
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 1.0
 
@@ -70,6 +71,8 @@ _WAITED_FOR = {"mutations_sync": 2, "alter_sync": 2}
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseServer(shared.Server):
+    """Requests to it, too."""
+
     SECRET_KIND = "clickhouse"
     PASSWORD = "TICDC_DUMP_CLICKHOUSE_PASSWORD"
 

@@ -41,7 +41,7 @@ _RESTORE = "restore the output, or deliver to a new one and dump again"
 
 
 def json_lines(block: Block) -> memoryview:
-    """Empty for no rows."""
+    """The block's rows as bytes; empty for no rows."""
     if block.rows <= FEW_ROWS or any("\0" in name for name in block.schema.column_names()):
         return memoryview(few_json_lines(block))  # Arrow hands a name to polars as a C string, which ends there
     return many_json_lines(block)

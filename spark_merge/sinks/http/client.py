@@ -32,7 +32,7 @@ from sidecar.process.progress import may_take
 from spark_merge.sinks.options import is_word, option, text, whole_seconds
 
 RETRY_S = 30.0
-"""Then the sink's loop tries again, and reports it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S, JITTER_S = 0.1, 5.0, 0.5
 RETRY_AFTER_MAX_S = 60

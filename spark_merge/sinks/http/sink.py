@@ -2,8 +2,9 @@
 
     open    look ─► the next owner in the state        tasks    body after body, in order, each from state to state        accept    look
 
-So position, fence and what was begun are one thing. Rows are seen in their order as bodies come, and nothing is sent twice (writer.py). A
-segment of which the receiver has a part is on record as begun, and is the next batch.
+So position, fence and what was begun are one thing: an earlier owner's body continues a state that is no more. Rows are seen in their
+order as bodies come, and nothing is sent twice: a batch that is done again, in whatever cut, continues where the receiver is. A segment of
+which the receiver has a part is on record as begun, and is the next batch.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
   then. pyiceberg's own way to commit takes the new snapshot for its base and tries again, which would bring the same files twice, or those
   of an earlier owner: it is not used. The caller reads the table again, and decides.
 - So each change makes a snapshot, one without files too: it is what a later commit is compared with.
+- An error that passes (a catalog or a storage that is away) is tried again here for a while, and then reported.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ T = TypeVar("T")
 Identifier = tuple[str, ...]
 
 RETRY_S = 30.0
-"""Of an error that passes (a catalog or a storage that is away); then the sink's loop tries again, and reports it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 2.0
 

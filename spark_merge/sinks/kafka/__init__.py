@@ -10,5 +10,9 @@ client, producer   the edge to librdkafka             topics, partitions   the o
 rows               rows to messages                   ending               what ends a segment: DDLs, then a resolved mark everywhere
 reading            messages to rows, read back (spark_merge/port/readable.py)
 
+- With transactions a task is one transaction with its slot: a repeat adds nothing. An earlier task is fenced, or finds the later owner in
+  control and stops.
+- Without transactions rows come at least once: nothing is lost, each attempt is in order, and only a batch that is done again comes twice.
 - Rows of one transaction of a table are encoded together, so that a split update's delete precedes its inserts.
+- The state of a dump comes with the resolved mark that ends a segment, and depends on the segment's manifest alone.
 """

@@ -4,8 +4,10 @@ next owner repeats what is not accepted:
     open    read control ─► init the control id ─► owner in control ─► init all other ids
     plan    topics ─► begun in control          tasks    rows and slot, a transaction each          accept    accepted in control
 
-- By initialising the other ids an owner aborts the open transactions of previous tasks, and fences those tasks. A previous task that takes
-  an id later reads the new owner in control (claims.py): so readers must see control before the first of these ids is taken.
+- The owner that inits the control id fences a racing owner. By initialising the other ids it aborts the open transactions of previous
+  tasks, and fences those tasks. A previous task that takes an id later reads the new owner in control (claims.py): so readers must see
+  control before the first of these ids is taken.
+- Without transactions no id is initialised: a replaced owner and its tasks read control, and stop (position.py, claims.py).
 - A batch that was begun is done again in the same cut, as the sink of the same name receives it, with the same numbers of partitions.
 """
 

@@ -9,4 +9,9 @@ writer      a task, from portions to workers                                  si
 ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carried out once
 create      tables that are not there yet                                     fit         which tables the target can hold
 reading     the rows that are there, read back by key ranges
+
+- Rows and slot are in one transaction, so nothing is written twice and no row goes back.
+- Changes that share a value of a unique key of the target stay in order, on one worker or behind a flush of all workers.
+- A schema change is carried out once. What the tables were is noted with the intent, and after a death the tables themselves show whether
+  it was done. Where they do not, the sink stops.
 """

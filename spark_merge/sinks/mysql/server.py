@@ -9,7 +9,7 @@ from spark_merge.sinks.options import option, whole_seconds
 from spark_merge.sinks.server import CertifiedServer
 
 RETRY_S = 30.0
-"""Of what passes; then the sink's loop tries again, and reports it."""
+"""How long what passes is tried again within an attempt of the sink; then the sink's own loop does, and reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class SqlServer(CertifiedServer):
 
     @property
     def answer_s(self) -> int:
+        """The longest that a statement may take."""
         return self.write_s + self.read_s
 
     def login(self) -> Login:

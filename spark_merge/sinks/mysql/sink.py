@@ -2,7 +2,9 @@
 
     open → plan (begun is on record, with a slot for each worker) → rows, in transactions with their slots → written → the DDLs → accept
 
-- Rows take effect as they come, in the order of `cut.stages`.
+- Rows take effect as they come: live rows up to a high mark, its chunks, live rows after it (`cut.stages`).
+- Nothing is written twice: a task that is done again continues behind its slots (workers.py), so no reader sees a row go back.
+- A batch that is written is known to be before its DDL begins: a table that the DDL drops is not read again.
 """
 
 from __future__ import annotations

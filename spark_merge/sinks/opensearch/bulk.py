@@ -100,6 +100,7 @@ class Bulk:
             wait_s = min(wait_s * 2, client.RETRY_MAX_S)
 
     def _once(self, body: bytes) -> Any:
+        """The owner of the output is checked each time."""
         self._owned.check(self._session)
         return self._session.call("POST", "/_bulk", body, _ANSWER)
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Body: TypeAlias = "Mapping[str, Any] | bytes | None"
 
 RETRY_S = 30.0
-"""Of an error that passes; then the sink's loop tries again, and reports it."""
+"""How long an error that passes is tried again here; then the loop of the sink tries again, and reports it."""
 
 RETRY_FIRST_S, RETRY_MAX_S, RETRY_JITTER_S = 0.1, 3.0, 0.5
 

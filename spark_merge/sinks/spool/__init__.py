@@ -6,8 +6,8 @@ reader    a subscriber's way through what is accepted: in the sidecar's process,
 keeping   from which segment on the spool is kept, and who the subscribers are
 uri       the sink by its URI
 
-- The sidecar streams only what is accepted.
+- Position and fence are the files sink's. The sidecar streams only what is accepted.
 - A subscriber has every segment once and in order, from the number that it names. One that is too late, or that names another log, gets an
   error.
-- A subscriber that does not read costs memory for a few deliveries.
+- A subscriber that does not read costs memory for a few deliveries. A subscriber that has gone keeps nothing beyond the sink's bounds.
 """

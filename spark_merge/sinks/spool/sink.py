@@ -24,7 +24,7 @@ from spark_merge.sinks.spool.keeping import Bounds, Keeping
 from spark_merge.sinks.spool.writer import FORMAT, SpoolWriter
 
 CHUNK_PARTS = 16
-"""As the files sink's. A folder keeps what it began with."""
+"""As the files sink's: a large dump keeps that many cores busy. A folder keeps what it began with."""
 
 
 class SpoolSink:
