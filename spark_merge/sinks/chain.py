@@ -9,7 +9,6 @@ before.
 - Every now and then a head says what the commits come to, and commits well before it are removed. A previous owner that was frozen may
   create a number again that was removed. So who has created a commit looks for later ones: there are some, or the number would still be
   there.
-- What else a commit holds, and what its readers are shown, is the output's (`CommittedOutput`).
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class NumberedFiles:
         return f"{self.place}/{number:0{_DIGITS}d}{self.ending}"
 
     def names(self) -> list[str]:
-        """Those that are numbers, in their order."""
         with storage_errors(self.folder):
             names = storage.list_names(replace(self.folder, root=self.folder.path(self.place)), deep=False)
         return [name for name in names if name[:_DIGITS].isdecimal() and name[_DIGITS:] == self.ending]

@@ -11,7 +11,6 @@ from sidecar.log import storage
 
 @contextmanager
 def storage_errors(place: object) -> Iterator[None]:
-    """What a StorageError means to a sink."""
     try:
         yield
     except storage.Full as error:

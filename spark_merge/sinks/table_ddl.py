@@ -1,6 +1,5 @@
 """Schema changes at targets that keep tables: what no such target can follow.
 
-- A table that arrives with rows of which the log has no change event stops every such target in the same way (`checked_effects`).
 - `Merged` is of targets that keep tables as they are in TiDB and execute no statement."""
 
 from __future__ import annotations

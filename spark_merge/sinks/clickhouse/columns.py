@@ -38,7 +38,6 @@ def kept_as(schema: TableSchema, dates: Dates, *, typed_key: bool = False) -> Ta
 
 
 def column_type(column: Column, *, in_key: bool) -> str:
-    """As the server spells it."""
     bare = _bare(column)
     return f"Nullable({bare})" if column.nullable and not in_key else bare
 

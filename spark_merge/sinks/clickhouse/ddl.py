@@ -55,7 +55,7 @@ class Ddls:
         self._names, self._server = tables.settings.names, tables.settings.server
 
     def carry_out(self, head: Head) -> None:
-        """All of the segment's. Raises SinkError, UnsupportedDdl, OwnershipLost."""
+        """Raises SinkError, UnsupportedDdl, OwnershipLost."""
         self._tables.check_disjoint(schema for schema in head.next_schemas.values() if has_rows(schema))
         if head.upto_ts in self._tables.settings.done:
             self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)

@@ -19,8 +19,7 @@ _SERVERS_OWN = "('system', 'information_schema', 'INFORMATION_SCHEMA')"
 
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    """What keeps the target from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be queried,
-    or that has another log's position."""
+    """`SinkKind.misfits`. Raises SinkError for a server that cannot be queried, or that has another log's position."""
     with _requested(uri) as settings:
         accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]

@@ -2,7 +2,7 @@
 
 - All versions of a key are in one range, so each part merges its own, and the parts together are what the view shows.
 - The server makes canonical text of the values, but of floats, whose shortest text of Python is made here.
-- The position comes before the rows, so rows are of it or of later segments. An insert is seen at once, before its batch is accepted.
+- An insert is seen at once, before its batch is accepted.
 - The table itself is read, and not its view: an operator may have none (`view=`).
 """
 

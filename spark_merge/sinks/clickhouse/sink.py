@@ -3,8 +3,6 @@
     open (claimed) → plan (tables are there) → rows → at a DDL: noted as written, carried out → accept
 
 - An earlier worker that wakes up may still insert: what it inserts has lost to what came after it, or is the same.
-- A batch whose DDL may be carried out in part has its rows, and its tables may have the shape after the DDL. So the retry neither compares
-  these tables nor writes rows: it finishes the DDL.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     shop.orders         SELECT its columns FROM shop.orders__rows FINAL [WHERE _version > floor]: of each key the newest row, unless deleted
 
 A table's comment is our note on it: whose rows it has, up to which DDL it is as the source's, and `floor`: what is not newer than that was
-before a TRUNCATE or a DROP, and does not count whenever it comes. So what a DDL has done to a table is on record with the table itself.
+before a TRUNCATE or a DROP, and does not count whenever it comes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ class ClickHouseTables:
     # ---- what is there ---------------------------------------------------------------------------------------------------------------
 
     def read(self, names: Iterable[TableName]) -> dict[TableName, There]:
-        """Of these the ones that are there."""
         wanted, theres = sorted(set(names)), dict[TableName, There]()
         for start in range(0, len(wanted), NAMES_A_QUERY):
             theres |= self._read(wanted[start : start + NAMES_A_QUERY])

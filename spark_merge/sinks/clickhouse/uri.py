@@ -68,7 +68,7 @@ class ClickHouseSettings:
 
 
 def settings_of(uri: SinkUri) -> ClickHouseSettings:
-    """Raises SinkError for what is not valid; it shows no secret. A password is kept here, in this process and those it starts."""
+    """Raises SinkError for what is not valid; it shows no secret."""
     parts, tls = uri.parts, uri.parts.scheme.endswith("+ssl")
     database = unquote(parts.path).strip("/") or DATABASE
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", database):

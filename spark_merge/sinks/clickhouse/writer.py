@@ -1,4 +1,4 @@
-"""A task: portions of rows in, inserts out. Any order, any number of times: of each key the greatest version wins.
+"""A task: portions of rows in, inserts out.
 
 Rows of a table are collected over pieces and segments, so that a server has few parts to merge: an insert is as large as BLOCK_ROWS_MAX and
 BLOCK_BYTES_MAX allow, and a task holds no more than HELD_BYTES_MAX of all its tables.
@@ -49,8 +49,6 @@ class ClickHouseWriter:
 
 @dataclass
 class _Inserts:
-    """Collected rows, by table."""
-
     writer: ClickHouseWriter
     _held: dict[TableName, list[pa.Table]] = field(default_factory=dict)
     _bytes: dict[TableName, int] = field(default_factory=dict)

@@ -3,7 +3,7 @@
     the output's position P ─► the table's last version that has no segment after P ─► its files, in parts ─► rows as canonical text
 
 - Commits of a table come before the position, so a table may be a batch ahead of it: then the version before that batch is read. All tables
-  are so read at one position, and what a DDL at its end does to a table is done.
+  are so read at one position, after the DDLs at its end.
 - `append`: each row is a version. What rows from before a schema change are in the present columns is in spark_merge/ddl/eras.py; the DDLs
   are those of `_ddl`. Of a row a column's value is in one of the Delta columns that have had its name.
 - `merge`: a row is a row of the table. delta-rs rewrites files and writes no deletion vectors.

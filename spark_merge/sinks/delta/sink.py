@@ -3,11 +3,11 @@
     open → the tables' statistics, once → plan (where each column goes) → files, in tasks → the tables' commits, side by side → the position
 
 - The position, the fence and the record for all tables are the files sink's commits (folder/output.py) beside the tables.
-- A worker that died between two tables' commits leaves tables of which some are a batch ahead; each knows it (table.py), and the batch done
-  again brings the others there.
+- A worker that died between two tables' commits leaves tables of which some are a batch ahead; the batch done again brings the others there
+  (table.py).
 - An earlier owner that read the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
-  owner's own commit omits them. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no
-  commit names, later than any worker is frozen.
+  owner's own commit omits them. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no commit
+  names, later than any worker is frozen.
 """
 
 from __future__ import annotations

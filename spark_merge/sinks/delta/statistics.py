@@ -51,7 +51,7 @@ def properties(names: Iterable[str]) -> dict[str, str]:
 
 
 def named(table: DeltaTable) -> list[str] | None:
-    """The columns that the property names; None where it is not set."""
+    """None where the property is not set."""
     text = table.metadata().configuration.get(PROPERTY)
     return None if text is None else [name.strip().strip("`") for name in text.split(",") if name.strip()]
 
@@ -93,7 +93,6 @@ def files_of(table: DeltaTable) -> list[File]:
 
 
 def had_by_all(files: Sequence[File], columns: Iterable[DeltaColumn]) -> list[str]:
-    """The columns of whole numbers of which each file has statistics."""
     return [column.name for column in columns if exact(column.kind) and all(_has(file, column.name) for file in files)]
 
 

@@ -89,7 +89,6 @@ class Table:
         self._options = storage_options(folder)
 
     def load(self) -> DeltaTable | None:
-        """As it is; None where there is none."""
         with delta_errors(self.uri):
             try:
                 return DeltaTable(self.uri, storage_options=self._options)
@@ -97,7 +96,6 @@ class Table:
                 return None
 
     def columns(self) -> list[DeltaColumn]:
-        """Of the table that is there; none where there is none."""
         result = self.load()
         return [] if result is None else columns_of(result)
 

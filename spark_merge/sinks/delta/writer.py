@@ -1,8 +1,8 @@
 """The Delta sink's part in tasks: portions to Parquet files of one segment and table, which nobody sees until a commit names them.
 
-A file's name holds its segment, part, owner and attempt, as in the files sink: a task that runs twice, or outlives its driver, replaces
-nothing. In `mode=merge` the files of live rows and of a dump's deletes are for the driver alone, in a folder of their own; those of a
-dump's rows have the table's own columns and lie where the table can take them as they are. Knows no deltalake.
+A file's name holds its segment, part, owner and attempt, as in the files sink. In `mode=merge` the files of live rows and of a dump's
+deletes are for the driver alone, in a folder of their own; those of a dump's rows have the table's own columns and lie where the table can
+take them as they are. Knows no deltalake.
 """
 
 from __future__ import annotations

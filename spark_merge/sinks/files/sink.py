@@ -1,7 +1,6 @@
 """The files sink: an output folder on a local disk or S3, as JSON lines or Parquet. `layout` says what is in it.
 
-It is of the hidden kind: files count when a commit names them. `OutputFolder` is the output as its one writer has it, the chain of its
-commits (../chain.py) the position, and the fence against previous owners.
+It is of the hidden kind: files count when a commit names them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The files sink's part in tasks: portions to files of one segment and table, which appear whole.
 
 A file's name holds its segment, table and part, its writer and the attempt: a task that runs twice, or outlives its driver, replaces
-nothing that a reader goes by. What counts is named when the batch is accepted. A table whose rows all fell in windows still gets its
-(empty) file: a file for every table with deliveries is the whole rule.
+nothing that a reader goes by. A table whose rows all fell in windows still gets its (empty) file: a file for every table with deliveries is
+the whole rule.
 """
 
 from __future__ import annotations

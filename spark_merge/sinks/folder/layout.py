@@ -111,9 +111,9 @@ class FolderIdentity:
 
 @dataclass(frozen=True, slots=True)
 class FolderCommit:
-    """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
-    accepted from here on. `segments`: those that this one accepts; none: `owner` opened. `first`: the first segment that the output ever
-    accepted, None before it; and where 0.4 or before began the output, for it did not say."""
+    """`by`: as of `CommittedOutput.next`. `accepted`: the last segment that is accepted from here on. `segments`: those that this one
+    accepts; none: `owner` opened. `first`: the first segment that the output ever accepted, None before it; and where 0.4 or before began
+    the output, for it did not say."""
 
     number: int
     owner: Owner
@@ -156,7 +156,6 @@ def owner_of(name: str) -> Owner:
 
 
 def part_of(name: str) -> int:
-    """The part of its segment that a table folder's file is."""
     part = name.rpartition("/")[2].partition(".")[0].partition("-")[2]
     return int(part) if part else 0
 
@@ -264,7 +263,6 @@ def _identity_of(value: Any) -> FolderIdentity:
 _HINT = "restore it, or deliver to a new folder from the log's beginning"
 
 SEGMENT = JsonRecord(_segment_to_plain, _segment_of, (SEGMENT_VERSION,), _HINT)
-"""A file of `_segments`."""
 DDLS_OF_SEGMENT = JsonRecord(_ddls_to_plain, _ddls_of, (SEGMENT_VERSION,), _HINT)
 COMMIT = JsonRecord(_commit_to_plain, _commit_of, (FORMAT_VERSION,), _HINT)
 LOG = JsonRecord(_identity_to_plain, _identity_of, (1, FORMAT_VERSION), _HINT)

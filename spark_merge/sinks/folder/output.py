@@ -130,7 +130,6 @@ class OutputFolder:
         return Standing(state.owner, state.accepted)
 
     def _strays(self, mine: Owner, accepted: Seq | None) -> Iterator[str]:
-        """Files of previous owners, of segments that are not accepted."""
         for name in storage.list_folders(self.folder):
             if "." in name:
                 yield from (f"{name}/{file}" for file in strays(replace(self.folder, root=self.folder.path(name)), accepted, mine))

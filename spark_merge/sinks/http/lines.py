@@ -61,7 +61,6 @@ class Lines:
         return int(np.searchsorted(ends, bytes_max, side="right"))
 
     def split(self, rows: int) -> tuple[Lines, Lines]:
-        """The first `rows` lines, and the others."""
         if rows <= 0:
             return Lines(self.schemas, b"", self.ends[:0], self.tables[:0]), self
         at = int(self.ends[rows - 1])

@@ -74,7 +74,6 @@ class BodyStream:
         self._bytes = self._rows = 0
 
     def has(self, seq: Seq) -> bool:
-        """Whether the receiver has the whole segment."""
         return self._state.place.seq > seq
 
     def add(self, ending: SegmentEnding, value: Lines) -> None:
@@ -96,7 +95,6 @@ class BodyStream:
             self._next = self._next.within(BegunSegment(seq, manifest, first, ending.received_as))
 
     def _rows_received(self, seq: Seq) -> int:
-        """How many rows of the segment the receiver has."""
         place = self._state.place
         return 1 << 62 if place.seq > seq else place.rows if place.seq == seq else 0
 

@@ -240,7 +240,6 @@ def _key_names(schema: TableSchema, then: TableThen, ids: Sequence[int]) -> tupl
 
 
 def _may_have(schema: Schema, file: DataFile, wanted: WantedKeys | None, key: Mapping[str, Source]) -> bool:
-    """Whether one of the keys may be in a file."""
     return wanted is None or all(wanted.meet(name, *_bounds(schema, file, source)) for name, source in key.items())
 
 

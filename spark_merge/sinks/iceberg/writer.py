@@ -1,8 +1,7 @@
 """The Iceberg sink's part in tasks: portions to Parquet files of one table, which no table names until the batch is accepted.
 
-A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name holds the last of them, its writer
-and the attempt (sinks/folder/layout.py): a task that runs twice, or outlives its driver, replaces nothing. What Iceberg's manifests
-say of a file (its statistics) is made here, so the driver opens none.
+A file has as many of the task's segments as fit, for readers of Iceberg pay for each file. Its name holds the last of them, its writer and
+the attempt (sinks/folder/layout.py). What Iceberg's manifests say of a file (its statistics) is made here, so the driver opens none.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class LakeTarget:
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A file of one table, of these segments. `version`: as of its Target. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
-    `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `passes`: of a dump's rows
-    in `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows. `deletes`: of keys that a dump deletes."""
+    """A file of one table, of these segments. `version`: as of its LakeTarget. `statistics`: arguments of pyiceberg's DataFile. `spec_id`,
+    `place`: which partitions, and which of them. `key`: field ids, of a file of keys whose rows of before go. `passes`: of a dump's rows in
+    `mode=merge`, none for live ones. `keyed`: another file has the keys of these rows. `deletes`: of keys that a dump deletes."""
 
     first: Seq
     last: Seq
@@ -101,7 +100,7 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class IcebergWriter:
-    """Picklable. A table that is no target has no rows here: it has no key, or holds the marks. The outcome's note: `list[Written]`."""
+    """Picklable. A table that is no target has no rows here: it has no key, or holds the marks. The outcome's note: `list[LakeFile]`."""
 
     targets: Mapping[TableName, LakeTarget]
     owner: Owner
@@ -181,7 +180,7 @@ class Files:
         self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
 
     def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
-        """A file for each partition. `reported`: fields of Written besides."""
+        """A file for each partition. `reported`: fields of LakeFile besides."""
         spec = PartitionSpec.model_validate_json(target.spec)
         for place, part in parted(rows, spec, schema, of=name):
             self.put_at(target, name, seqs, schema, part, place=place, spec_id=spec.spec_id, **reported)

@@ -1,6 +1,6 @@
 """The records of the position topic: write, read, what is rejected, and what follows from them. Pure.
 
-- `Control` is the state of the sink, `Slot` says that a task is done. Their place in the topic is in position.py.
+- What they are, and their place in the topic: position.py.
 - A control record of an earlier term does not count after one of a later term: without transactions a previous owner may write one.
 - A record under CLAIM_KEY says nothing to a reader. With transactions a task writes an empty one, to find out whether it is fenced.
   Releases up to 0.4 wrote others without transactions.

@@ -1,10 +1,6 @@
 """Rows to messages: TiCDC's own bytes where the log has them, all others encoded.
 
-An update that changes a value of a unique key is written as a delete and an insert of one commit_ts, as TiCDC does; one that moves the
-handle key comes as two rows already (codecs/decode/rows.py). Where TiCDC is set not to split (output-raw-change-event), its own message
-stays one.
-
-Source: pingcap/tiflow cdc/model/sink.go, `TrySplitAndSortUpdateEvent`.
+An update that TiCDC sends as two rows is two messages here too: codecs/encode/split.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     claim ─► for each unit: rows ─► (the last unit of a segment) DDLs ─► settle ─► a resolved mark to every partition ─► slot
 
-With transactions all of it is one transaction. Without them `settle` waits until the brokers have acknowledged everything before the marks,
-and `commit` until they have everything before the slot (write_modes.py).
+What `settle` and the slot wait for: write_modes.py.
 
 - Live rows in the output's own protocol are the bytes that TiCDC sent; all others are encoded.
 - A message that is larger than max-message-bytes ends the task before any row of its source transaction is written.

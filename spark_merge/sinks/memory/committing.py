@@ -37,8 +37,6 @@ class CommittingSink(Twin):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The whole task in one transaction."""
-
     name: str
     owner: Owner
 

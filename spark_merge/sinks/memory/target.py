@@ -57,5 +57,5 @@ _targets: dict[str, Target] = {}
 
 
 def target(name: str) -> Target:
-    """The target of that name, made when it is first requested."""
+    """Made when it is first requested."""
     return _targets.setdefault(name, Target(MemoryPositions(f"memory target {name}")))

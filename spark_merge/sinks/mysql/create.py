@@ -93,7 +93,7 @@ def _carry_out(session: PictureSession, name: TableName, definition: TableDefini
 
 
 def create_statement(name: TableName, definition: TableDefinition, routes: Routes, dialect: Flavour) -> str:
-    """CREATE TABLE for the target. Raises UnsupportedDdl for what the target has not."""
+    """Raises UnsupportedDdl for what the target has not."""
     return rendered(at_target(parsed(tidbs_statement(name, _possible(definition, dialect)), name.schema), routes), dialect)
 
 

@@ -25,8 +25,8 @@ _NOT_THE_SOURCES = ("information_schema", "performance_schema", "metrics_schema"
 
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    """What keeps the target from having rows of these tables, each with the way out. A table that the sink will make is no misfit; whether
-    it may is not tried. Raises SinkError for a target that cannot be queried, or that has another log's position."""
+    """`SinkKind.misfits`. A table that the sink will make is no misfit; whether it may is not tried. Raises SinkError for a target that
+    cannot be queried, or that has another log's position."""
     settings = settings_of(uri)
     with closing(MysqlSession(settings.server, Role.WRITE_TARGET)) as session:
         accepted = position_of(session, settings.position_schema, log_id=uri.log_id).look()

@@ -236,5 +236,4 @@ def _read_row(session: MysqlSession, schema: str, *, locked: bool = False) -> Si
 
 
 def _tables(schema: str) -> tuple[str, str]:
-    """`sink` and `slot`."""
     return f"`{schema}`.sink", f"`{schema}`.slot"

@@ -1,9 +1,6 @@
-"""The target's rows, read back: SELECTs of key ranges, each in a part of its own, or of some keys.
+"""The target's rows, read back: SELECTs of key ranges, each in a part of its own, or of some keys (../keyed.py).
 
-    position ─► the table's columns ─► cuts of its key ─► in tasks, each part: SELECT … WHERE key in (after, upper]
-
-- The position comes before the rows, so rows are of it or of later segments. No snapshot spans both: a part makes its own connection,
-  whenever and wherever it runs. The rows of a part are of one moment.
+- The rows of a part are of one moment.
 - A part reads as the source's reader does (sidecar/resultset). What its connection has sent is made into columns while more comes.
 - Nothing is locked: a SELECT of READ COMMITTED reads the newest committed rows.
 - A part whose connection is lost amid its rows fails, and can run again.

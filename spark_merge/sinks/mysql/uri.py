@@ -62,8 +62,7 @@ class SqlSettings:
 
 
 def settings_of(uri: SinkUri) -> SqlSettings:
-    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret. A password is kept here, in this
-    process and those that it starts."""
+    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret."""
     parts, scheme = uri.parts, uri.parts.scheme.partition("+")[0]
     hosts = one_host(parts, PORTS[scheme])
     if not parts.hostname or not parts.username or parts.path not in ("", "/"):

@@ -64,7 +64,6 @@ class Changes:
 
 
 def ours(schemas: Mapping[TableName, TableSchema]) -> dict[TableName, TableSchema]:
-    """Those that have rows here."""
     return {name: schema for name, schema in schemas.items() if has_rows(schema)}
 
 

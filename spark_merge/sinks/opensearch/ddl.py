@@ -1,11 +1,11 @@
 """What DDLs did to the tables (changes.py), done to the indices, once all rows before them are there.
 
-    rows are there ─► where each alias leads is durable (position.Written) ─► carried out ─► the segment is accepted
+    rows are there ─► where each alias leads is durable (position.WrittenBatch) ─► carried out ─► the segment is accepted
 
 - After a death no row of the batch is written again, so each step looks at what is there and does the rest.
 - Documents that must be written again are written into another index, by the server itself (`_reindex`, with their versions), and the alias
-  goes over in one step that deletes the old index: a reader sees all of it or nothing. An earlier owner that wakes up at this step
-  sees that the index that it would replace is gone, and changes nothing.
+  goes over in one step that deletes the old index: a reader sees all of it or nothing. An earlier owner that wakes up at this step sees
+  that the index that it would replace is gone, and changes nothing.
 - A column that is dropped stays in the documents until they are written; one that comes, is of any rows and is NULL, is not in them.
 """
 

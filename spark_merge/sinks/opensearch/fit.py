@@ -15,8 +15,7 @@ from spark_merge.sinks.opensearch.uri import settings_of
 
 
 def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    """What keeps the indices from having rows of these tables, each with the way out. Raises SinkError for a server that cannot be queried,
-    or that has another log's position."""
+    """`SinkKind.misfits`. Raises SinkError for a server that cannot be queried, or that has another log's position."""
     settings = settings_of(uri)
     with closing(OpenSearchSession(settings.server)) as session:
         accepted = position_of(session, settings.position_index, log_id=uri.log_id).look()

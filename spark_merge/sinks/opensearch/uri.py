@@ -57,8 +57,7 @@ class OpenSearchSettings:
 
 
 def settings_of(uri: SinkUri) -> OpenSearchSettings:
-    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret. A password is kept here, in this
-    process and those that it starts."""
+    """Raises SinkError for what is not valid; it shows no value of a parameter that may be a secret."""
     parts = uri.parts
     scheme, places = parts.scheme.removesuffix("+ssl"), parts.netloc.rpartition("@")[2]
     if parts.path not in ("", "/") or not places:

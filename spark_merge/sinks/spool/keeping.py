@@ -169,7 +169,6 @@ class Keeping:
             self._kept = read_kept(self._folder)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether it is time to `look`."""
         return now_ms - self._looked_ms >= LOOK_EVERY_MS
 
     def look(self, last: DeliveredSegment, now_ms: int) -> None:

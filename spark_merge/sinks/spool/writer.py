@@ -1,5 +1,4 @@
-"""The spool's part in tasks: a file of frames for each unit, which appears whole. As in the files sink a name holds writer and
-attempt, and counts once it is named by what accepts the batch."""
+"""The spool's part in tasks: a file of frames for each unit, which appears whole. As in the files sink a name holds writer and attempt."""
 
 from __future__ import annotations
 

@@ -68,5 +68,4 @@ def sqlite_errors(path: str) -> Iterator[None]:
 
 
 def quoted(name: str) -> str:
-    """As an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

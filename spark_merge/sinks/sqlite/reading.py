@@ -1,7 +1,6 @@
 """A table's rows, read back in one part, page by page in the order of the key.
 
 - Each page is a SELECT of its own: a transaction over all of them would keep the sink from committing.
-- The position comes before the rows, so rows are of it or of later segments.
 - A BLOB, which this sink does not write, is read as SQL's literal: no value of the source has that text. In a key it is an error, for the
   order of pages is that of texts.
 """

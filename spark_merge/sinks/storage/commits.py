@@ -1,8 +1,6 @@
 """An output in TiCDC's storage layout as its one writer has it: whose it is and how it is written (`_ticdc_dump/log`), and what it keeps in
 its commits (../chain.py): under which names what was staged appears (publish.py).
 
-A head says what the names are after all commits up to it.
-
 Before a commit nothing of its batch is seen, and after it all of it comes under these names, whichever process dies. So a batch may be done
 again in any cut, date and number are fixed once, and a file has one content for ever.
 """
@@ -42,8 +40,8 @@ class StorageLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorageCommit:
-    """`by`: drawn by the process that made it, so that two who open at once can tell whose it is. `accepted`: the last segment that is
-    accepted from here on. `named`: what appears; nothing where `owner` opened."""
+    """`by`: as of `CommittedOutput.next`. `accepted`: the last segment that is accepted from here on. `named`: what appears; nothing where
+    `owner` opened."""
 
     number: int
     owner: Owner

@@ -58,7 +58,7 @@ class StorageNames:
 
 @dataclass(frozen=True, slots=True)
 class NamesChange:
-    """What a commit makes of Names. A table of which the version is None is gone."""
+    """What a commit makes of StorageNames. A table of which the version is None is gone."""
 
     begin_ts: int = 0
     date: str = ""

@@ -179,8 +179,6 @@ def _below(folder: Folder, path: str) -> Folder:
 
 @dataclass(frozen=True, slots=True)
 class StoragePart:
-    """Some files of one table."""
-
     folder: Folder
     options: StorageOptions
     files: tuple[StoredFile, ...]

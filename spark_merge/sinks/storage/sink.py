@@ -1,4 +1,4 @@
-"""The storage sink's driver. Of the hidden kind: what tasks stage is seen by nobody before a commit names it (commits.py, publish.py).
+"""The storage sink's driver.
 
     _ticdc_dump/log → what the last commit accepted appears → a commit that opens → sweep → staged files (in tasks) → a commit that
     accepts → what it accepts appears
@@ -6,7 +6,7 @@
 - One folder is the output of one log, written in one way: anything else in it is refused, never mixed.
 - A table's rows of a batch are in as many files as tasks wrote some of them, in the order of the log: units are segments, and tasks take
   segments in a row.
-- The date of a folder is that on which a batch is accepted, in the output's time zone; it is in the commit, so it is decided once.
+- The date of a folder is that on which a batch is accepted, in the output's time zone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The storage sink's part in tasks: portions to staged files, of one table or partition each, in output order.
 
-A staged file's name holds its writer and the attempt, so a task that runs twice, or outlives its driver, is in nobody's way. Which
-of them count, and under which names they appear, is decided when the batch is accepted.
+A staged file's name holds its writer and the attempt, so a task that runs twice, or outlives its driver, is in nobody's way.
 
 - Of each table and partition one file at a time is written; the next one begins where that has file-size bytes.
 - A task has FILES_OPEN_MAX of them open at once: more tables than that take turns, and have more files.
