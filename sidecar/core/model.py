@@ -165,7 +165,7 @@ Kind = Literal[
     "int", "uint", "float", "double", "decimal", "text", "binary", "enum", "set", "bit", "date", "time", "datetime",
     "timestamp", "year", "json", "vector",
 ]  # fmt: skip
-"""What decides a value's canonical text of a value, NULL being null:
+"""What decides a value's canonical text, NULL being null:
 
 int, uint, bit         decimal digits (year: four)         decimal   digits with the column's scale
 float, double          shortest text (`repr`); a float as the double of its float32 value
