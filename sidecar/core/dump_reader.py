@@ -53,7 +53,7 @@ class TableReading:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """As Reading, with a TSO of the chunk's own. Everything up to `requested_ts` had left the feed before the chunk was requested."""
+    """As TableReading, with a TSO of the chunk's own. Everything up to `requested_ts` had left the feed before the chunk was requested."""
 
     window: int
     chunk: int

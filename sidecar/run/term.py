@@ -2,7 +2,8 @@
 
     definition -> schemas -> source, feed, log -> attach -> step, step, step …
 
-- Everything that may write is made for this term's epoch and closed with it; nothing is carried over to the next one.
+- Everything that may write is made for this term's epoch and closed with it; the merge worker and the pace
+  alone live from term to term (between_terms.py).
 - Every write is fenced on its own (manifests by exclusive creation, marks by their optimistic lock, progress by the owner key);
   asking `held` before each step and each commit keeps a process that slept from even trying.
 - What a retry can help ends the term, not the process: the next one begins where the log ends.

@@ -5,7 +5,7 @@
 - A worker that starts again continues with the tables that the report does not have, and in a large table with its next ranges (resume).
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
 - The report says which segments are still to be read, and the sidecar keeps them (`needs_from`).
-- It yields to delivery: after each piece of work it waits while deliveries are late, PAUSE_MAX at most.
+- It yields to delivery: after each piece of work it waits while deliveries are late, at most PAUSE_MAX times as long as that took.
 - A table that cannot be compared has its reason in the report, and the others continue.
 """
 

@@ -1,7 +1,7 @@
 """Who may write for a changefeed: `Ownership` by a lease in etcd, and the fence that every other write passes.
 
     {root}/epoch    the last epoch granted; stays when the owner goes, so that epochs only rise
-    {root}/owner    JSON of Holder; hangs on the lease and goes with it
+    {root}/owner    JSON of OwnerHolder; hangs on the lease and goes with it
     {root}/console  the address of its web console, if it has one; likewise
 
 - Becoming the owner is one transaction: nobody is there, the epoch is as read -> both are written. etcd decides.
@@ -63,7 +63,7 @@ class OwnerHolder:
 
 
 def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
-    """Who owns the changefeed now, None if nobody does. Raises CoordinationError if what is there is no Holder."""
+    """Who owns the changefeed now, None if nobody does. Raises CoordinationError if what is there is no OwnerHolder."""
     entry = client.get(f"{root}/owner")
     if entry is None:
         return None

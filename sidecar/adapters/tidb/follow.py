@@ -44,7 +44,7 @@ _OF_THOSE_THAT_CAME = (
 
 
 class TablesInTime(Protocol):
-    """As `adapters.tidb_schema.TidbSchemas`."""
+    """As `adapters.tidb.schema.TidbSchemas`."""
 
     def tables(self, at_ts: CommitTs | None = None, *, shown: Callable[[Tables], bool] = ...) -> Tables: ...
     def changing(self, table_ids: Collection[int], at_ts: CommitTs) -> frozenset[int]: ...

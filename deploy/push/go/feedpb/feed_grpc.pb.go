@@ -19,7 +19,7 @@
 // How a stream of messages goes: Hello → Welcome; Messages, Heartbeat; Kept and Credit come. A node may have as many streams as it likes.
 //
 // Key-values: one stream is one sender: a TiCDC node, under a name of its own. A sender opens spans, is told from which ts to send each, and
-// sends entries and marks. What a mark is worth is decided by these rules, which sidecar/feeds/push_spans.py carries out:
+// sends entries and marks. What a mark is worth is decided by these rules, which sidecar/feeds/push/spans.py carries out:
 //
 //  1. A part of a wanted range has one owner at most: the span opened last. Who opens it takes it over, from whoever had it.
 //  2. The answer to an opening is `from_ts`, the ts up to which the part was resolved by its owners so far. The sender sends every
