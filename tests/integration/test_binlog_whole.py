@@ -45,7 +45,7 @@ from tests.support.services.ports import free_ports
 from tests.support.tikv.cluster import CLUSTER_ID
 from ticdc_dump.binlog import binlog_pb2
 
-pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole"), pytest.mark.turns(2, "whole product")]
+pytestmark = [pytest.mark.recordings, pytest.mark.xdist_group("binlog-whole")]
 
 PATIENCE_S = 600.0
 LEASE_S = 5

@@ -190,7 +190,6 @@ def test_whatever_dies_the_output_equals_the_source_and_no_row_goes_back(tmp_pat
         assert workload.counts.rows > 1000
 
 
-@pytest.mark.turns(2, "whole product")
 def test_a_previous_owner_that_wakes_up_adds_no_segment_no_mark_and_no_progress(rig: Rig) -> None:
     """A sidecar is frozen for twice its lease and more in the middle of a dump; a standby goes on."""
     with ExitStack() as stack:
