@@ -2,7 +2,8 @@
 
 - Of a segment as many tables are held at once as have ROWS_MAX rows and HELD_BYTES_MAX bytes together: a pass over the file for each such
   pack of tables. The bytes are those of the rows themselves, not of the packed file, so they are known when they have been read.
-- Tables with few rows are decoded together (codecs/decode/tables.py): what a segment costs follows its rows, not its tables.
+- Tables with few rows are decoded in one pass (codecs/decode/tables.py): what a segment costs follows its rows, not its tables. Who needs
+  one table of it, as the windows of a dump do, decodes that one alone, but where others share what is decoded.
 - A table, or a whole segment in its own order, that has more, or most of the rows, is streamed by row groups. Of a transaction that
   continues over row groups at most HELD_ROWS_MAX rows and HELD_BYTES_MAX bytes wait for its end; a larger one is read twice, deletes first
   (an update that moves a key is a delete and an insert: deletes come first across the whole commit_ts).
@@ -13,7 +14,7 @@ It must not know chunks, windows or sinks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -42,8 +43,7 @@ HELD_BYTES_MAX = 64 << 20
 where they are large. Decoded, rows are at most a few times as large as their messages."""
 
 TOGETHER_ROWS = 512
-"""Of tables with few rows, which are decoded together: enough that fixed costs are small beside theirs. Who needs one table of a segment
-alone, as the windows of a dump do, decodes so many for it at most."""
+"""Of tables with few rows, which are decoded in one pass: enough that fixed costs are small beside theirs."""
 
 STREAMED_ROWS = 32_768
 """A table that has more, and most of what is read, is streamed though it could be held: what is read is then decoded while the processor
@@ -75,7 +75,7 @@ class _TooLarge(Exception):
 
 
 Group: TypeAlias = "tuple[TableName, ...]"
-"""Tables that are decoded together, by name."""
+"""Tables that are decoded in one pass, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Segments:
     def __init__(self, source: SegmentSource, *, raw: bool, cache: DecodedRows | None = None) -> None:
         self._source, self._raw = source, raw
         self.zone = ServerZone(source.server_tz, source.ambiguous)
-        self._cache = DecodedRows() if cache is None else cache
+        self._cache, self._shared = DecodedRows() if cache is None else cache, cache is not None
         self._tables: dict[SegmentPart, Counter[TableName]] = {}
         self._groups: dict[SegmentPart, dict[TableName, Group]] = {}
         self._pack: _Pack | None = None
@@ -148,6 +148,8 @@ class Segments:
         """All changes of the table, in any order."""
         part = self.part(seq)
         count = self.tables(part)[table]
+        if not self._shared:
+            self._groups.setdefault(part, _each_alone(self.tables(part)))
         result = None if count > ROWS_MAX or not count else self._whole(part, table)
         if result is None:
             yield from self._streamed(part, table) if count else ()
@@ -192,7 +194,7 @@ class Segments:
         except _TooLarge:
             if len(group) == 1:
                 raise
-        self._groups[part] = {name: (name,) for name in self.tables(part)}
+        self._groups[part] = _each_alone(self.tables(part))
         return self._held(part, table)
 
     def _packed(self, part: SegmentPart, group: Group) -> _Pack:
@@ -295,6 +297,10 @@ def _grouped(tables: Mapping[TableName, int]) -> dict[TableName, Group]:
             rows = tables[name]
         groups[-1].append(name)
     return {name: tuple(group) for group in groups for name in group}
+
+
+def _each_alone(tables: Iterable[TableName]) -> dict[TableName, Group]:
+    return {name: (name,) for name in tables}
 
 
 def _with_messages(changes: pa.Table, rows: pa.Table) -> pa.Table:

@@ -59,7 +59,21 @@ TEXTS = [
         "tests/unit/decode/test_tables.py::test_the_row_that_is_refused_is_named",
     ),
     Mutation(
-        "tables that are decoded together are decoded again by each sink",
+        "a window decodes all tables though nobody shares what is decoded",
+        "spark_merge/log/segments.py::Segments.decoded",
+        "if not self._shared:",
+        "if self._shared:",
+        "tests/unit/merge/test_task.py::test_a_window_decodes_its_table_alone_where_nobody_shares_what_is_decoded",
+    ),
+    Mutation(
+        "a large Parquet file is not packed if its first block is small",
+        "spark_merge/sinks/formats/parquet.py::writing_parquet",
+        "len(held) > 1 or ",
+        "",
+        "tests/unit/sinks/test_parquet_files.py::test_blocks_of_any_sizes_are_rows_in_order",
+    ),
+    Mutation(
+        "tables of one pass are decoded again by each sink",
         "spark_merge/log/segments.py::_grouped",
         "if rows > TOGETHER_ROWS:",
         "if rows:",

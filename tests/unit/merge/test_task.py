@@ -128,6 +128,22 @@ def test_tables_with_few_rows_are_decoded_once_for_all_sinks(
     assert decoded == 1
 
 
+def test_a_window_decodes_its_table_alone_where_nobody_shares_what_is_decoded(
+    tmp_path: Path, history: RandomHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = SegmentSource(open_folder(str(tmp_path)), heads(tmp_path, history))
+    chunk = next(chunk for head in source.heads.values() for chunk in head.due_chunks() if chunk.table in (head.table_rows or {}))
+    decoded: set[str] = set()
+
+    def counted(rows: pa.Table, **how: Any) -> pa.Table:
+        decoded.update(rows["table"].to_pylist())
+        return decode(rows, **how)
+
+    monkeypatch.setattr(segments, "decode", counted)
+    read(portions(Task("0", (Unit(chunk.seq, live=False, chunks=(chunk,)),)), source))
+    assert decoded == {chunk.table.table}
+
+
 @pytest.mark.parametrize(("name", "bound"), [("ROWS_MAX", 3), ("HELD_BYTES_MAX", 1)])
 def test_a_large_segment_comes_out_as_a_small_one(
     tmp_path: Path, history: RandomHistory, name: str, bound: int, monkeypatch: pytest.MonkeyPatch
