@@ -21,7 +21,7 @@ from spark_merge.codecs.values import UnfitValue
 from spark_merge.codecs.zone import ServerZone
 
 ALONE_IMAGES = 64
-"""From here on a column's own cost is more than its fixed one."""
+"""From here on a column costs more by its values than by its fixed costs (an estimate)."""
 
 
 class TableRows(NamedTuple):
