@@ -178,8 +178,8 @@ class PositionKeeper(Generic[Detail, Payload]):
 
     def _outpaced(self) -> SinkError:
         return SinkError(
-            f"{self._store.place} is changed by others faster than it can be written, {SWAPS_MAX} times in a row",
-            hint="find out what else writes there: each changefeed needs a position of its own",
+            f"{self._store.place} is changed by others faster than it can be written, or its answers are lost, {SWAPS_MAX} times in a row",
+            hint="find out what else writes there (each changefeed needs a position of its own), and look at the target's own log",
         )
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import OwnershipLost
+from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import open_folder
 from sidecar.mysql.roles import Role
@@ -31,6 +32,7 @@ from spark_merge.sinks.http.state import BegunSegment
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import RecordPositions, RecordRows
 from spark_merge.sinks.iceberg.sink import IcebergSink
+from spark_merge.sinks.kafka.client import SinkCluster, patiently
 from spark_merge.sinks.kafka.position import ControlStore, TopicProgress
 from spark_merge.sinks.kafka.position_records import TopicBatch as KafkaBegun
 from spark_merge.sinks.kafka.sink import KafkaSink
@@ -232,3 +234,30 @@ class TestKafka(PositionPort):
         yield PositionOutput(store, details=details)
         for one in stores:
             one.close()
+
+    @pytest.mark.parametrize("output", ["true"], indirect=True)
+    @pytest.mark.parametrize("is_done", [True, False])
+    def test_an_opening_that_the_broker_answers_with_an_error_of_its_own_reads_what_came_of_it(
+        self, output: PositionOutput, is_done: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Seen with four that open at once on a loaded machine: an EndTxn is answered with UNKNOWN_SERVER_ERROR."""
+        before, answers = output.worker(), iter([True])
+        before.keeper.open(1)
+
+        def fails_once(cluster: SinkCluster, client: object, call: Callable[[float], None], what: str) -> None:
+            if what.startswith("a transaction of") and next(answers, False):
+                if is_done:
+                    call(60)
+                failed = cluster.raised(KafkaError(KafkaError.UNKNOWN), what)
+                assert isinstance(failed, SinkError)
+                raise failed
+            patiently(cluster, client, call, what)
+
+        monkeypatch.setattr("spark_merge.sinks.kafka.producer.patiently", fails_once)
+        worker = output.worker()
+        owner = worker.keeper.open(1).owner
+        assert next(answers, None) is None
+        assert looked(output).owner == owner
+        with pytest.raises(OwnershipLost):
+            before.accept(0, first=0)
+        assert worker.accept(0, first=0) == looked(output).accepted

@@ -479,6 +479,13 @@ MERGING = [
         "tests/unit/sinks/kafka/test_position_records.py::test_what_is_no_slot_is_rejected",
     ),
     Mutation(
+        "Kafka: an opening of which the broker says nothing counts as another owner's",
+        "spark_merge/sinks/kafka/position.py::ControlStore.compare_and_swap",
+        "return Missed.UNKNOWN",
+        "raise self._lost or unknown",
+        "tests/contract/test_positions.py::TestKafka::test_an_opening_that_the_broker_answers_with_an_error_of_its_own_reads_what_came_of_it",
+    ),
+    Mutation(
         "at ClickHouse a worker opens whatever others wrote since it has read",
         "spark_merge/sinks/clickhouse/position.py::Journal._open",
         "return Missed.CONFLICT",

@@ -49,6 +49,10 @@ class Fenced(Exception):
     """Another instance has begun to use this transactional id."""
 
 
+class OutcomeUnknown(SinkError):
+    """The brokers met an error of their own: what was requested may be done."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkCluster:
     """`brokers`: host:port, separated by commas. `client`: TLS and SASL as librdkafka names them, no secrets: none travels with what is
@@ -113,7 +117,7 @@ class SinkCluster:
             return Fenced(what)
         did = "does not answer for" if passing(error) else "refuses"
         said = f"Kafka at {self.brokers} {did} {what}: {error.name()}: {error.str()}"
-        return SinkError(said, hint=_HINTS.get(error.code(), _WAIT))
+        return (OutcomeUnknown if error.code() == KafkaError.UNKNOWN else SinkError)(said, hint=_HINTS.get(error.code(), _WAIT))
 
 
 _FENCED = frozenset(
@@ -137,6 +141,7 @@ _HINTS = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "set sasl-mechanism to one that the brokers have",
     KafkaError._SSL: "check ca (and cert, key for mutual TLS), and that the names in the URI are those in the brokers' certificates",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "make the topic again, or leave it to the sink: auto-create-topic=true",
+    KafkaError.UNKNOWN: "look for its cause in the brokers' log; what was not accepted is sent again automatically",
 }
 _WAIT = "start the brokers, or correct their names in the URI; what was not accepted is sent again automatically"
 

@@ -36,7 +36,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.process.patience import patience_s
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, passing
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, OutcomeUnknown, passing
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, Output
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, TopicBatch, check_term, current_control, slots_of
 from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
@@ -180,7 +180,11 @@ class ControlStore:
         payload: None = None,  # noqa: ARG002 - the port's
     ) -> Stored[TopicProgress] | Missed:
         if before is None or before.state.owner != after.owner:
-            return self._open(before, after)
+            try:
+                return self._open(before, after)
+            except OutcomeUnknown as unknown:
+                _log.warning("%s; the position is read again", unknown)
+                return Missed.UNKNOWN
         if before.version != self._control:
             return Missed.CONFLICT
         if self._producer is None:
