@@ -14,6 +14,7 @@
     │   ├── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
     │   └── SourceChanged          a table or column that was to be read is not there: a DDL has changed it
     ├── SinkError              an output refused, is broken, or belongs to something else
+    │   └── OutcomeUnknown         its server met an error of its own: what was requested may be done
     ├── RefusedRequest         an operator's request that is illegal in this state
     │   ├── OutOfReach             a subscriber's: for what is not kept any more, or was never there
     │   ├── DumpsWait              as many dumps run or wait as can: there is room when one of them is over
@@ -122,6 +123,10 @@ class SourceChanged(SourceError):
 
 class SinkError(TicdcDumpError):
     pass
+
+
+class OutcomeUnknown(SinkError):
+    """A sink's server met an error of its own: what was requested may be done."""
 
 
 class RefusedRequest(TicdcDumpError):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sidecar.errors import ConfigError, SinkError
+from sidecar.errors import ConfigError, OutcomeUnknown, SinkError
 from sidecar.process.kept_secrets import keep, kept
 from sidecar.process.librdkafka import REPAIRED, DebugLog
 from sidecar.process.patience import patience_s
@@ -47,10 +47,6 @@ _T = TypeVar("_T")
 
 class Fenced(Exception):
     """Another instance has begun to use this transactional id."""
-
-
-class OutcomeUnknown(SinkError):
-    """The brokers met an error of their own: what was requested may be done."""
 
 
 @dataclass(frozen=True, slots=True)

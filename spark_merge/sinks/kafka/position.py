@@ -33,10 +33,10 @@ from typing import TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from sidecar.errors import OwnershipLost, SinkError
+from sidecar.errors import OutcomeUnknown, OwnershipLost, SinkError
 from sidecar.process.patience import patience_s
 from sidecar.process.progress import progressed
-from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, OutcomeUnknown, passing
+from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, passing
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, Output
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, TopicBatch, check_term, current_control, slots_of
 from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
