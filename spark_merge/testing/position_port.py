@@ -27,12 +27,14 @@ RACERS = 4
 @dataclass(frozen=True, slots=True)
 class PositionOutput:
     """One output that nobody has opened. `store`: its store, as another process opens it; `close` after its use. `details`: what the sink
-    may keep there, none for a sink that keeps nothing. `payload`: what must go with an accepted position."""
+    may keep there, none for a sink that keeps nothing. `payload`: what must go with an accepted position. `term`: what tells an owner of
+    this store from others, rising; None: its Owner alone does."""
 
     store: Callable[[], PositionStore[Any, Any]]
     details: tuple[Any, ...] = ()
     payload: Callable[[Accepted], Any] = lambda _: None
     close: Callable[[PositionStore[Any, Any]], None] = lambda _: None
+    term: Callable[[PositionStore[Any, Any]], Any] | None = None
 
     def worker(self, log_id: str = LOG) -> PositionWorker:
         return PositionWorker(self, self.store(), log_id)
@@ -102,18 +104,19 @@ class PositionPort:
         """One whose store fences it meanwhile may give up."""
         workers, together = [output.worker() for _ in range(RACERS)], Barrier(RACERS)
 
-        def race(worker: PositionWorker) -> Owner | None:
+        def race(worker: PositionWorker) -> Any:
             together.wait(timeout=600)
             with suppress(OwnershipLost):
-                return worker.keeper.open(1).owner
+                owner = worker.keeper.open(1).owner
+                return owner if output.term is None else output.term(worker.store)
             return None
 
         with ThreadPoolExecutor(RACERS) as pool:
             raced = list(zip(pool.map(race, workers), workers, strict=True))
-        opened = sorted(((owner, worker) for owner, worker in raced if owner is not None), key=lambda pair: pair[0])
-        owners = [owner for owner, _ in opened]
-        assert len(set(owners)) == len(owners) > 0
-        assert looked(output).owner == owners[-1]
+        opened = sorted(((term, worker) for term, worker in raced if term is not None), key=lambda pair: pair[0])
+        terms = [term for term, _ in opened]
+        assert len(set(terms)) == len(terms) > 0
+        assert looked(output).owner == opened[-1][1].keeper.state.owner
         for _, worker in opened[:-1]:
             with pytest.raises(OwnershipLost):
                 worker.accept(0, first=0)

@@ -231,7 +231,8 @@ class TestKafka(PositionPort):
             TopicProgress(KafkaBegun(Seq(0), Seq(0), "log", (0, 0), 1)),
             TopicProgress(KafkaBegun(Seq(1), Seq(9), "log", (3, 4), 1), {"orders": 2}),
         )
-        yield PositionOutput(store, details=details)
+        # Without a fence two that open at once may be the same Owner, and their tokens tell them apart.
+        yield PositionOutput(store, details=details, term=lambda one: one.control.term)  # type: ignore[attr-defined]  # a ControlStore
         for one in stores:
             one.close()
 
