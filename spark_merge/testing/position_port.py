@@ -27,8 +27,8 @@ RACERS = 4
 @dataclass(frozen=True, slots=True)
 class PositionOutput:
     """One output that nobody has opened. `store`: its store, as another process opens it; `close` after its use. `details`: what the sink
-    may keep there, none for a sink that keeps nothing. `payload`: what must go with an accepted position. `term`: what tells an owner of
-    this store from others, rising; None: its Owner alone does."""
+    may keep there, none for a sink that keeps nothing. `payload`: what must go with an accepted position. `term`: what distinguishes
+    owners of this store, rising; None: Owner alone."""
 
     store: Callable[[], PositionStore[Any, Any]]
     details: tuple[Any, ...] = ()
