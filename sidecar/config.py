@@ -170,7 +170,9 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
     without a dump, within `delivery_bound_max_s`. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace).
-    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only."""
+    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `read_on`: where the SELECTs run,
+    in the sidecar's own threads or in tasks of Spark; `auto`: on Spark where spark.master is a cluster. `read_port`: where those tasks
+    reach the sidecar, 0 for any that is free."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
@@ -181,6 +183,8 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     delivery_bound_max_s: Annotated[float, Meta(gt=0, le=86_400)] = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     reread_rewritten: bool = False
+    read_on: Literal["auto", "sidecar", "spark"] = "auto"
+    read_port: Annotated[int, Meta(ge=0, le=65535)] = 0
 
 
 class VerifySection(_Section, frozen=True, kw_only=True):
@@ -261,6 +265,12 @@ class Config(_Section, frozen=True, kw_only=True):
         return "push-messages" if self.feed == "push" and self.push.form == "messages" else self.feed
 
     @property
+    def reads_on_spark(self) -> bool:
+        """Whether tasks of Spark read a dump's chunks. A worker that the sidecar does not start does not learn what to read."""
+        clustered = self.spark.managed and not self.spark.master.startswith("local")
+        return self.dump.read_on == "spark" or (self.dump.read_on == "auto" and clustered)
+
+    @property
     def encoded(self) -> bool:
         """Whether what comes is TiCDC's encoded messages, with what TiCDC makes of rows."""
         return self.way in ("kafka", "push-messages")
@@ -321,6 +331,8 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
     if config.etcd.timeout_s > max(config.etcd.lease_s, ETCD_TIMEOUT_S):
         what = f"etcd.timeout_s is {config.etcd.timeout_s:g}, longer than the lease that it is to keep ({config.etcd.lease_s} s)"
         yield what, "set etcd.timeout_s well below etcd.lease_s"
+    if config.dump.read_on == "spark" and not config.spark.managed:
+        yield 'dump.read_on is "spark" and spark.managed is false', 'let the sidecar start the worker, or set dump.read_on = "sidecar"'
     if not _is_zone(config.kafka.server_tz):
         what = f"kafka.server_tz is {config.kafka.server_tz!r}, and no such time zone is known here"
         yield what, "give the TiCDC server's --tz by its name in the tz database: UTC, Asia/Shanghai; SYSTEM is the zone of its machine"

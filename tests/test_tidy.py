@@ -40,6 +40,8 @@ _BELOW = {
     "report": "history log core errors",
     "resultset": "log core errors",
     "mysql": "resultset config core process errors",
+    "ports": "history log rowcodec pace core errors",
+    "adapters.tidb": "ports ticdc mysql resultset log rowcodec schema sql core config process errors",
     "spark_merge.port": "log core process errors",
     "spark_merge.codecs.zone": "core errors",
     "spark_merge.codecs.values": "spark_merge.codecs.zone log core errors",
@@ -57,10 +59,9 @@ _BELOW = {
     " mysql resultset log ticdc codecs partition schema pace sql core process errors",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port mysql log ticdc core process errors",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
-    " log pace core process errors",
+    " adapters.tidb mysql log pace core config process errors",
     "spark_merge.testing": "spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.port log core errors",
     "spark_merge": "",
-    "ports": "history log rowcodec pace core errors",
     "pipeline": "history ports log codecs.contract pace core errors",
     "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog sql core config process errors",
     "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
@@ -97,7 +98,8 @@ WALLS = {
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
     "pymysql": "sidecar.mysql sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
-    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog "
+    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.adapters.tidb.remote_reads "
+    "spark_merge.worker.read_task "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
     "opensearchpy": "spark_merge.sinks.opensearch",
@@ -455,9 +457,9 @@ def test_a_file_that_a_text_of_the_code_names_is_there(path: Path) -> None:
 
 def test_the_face_of_spark_merge_names_the_rooms_of_the_sidecar_that_it_can_import() -> None:
     text = ast.get_docstring(tree_of(ROOT / "spark_merge/__init__.py")) or ""
-    (said,) = re.findall(r"Of the sidecar it can import ([\w, ]+)\.", text)
+    (said,) = re.findall(r"Of the sidecar it can import ([\w.,\s]+)\.", text)
     named = {name for room in ROOMS if room.startswith("spark_merge") for name in ROOMS[room] if name.startswith("sidecar")}
-    assert {f"sidecar.{room}" for room in re.split(r", | and ", said)} == named
+    assert {f"sidecar.{room}" for room in re.split(r",\s|\sand\s", said)} == named
 
 
 def classes(path: Path) -> dict[str, ast.ClassDef]:

@@ -207,6 +207,7 @@ def merge(
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
+    from spark_merge.worker.read_task import ReadingSettings, ReadSource
     from spark_merge.worker.worker import Worker, WorkerSettings
     from spark_merge.worker.worker import end_with_stdin as watch_stdin
 
@@ -216,12 +217,15 @@ def merge(
     log_id = log_id or log_of(settings)
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
-    spark = settings.spark
+    spark, server = settings.spark, source_server(settings.source)
+    source = settings.source
+    read_source = ReadSource(server, source.tls, source.statement_timeout_s, source.retry_s)
     worker = Worker(
         WorkerSettings(
             *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
-            source=source_server(settings.source),
+            source=server,
             late_s=settings.dump.delivery_bound_s or LATE_S,
+            reading=ReadingSettings(read_source, log, settings.certificate.row_sums),
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,

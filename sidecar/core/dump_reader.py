@@ -88,15 +88,19 @@ MISFITS_MAX = 100
 """SELECTs in a row that did not fit a table, each after all DDLs before the last one had passed. A column that is being dropped is
 gone from SQL some time before its DDL is in the feed, long if transactions hold the DDL up; each try takes a second or two."""
 
+LOST_MAX = 20
+"""Of a table, in a row: that is no machine's doing any more. Readers that end together count once."""
+
 
 @dataclass(slots=True)
 class Doubts:
     """Ranges that the dump requests again. One whose SELECT did not fit its table: when the log has reached a TSO after the failure.
-    One whose SELECT the source did not answer: when the dump next looks for what can begin."""
+    One whose SELECT the source did not answer, or whose reader ended: when the dump next looks for what can begin."""
 
     _until: list[tuple[CommitTs, Work]] = field(default_factory=list)
     _unanswered: list[Work] = field(default_factory=list)
     _in_a_row: dict[TableName, int] = field(default_factory=dict)
+    _lost: dict[TableName, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, work: Work, *, until_ts: CommitTs) -> None:
         self._until.append((until_ts, work))
@@ -114,8 +118,18 @@ class Doubts:
         """Whether one more that does not fit cannot be a DDL's doing."""
         return self._in_a_row.get(table, 0) >= MISFITS_MAX
 
+    def lost_too_often(self, table: TableName, number: int, *, newest: int) -> bool:
+        """The reader of its chunk `number` has ended: whether that is one of too many. `newest`: of the chunks requested so far. Those that
+        were requested before the last loss may be of the same death."""
+        times, known = self._lost.get(table, (0, 0))
+        if number > known:
+            times, self._lost[table] = times + 1, (times + 1, newest)
+        return times >= LOST_MAX
+
     def fitted(self, table: TableName) -> None:
+        """A chunk of it was read."""
         self._in_a_row.pop(table, None)
+        self._lost.pop(table, None)
 
     def settled(self, upto_ts: CommitTs) -> list[Work]:
         """The ranges to request again, as the log has reached `upto_ts`."""

@@ -29,6 +29,7 @@ from sidecar.core.marks import Marks, mark_number, mark_uuid
 from sidecar.core.messages import (
     CHUNK_TEXT_BYTES_MAX,
     Brackets,
+    ChunkLost,
     ChunkMisfit,
     ChunkRead,
     Command,
@@ -152,6 +153,8 @@ class Run:
                 return self._on_chunk_read(event)
             case ChunkMisfit():
                 return self._on_misfit(event)
+            case ChunkLost():
+                return self._on_lost(event)
             case MarkFenced():
                 return self._on_mark_not_sent(event.command.uuid, event)
             case SourceFailed():
@@ -368,6 +371,17 @@ class Run:
                 return self._go_on(place, reader.window, chunks_left=0, work=None)
         return self._without_chunk(place, reader)
 
+    def _on_lost(self, event: ChunkLost) -> list[Command] | Failure:
+        if (result := self._reader_of(event.command.number)) is None:
+            return []
+        place, reader = result
+        if isinstance(reader.work, Overtaken):
+            return self._without_chunk(place, reader)
+        if self._doubts.lost_too_often(reader.work.table, event.command.number, newest=self._ground.chunks):
+            return _failure(event)
+        self._doubts.unanswered(reader.work)
+        return self._go_on(place, reader.window, chunks_left=0, work=None)
+
     def _without_chunk(self, place: int, reader: TableReading | Snapshot) -> list[Command]:
         """The SELECT is over and its rows are not wanted."""
         return self._go_on(place, reader.window, chunks_left=reader.chunks_left, work=None)
@@ -380,5 +394,5 @@ class Run:
         return None
 
 
-def _failure(event: SourceFailed | ChunkMisfit) -> Failure:
+def _failure(event: SourceFailed | ChunkMisfit | ChunkLost) -> Failure:
     return Failure(f"{event.reason} ({event.hint})")

@@ -173,7 +173,18 @@ class SourceFailed:
     away: bool = False
 
 
-SourceEvent = MarkSent | MarkFenced | ChunkRead | ChunkMisfit | SourceFailed
+@dataclass(frozen=True, slots=True)
+class ChunkLost:
+    """Who was reading chunk `number` ended before it was reported, and the source has nothing to do with it. Whatever it still does is of
+    this number, and so of no dump: the range is requested again under another one. `reason` and `hint`: for an operator, if this
+    continues."""
+
+    command: ReadChunk
+    reason: str
+    hint: str
+
+
+SourceEvent = MarkSent | MarkFenced | ChunkRead | ChunkMisfit | ChunkLost | SourceFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sidecar.core.messages import ChunkMisfit, ChunkRead, Command, ReadChunk, SourceEvent, SourceFailed
+from sidecar.core.messages import ChunkLost, ChunkMisfit, ChunkRead, Command, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.progress import DumpState, Progress
 
 
@@ -27,7 +27,12 @@ class Throttle:
         pace_of = {dump.dump_id: dump.pace for dump in dumps}
         for event in events:
             match event:
-                case ChunkRead(number=number) | ChunkMisfit(ReadChunk(number=number)) | SourceFailed(ReadChunk(number=number)):
+                case (
+                    ChunkRead(number=number)
+                    | ChunkMisfit(ReadChunk(number=number))
+                    | ChunkLost(ReadChunk(number=number))
+                    | SourceFailed(ReadChunk(number=number))
+                ):
                     dump_id = self._dump_of.pop(number, "")
                 case _:
                     continue

@@ -63,7 +63,7 @@ def interceptors(section: SectionName, settings: Settings, *, open_prefixes: Seq
     """What asks for the token, if there is one; methods that begin so are open to all. Raises ConfigError for what is unsafe."""
     token = read_token(section, settings)
     check_listening(section, settings.listen, settings.tls, has_token=bool(token))
-    return [_TokenInterceptor(section, token, open_prefixes)] if token else []
+    return [TokenInterceptor(token, _TEXTS[section].give_token, open_prefixes)] if token else []
 
 
 def server_options(*, received_bytes_max: int, sent_bytes_max: int) -> tuple[tuple[str, int], ...]:
@@ -158,11 +158,13 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-class _TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc ships no types
-    def __init__(self, section: SectionName, token: str, open_prefixes: Sequence[str]) -> None:
+class TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc ships no types
+    """Each call needs `token`, but those of methods that begin so. `hint`: for who has none."""
+
+    def __init__(self, token: str, hint: str, open_prefixes: Sequence[str] = ()) -> None:
         self._expected = f"Bearer {token}".encode()
         self._open = tuple(open_prefixes)
-        self._text = with_hint("the token is missing or wrong", _TEXTS[section].give_token)
+        self._text = with_hint("the token is missing or wrong", hint)
         # Of this shape for methods of every shape: the others would wait for a request before they refuse.
         self._refusing = grpc.stream_stream_rpc_method_handler(self._refuse)
 

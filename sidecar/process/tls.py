@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
@@ -18,6 +19,9 @@ from sidecar.config import Tls
 from sidecar.errors import ConfigError
 
 PEM = "the certificate or key"
+
+OWN_CLOCKS, OWN_LIFE = timedelta(days=1), timedelta(days=3650)
+"""Of a certificate that a process makes for itself: other machines' clocks may differ by the first, and no process lives for the second."""
 
 
 def server_credentials(tls: Tls) -> grpc.ServerCredentials:
@@ -64,6 +68,25 @@ def section_credentials(section: str, tls: Tls) -> grpc.ChannelCredentials | Non
     if bool(tls.cert_file) != bool(tls.key_file):
         raise ConfigError(f"{section} has only one of cert_file and key_file", hint="set both of them for mutual TLS, or none")
     return channel_credentials(tls, section)
+
+
+def own_certificate(name: str) -> tuple[bytes, bytes]:
+    """A new key and a certificate for it, PEM: who is given the certificate trusts it alone, by this name. For a process's life."""
+    from cryptography import x509  # half a second that few processes need
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - OWN_CLOCKS)
+        .not_valid_after(now + OWN_LIFE)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, SHA256())
+    )
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), certificate.public_bytes(Encoding.PEM)
 
 
 def read_pem(path: str, what: str = PEM) -> bytes:

@@ -65,7 +65,7 @@ from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, standby, started, stopped, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
-from sidecar.run.own_worker import OwnWorker
+from sidecar.run.own_worker import OwnWorker, remote_reads
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
@@ -104,8 +104,7 @@ class Sidecar:
         self.config = config
         self.stopping = Event()
         self.status: SidecarStatus | None = None
-        self.last_error = ""
-        self.hindered = ""
+        self.last_error = self.hindered = ""
         self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
@@ -114,11 +113,10 @@ class Sidecar:
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
         self._targets = targets or {}
         self._verifications: TermVerifications | None = None
-        self._parts = ExitStack()
+        self._parts, self._full = ExitStack(), False
         self._checks: list[Callable[[], object]] = []
         self._worker = OwnWorker(config_path, managed=config.spark.managed)
         self._between = BetweenTerms(self._worker, self.clock.now_s)
-        self._full = False
 
     def stop(self) -> None:
         """End within seconds, whatever the database does. From any thread."""
@@ -169,6 +167,7 @@ class Sidecar:
         self._parts.callback(self.deliveries.close)
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
+        self._remote = remote_reads(config, self._worker, self._parts)
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
@@ -340,6 +339,7 @@ class Sidecar:
             schemas={},
             write_chunk=partial(write_chunk, storage.log_folder(config.log.uri), row_sums=config.certificate.row_sums),
             changefeed_id=mark_row_id(self.changefeed.name),
+            remote=self._remote,
         )
         opened.callback(source.close)
         return Outside(

@@ -65,6 +65,7 @@ class MergeProcess:
         self._command = list(command)
         self._noticed = noticed
         self._lock = Lock()
+        self._last_line = self._unsent = b""
         self._child: subprocess.Popen[bytes] | None = None
         self.deaths = 0
         self.last: Death | None = None
@@ -77,13 +78,28 @@ class MergeProcess:
         """Say `line` to the worker that runs, and run those after it by `command`. Where it dies meanwhile, one of those follows."""
         with self._lock:
             self._command = list(command)
-            if self._child is not None and self._child.stdin is not None:
-                with suppress(OSError, ValueError):
-                    self._child.stdin.write(line)
-                    self._child.stdin.flush()
+            self._write(line)
+
+    def tell(self, line: bytes) -> None:
+        """Say `line` to the worker that runs, and to those after it, in the place of the line before."""
+        with self._lock:
+            self._last_line = line
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        """Under the lock. A worker that does not read holds up nobody: what its pipe does not take waits here, and goes first."""
+        if self._child is None or self._child.stdin is None:
+            return
+        self._unsent += line
+        with suppress(OSError, ValueError):  # full, or its end
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._child.stdin.fileno(), self._unsent) :]
 
     def check(self) -> None:
-        """Raises what keeps a worker from being started at all."""
+        """Called often. Raises what keeps a worker from being started at all."""
+        if self._unsent:
+            with self._lock:
+                self._write(b"")
         if self._minding is not None:
             self._minding.check()
 
@@ -153,6 +169,10 @@ class MergeProcess:
                 env=environment(os.environ, scratch.folders),
                 pass_fds=scratch.locks,
             )
+            assert child.stdin is not None
+            os.set_blocking(child.stdin.fileno(), False)
+            self._unsent = b""
+            self._write(self._last_line)
             try:
                 scratch.used_by(child.pid)
             except OSError:

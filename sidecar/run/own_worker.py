@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+from sidecar.adapters.tidb.remote_reads import RemoteReads
+from sidecar.adapters.tidb.source import MakeReaders
+from sidecar.config import Config
 from sidecar.log.deliveries import LogDeliveries
+from sidecar.log.storage import log_folder
 from sidecar.run.log_events import worker_died
 from sidecar.run.logs import say
 from sidecar.run.merge_process import Death, MergeProcess, unexplained, worker_state
+
+
+def remote_reads(config: Config, worker: OwnWorker, closing: ExitStack) -> MakeReaders | None:
+    """What makes readers that are tasks of `worker`'s Spark; None: the sidecar reads. `closing` ends them. Raises ConfigError."""
+    if not config.reads_on_spark:
+        return None
+    on_cluster = not config.spark.master.startswith("local")
+    log = log_folder(config.log.uri)
+    remote = RemoteReads(lambda wanted: worker.tell(wanted.line()), log, on_cluster=on_cluster, port=config.dump.read_port)
+    closing.callback(remote.close)
+    return remote.readers
 
 
 class OwnWorker:
@@ -16,7 +32,7 @@ class OwnWorker:
 
     def __init__(self, config_path: Path, *, managed: bool) -> None:
         self._command = [sys.executable, "-m", "sidecar", "merge", "--config", str(config_path), "--end-with-stdin"]
-        self._managed, self._log_id = managed, ""
+        self._managed, self._log_id, self._last_line = managed, "", b""
         self._process: MergeProcess | None = None
         self.deaths = 0
         self.epoch: int | None = None
@@ -27,7 +43,15 @@ class OwnWorker:
             return
         self._log_id = log_id
         self._process, self.epoch = MergeProcess(self._command_of(epoch), self._note_death), epoch
+        if self._last_line:
+            self._process.tell(self._last_line)
         self._process.start()
+
+    def tell(self, line: bytes) -> None:
+        """As `MergeProcess.tell`, whether there is a worker or not."""
+        self._last_line = line
+        if self._process is not None:
+            self._process.tell(line)
 
     def serve(self, epoch: int) -> None:
         """Let the worker deliver what this epoch of the same owner writes, too: it opens its sinks again, and keeps its Spark."""

@@ -184,19 +184,25 @@ class SparkTasks:
         self._jobs_s.append(max(monotonic() - began_s - max(max(took_s), sum(took_s) / self._parallel), 0.0))
         return [outcome for _, outcome in done]
 
-    def each(self, work: Sequence[Callable[[], R]]) -> list[R]:
-        """What each returns. Picklable work that is no sink's; `cancel` ends it. Raises as `run`."""
+    def each(self, work: Sequence[Callable[[], R]], *, group: str = BESIDE) -> list[R]:
+        """What each returns. Picklable work that is no sink's; `cancel` ends that of a group. Raises as `run`."""
         context = self._session().sparkContext
         with self._asking():
             context.setLocalProperty("spark.scheduler.pool", current_thread().name)
-            context.setJobGroup(BESIDE, "beside deliveries", interruptOnCancel=True)
+            context.setJobGroup(group, "beside deliveries", interruptOnCancel=True)
             return self._job(notifying(partial(_called, self._hang_s)), work)
 
-    def cancel(self) -> None:
+    def cancel(self, group: str = BESIDE) -> None:
         """End the work of `each` that is under way: its caller is gone."""
         if self._ready.is_set() and self._spark is not None:
             with self._asking():
-                self._spark.sparkContext.cancelJobGroup(BESIDE)
+                self._spark.sparkContext.cancelJobGroup(group)
+
+    def driver_host(self) -> str:
+        """Where executors reach this machine. Raises as `run`."""
+        context = self._session().sparkContext
+        with self._asking():
+            return str(context.getConf().get("spark.driver.host"))
 
     def each_or_cores(self, work: Sequence[Callable[[], R]] | None) -> list[R] | list[int]:
         """As `each`; without work how many cores there are."""

@@ -11,7 +11,8 @@
 - A sink that fails is tried again in its loop, and holds no other (delivery/loop.py). A report that cannot be written is tried again, too.
   On any other error the worker ends, and where something hangs in this process (delivery/watchdog.py): its supervisor starts it again.
 - It ends when its standard input does, if set so: a sidecar that is killed leaves no worker behind. A line there is the epoch in which
-  that sidecar has become the owner again: the loops open their sinks with it, and Spark stays.
+  that sidecar has become the owner again: the loops open their sinks with it, and Spark stays. Or it says how many of Spark's tasks are to
+  read chunks of dumps (reading.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock, Thread
 
+from sidecar.adapters.tidb.remote_wire import ReadersWanted
 from sidecar.core.model import CommitTs
 from sidecar.errors import LogError, LogUnreachable, StorageFull, TicdcDumpError
 from sidecar.log import storage
@@ -40,6 +42,8 @@ from spark_merge.verify.lateness import LATE_S, Lateness
 from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import VerifyProcess
 from spark_merge.worker.job import SUBMITTED, SparkJob, SparkTasks, session
+from spark_merge.worker.read_task import ReadingSettings
+from spark_merge.worker.reading import ReadingJobs
 
 STDIN = 0
 
@@ -67,6 +71,7 @@ class WorkerSettings:
     worker_rows: int = WORKER_ROWS
     source: SqlServer | None = None
     late_s: float = LATE_S
+    reading: ReadingSettings | None = None
 
     @property
     def spark_when_needed(self) -> bool:
@@ -110,6 +115,8 @@ class Worker:
         self._unreported = False
         self._previous: DeliveryReport | None = None
         self._job_runs: SparkJob | None = None
+        self._reading: ReadingJobs | None = None
+        self._wanted: ReadersWanted | None = None
         self._serving = Lock()
 
     def serve(self, epoch: int) -> None:
@@ -118,6 +125,13 @@ class Worker:
             self.settings = replace(self.settings, job=replace(self.settings.job, epoch_max=epoch))
             if self._job_runs is not None:
                 self._job_runs.serve(self.settings.job)
+
+    def read(self, wanted: ReadersWanted) -> None:
+        """Let so many tasks read chunks of dumps. From any thread."""
+        with self._serving:
+            self._wanted = wanted
+            if self._reading is not None:
+                self._reading.want(wanted)
 
     def run(self) -> None:
         """Raises what stops it: ConfigError, LogBroken, OwnershipLost, LogUnreachable where the log cannot be read at the start, or what
@@ -128,6 +142,10 @@ class Worker:
         try:
             with self._serving:
                 self._job_runs = job = self._job()
+                if self.settings.reading is not None:
+                    self._reading = ReadingJobs(self.settings.reading, job.spark, self._notice)
+                    if self._wanted is not None:
+                        self._reading.want(self._wanted)
             job.start()
             verifying = self._verifying(job)
             self._mind(job)
@@ -136,6 +154,8 @@ class Worker:
                 self._report(job, STOPPED, error=_error_text(error))
             raise
         finally:
+            if self._reading is not None:
+                self._reading.close()
             if verifying is not None:
                 verifying.close(END_VERIFYING_S)
             if job is not None:
@@ -241,14 +261,20 @@ def _error_text(error: Exception) -> str:
 
 
 def end_with_stdin(worker: Worker) -> None:
-    """Let `worker` end when its standard input does: its parent process is gone. Each line is an epoch that it serves from then on."""
+    """Let `worker` end when its standard input does: its parent process is gone. Each line is an epoch that it serves from then on, or how
+    many readers are wanted."""
 
     def wait() -> None:
         said = b""
-        while data := os.read(STDIN, 4096):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
-            *lines, said = (said + data).split(b"\n")
-            for line in lines:
-                worker.serve(int(line))
-        worker.ending.set()
+        try:
+            while data := os.read(STDIN, 4096):  # not sys.stdin: Python's own lock of it, held at the end, makes that an abort
+                *lines, said = (said + data).split(b"\n")
+                for line in lines:
+                    if line.isdigit():
+                        worker.serve(int(line))
+                    else:
+                        worker.read(ReadersWanted.of(line))
+        finally:
+            worker.ending.set()
 
     Thread(target=wait, name="stdin", daemon=True).start()  # a read of stdin cannot be interrupted, and nobody waits for it

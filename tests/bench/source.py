@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import connectorx
 
-from sidecar.adapters.tidb.source import TidbSource
+from sidecar.adapters.tidb.source import MakeReaders, TidbSource
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, ReadChunk
@@ -26,7 +26,7 @@ from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import open_folder
 from tests.bench import account
 from tests.bench.bench import Bench
-from tests.bench.figures import Cost, Figure, beside, best_in_turn, rate, timed
+from tests.bench.figures import Cost, Figure, beside, best_in_turn, rate, timed, timed_tree
 from tests.support.services.mariadb import MariaDb
 
 ROWS = 300_000
@@ -75,8 +75,11 @@ def _plain(db: MariaDb) -> Cost:
     return cost
 
 
-def read_all(settings: SourceSection, folder: Path, *, rows: int, readers: int) -> Cost:
-    """The whole table, cut into as many ranges as there are readers, each read chunk after chunk."""
+def read_all(
+    settings: SourceSection, folder: Path, *, rows: int, readers: int, where: str | None = None, remote: MakeReaders | None = None
+) -> Cost:
+    """The whole table, cut into as many ranges as there are readers, each read chunk after chunk. `remote`: by readers elsewhere,
+    whose CPU counts too."""
     cost, log = Cost(), open_folder(str(folder))
     source = TidbSource(
         settings,
@@ -84,17 +87,18 @@ def read_all(settings: SourceSection, folder: Path, *, rows: int, readers: int) 
         write_chunk=partial(write_chunk, log),
         changefeed_id="bench",
         readers_max=readers,
+        remote=remote,
     )
     try:
-        with timed(cost):
-            read = _walk(source, [rows * part // readers for part in range(readers + 1)])
+        with timed(cost) if remote is None else timed_tree(cost):
+            read = _walk(source, [rows * part // readers for part in range(readers + 1)], where)
     finally:
         source.close()
     assert read == rows, f"{read} of {rows} rows were read"
     return cost
 
 
-def _walk(source: TidbSource, cuts: list[int]) -> int:
+def _walk(source: TidbSource, cuts: list[int], where: str | None) -> int:
     uppers: dict[int, Key | None] = {}
     number = rows = 0
 
@@ -103,7 +107,7 @@ def _walk(source: TidbSource, cuts: list[int]) -> int:
         number += 1
         uppers[number] = upper
         command = ReadChunk("0123456789abcdef", 1, number, account.ACCOUNT, after, upper, CHUNK_ROWS, Brackets.WATERMARK)
-        source.request(replace(command, ahead=True, follows=follows))
+        source.request(replace(command, ahead=True, follows=follows, where=where))
 
     for low, high in pairwise(cuts):
         ask((str(low - 1),), (str(high - 1),))

@@ -1,10 +1,13 @@
-"""What every Source keeps: one suite for the recorded twin and for the one that asks a real server, over the same rows."""
+"""What every Source keeps: one suite for the recorded twin and for the one that asks a real server, by threads of its own and by tasks that
+read elsewhere, over the same rows."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,12 +17,15 @@ from sidecar.core.chunk import WrittenChunk
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent, SourceFailed
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, MarkKind, TableName, TableSchema
+from sidecar.log import storage
+from sidecar.log.storage import Folder, open_folder
 from sidecar.ports import Source
 from sidecar.replay.recording import FeedConfig, Recording
 from sidecar.replay.source import RecordedSource, WatermarkRow
 from sidecar.replay.tables import RecordedTables
 from sidecar.sql.text import quoted
 from tests.support.eventually import PATIENCE_S
+from tests.support.read_tasks import reading_settings, tasks_here
 from tests.support.recordings import recording
 from tests.support.services.mariadb import MariaDb
 
@@ -105,9 +111,15 @@ def declared(column: Column) -> str:
     return f"{types[column.kind]} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
-@pytest.fixture(params=["recorded", "recorded at once", "sql"])
-def case(request: pytest.FixtureRequest, demo: Recording, rows: dict[TableName, list[tuple[str | None, ...]]]) -> Iterator[Case]:
-    files, opened = Files(), []
+@pytest.fixture(params=["recorded", "recorded at once", "sql", "sql by tasks", "sql by tasks on a cluster"])
+def case(
+    request: pytest.FixtureRequest,
+    demo: Recording,
+    rows: dict[TableName, list[tuple[str | None, ...]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Iterator[Case]:
+    files, opened, tasks = Files(), [], ExitStack()
     schemas = {name: demo.schemas[name] for name in TABLES}
 
     def recorded() -> Source:
@@ -116,14 +128,25 @@ def case(request: pytest.FixtureRequest, demo: Recording, rows: dict[TableName, 
         return RecordedSource(tables, cluster, WatermarkRow("test"), files.write, seed=7, steps_max=0 if "once" in request.param else 3)
 
     def live() -> Source:
-        settings = request.getfixturevalue("db").settings()
-        source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test")
+        settings, remote = request.getfixturevalue("db").settings(), None
+        if "tasks" in request.param:
+            log = open_folder(str(tmp_path))
+
+            def write(_: Folder, path: str, rows: pa.Table, **__: object) -> WrittenChunk:
+                storage.write_atomically(log, path, b"what the server looks for")
+                return files.write(path, rows)
+
+            monkeypatch.setattr("spark_merge.worker.read_task.write_chunk", write)
+            reads = tasks_here(reading_settings(settings, log), on_cluster="cluster" in request.param)
+            remote = tasks.enter_context(reads).readers
+        source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test", remote=remote)
         opened.append(source)
         return source
 
     yield Case(recorded if request.param.startswith("recorded") else live, files, schemas, rows)
     for source in opened:
         source.close()
+    tasks.close()
     if opened:
         request.getfixturevalue("db").execute(f"DELETE FROM {MARK_TABLE}")
 
@@ -244,7 +267,7 @@ def test_a_source_that_is_closed_reports_nothing_any_more(case: Case) -> None:
     assert list(source.results()) == []
 
 
-@pytest.mark.parametrize("case", ["sql"], indirect=True)
+@pytest.mark.parametrize("case", ["sql", "sql by tasks"], indirect=True)
 def test_a_ddl_that_was_followed_gives_chunks_of_the_new_columns(case: Case, request: pytest.FixtureRequest) -> None:
     """A recording's tables change with its own DDLs: tests/unit/replay/test_recording_source.py."""
     db = request.getfixturevalue("db")

@@ -10,6 +10,7 @@ LAGS = "tests/unit/run/test_gauge.py::test_lags_of_delivery_hold_across_restarts
 NARROW = (
     "tests/unit/test_pipeline.py::test_the_log_has_one_window_of_a_dump_while_the_sinks_are_not_known_and_the_next_when_that_is_delivered"
 )
+REMOTE = "tests/unit/adapters/test_tidb_remote_reads.py"
 READ_AHEAD = "tests/unit/adapters/test_tidb_read_ahead.py"
 WINDOW = "tests/unit/core/test_window.py::"
 PACE = "tests/simulation/test_pace.py::"
@@ -18,17 +19,80 @@ DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 DUMPS = [
     Mutation(
         "a read-ahead serves another range",
-        "sidecar/adapters/tidb/source.py::TidbSource._served",
+        "sidecar/adapters/tidb/reader.py::TableReader._served",
         " if _range(ahead.command) == _range(command) else None",
         "",
         f"{READ_AHEAD}::test_it_serves_no_other_window_range_or_dump[{{'after': ('200',)}}]",
     ),
     Mutation(
         "a read-ahead serves schemas after it",
-        "sidecar/adapters/tidb/source.py::TidbSource._served",
+        "sidecar/adapters/tidb/reader.py::TableReader._served",
         " or not self._chunks.serves(ahead.chunk)",
         "",
         f"{READ_AHEAD}::test_it_serves_nobody_once_the_schemas_are_others",
+    ),
+    Mutation(
+        "a reader that is gone counts as an error of the source",
+        "sidecar/adapters/tidb/remote_reads.py::_Call._report_lost",
+        "ChunkLost(command, reason, _LOST_HINT)",
+        "SourceFailed(command, reason, _LOST_HINT)",
+        f"{REMOTE}::test_what_a_reader_that_is_gone_had_begun_is_lost_and_what_it_had_not_is_anothers",
+    ),
+    Mutation(
+        "a report of a chunk that was not sent in the call counts",
+        "sidecar/adapters/tidb/remote_reads.py::_Call._received",
+        "(command := self._reported(chunk.number)) is not None:\n                    self._written(command, chunk)",
+        "True:\n                    self._readers.report(chunk)",
+        f"{REMOTE}::test_what_was_not_sent_in_this_call_is_not_reported",
+    ),
+    Mutation(
+        "a reader has a table of before a DDL",
+        "sidecar/adapters/tidb/remote_reads.py::RemoteReaders.follow",
+        "self._schemas[0] + 1",
+        "self._schemas[0]",
+        f"{REMOTE}::test_a_table_is_sent_once_in_a_call_and_again_after_a_ddl",
+    ),
+    Mutation(
+        "a chunk counts whose file is on another disk",
+        "sidecar/adapters/tidb/remote_reads.py::_Call._written",
+        "if is_there:",
+        "if True:",
+        f"{REMOTE}::test_a_chunk_whose_file_is_not_in_the_log_fails_with_what_is_to_be_mounted",
+    ),
+    Mutation(
+        "a task keeps its core while commands wait",
+        "spark_merge/worker/read_task.py::_SidecarLink.take",
+        "if monotonic() >= until_s:",
+        "if False:",
+        "tests/unit/merge/test_read_task.py::test_a_task_ends_with_its_slice_though_more_commands_wait",
+    ),
+    Mutation(
+        "readers that end together end a dump",
+        "sidecar/core/dump_reader.py::Doubts.lost_too_often",
+        "if number > known:",
+        "if True:",
+        "tests/unit/core/test_dump.py::test_readers_that_end_together_are_one_end_however_many_they_are",
+    ),
+    Mutation(
+        "a mark that is sent ends an outage of reads",
+        "sidecar/pace/outage.py::outage",
+        "result.of_reads",
+        "False",
+        "tests/unit/pace/test_outage.py::test_what_was_not_read_is_not_read_though_a_mark_is_sent",
+    ),
+    Mutation(
+        "a lost chunk counts as a source that is away",
+        "sidecar/pace/outage.py::outage",
+        "not isinstance(event, ChunkLost)",
+        "True",
+        "tests/unit/pace/test_outage.py::test_that_a_reader_is_gone_says_nothing_of_the_source",
+    ),
+    Mutation(
+        "a dump whose readers always die does not fail",
+        "sidecar/core/dump_reader.py::Doubts.lost_too_often",
+        ">= LOST_MAX",
+        "> 1 << 30",
+        "tests/unit/core/test_dump.py::test_a_table_whose_readers_end_again_and_again_fails_the_dump_unless_one_comes_through",
     ),
     Mutation(
         "what a dump reads again is of the pass before",

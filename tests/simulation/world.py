@@ -25,6 +25,7 @@ from sidecar.core.chunk import ChunkFile
 from sidecar.core.dump_start import UNLIMITED, DumpLimits, DumpRoom
 from sidecar.core.messages import (
     Brackets,
+    ChunkLost,
     ChunkRead,
     Command,
     PauseDump,
@@ -61,6 +62,7 @@ class SimSource:
         self.cluster, self.log, self.rng, self.fate = cluster, log, rng, fate
         self.marks: list[SendMark] = []
         self.reads: list[ReadChunk] = []
+        self.gone: list[ReadChunk] = []
         self.done: list[SourceEvent] = []
         self.row = MarkRow(CHANGEFEED)
 
@@ -76,6 +78,9 @@ class SimSource:
         for read in [read for read in self.reads if self.rng.random() < 0.5]:
             self.reads.remove(read)
             self.done.append(self._read(read))
+        for read in [read for read in self.gone if self.rng.random() < 0.1]:
+            self.gone.remove(read)
+            self._select(read)  # the file is reported to no owner
         ready = [event for event in self.done if self.rng.random() < 0.7]
         self.done = [event for event in self.done if event not in ready]
         return ready
@@ -90,6 +95,9 @@ class SimSource:
     def _read(self, read: ReadChunk) -> SourceEvent:
         if self.cluster.away:
             return SourceFailed(read, "lost", "", away=True)
+        if self.rng.random() < 0.02:
+            self.gone.append(read)
+            return ChunkLost(read, "killed", "")
         return self._select(read) if self.rng.random() < 0.995 else SourceFailed(read, "refused", "")
 
     def _select(self, read: ReadChunk) -> ChunkRead:

@@ -15,7 +15,7 @@ import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient, Transaction
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
-from sidecar.adapters.tidb.source import TidbSource
+from sidecar.adapters.tidb.source import MarkRow, TidbSource
 from sidecar.config import PushSection, SourceSection, TikvSection
 from sidecar.core.messages import Brackets, SendMark
 from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
@@ -202,7 +202,7 @@ def test_a_keeper_of_the_lease_that_breaks_is_received_by_whoever_asks_whether_i
 
 
 def test_a_source_whose_thread_breaks_reports_it_with_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TidbSource, "_report", breaks)
+    monkeypatch.setattr(MarkRow, "update", breaks)
     source = TidbSource(SOURCE, schemas={}, write_chunk=breaks, changefeed_id="cf")
     with closing(source):
         source.request(SendMark("0" * 32, MarkKind.LOW))

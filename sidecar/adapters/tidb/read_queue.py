@@ -35,18 +35,37 @@ class Reads:
         with self._changed:
             self._kept.add(number)
 
-    def take(self, kept: int | None) -> ReadChunk | None:
-        """The next command for a reader that reads ahead behind chunk `kept`, or behind none; waits for one. None: closed."""
+    def take(self, kept: int | None, gone: Callable[[], bool] = lambda: False) -> ReadChunk | None:
+        """The next command for a reader that reads ahead behind chunk `kept`, or behind none; waits for one. None: closed, or the reader is
+        `gone`, which `wake` makes it look at."""
         with self._changed:
             self._idle += kept is None
-            self._changed.wait_for(lambda: self._closed or self._result(kept) is not None)
+            self._changed.wait_for(lambda: self._closed or gone() or self._result(kept) is not None)
             self._idle -= kept is None
             self._kept.discard(-1 if kept is None else kept)
             command = self._result(kept)
-            if self._closed or command is None:
+            if self._closed or gone() or command is None:
+                self._changed.notify_all()  # what others left to this one is theirs
                 return None
             self._requested.remove(command)
             return command
+
+    def wake(self) -> None:
+        """Whether a reader is gone is another answer now."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self) -> list[ReadChunk]:
+        """The commands that no reader has taken: no one will."""
+        with self._changed:
+            left, self._requested = list(self._requested), deque()
+            return left
+
+    def forget(self, number: int) -> None:
+        """Who read ahead behind chunk `number` is gone."""
+        with self._changed:
+            self._kept.discard(number)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Nobody takes a command any more."""

@@ -1,17 +1,13 @@
 """The source: marks and chunk SELECTs carried out by threads of its own, so that no call waits for the database (P3).
 
-    request ──► marks ──► one thread ─────────────────────────────────────────────────┐
-            └─► reads ──► up to `readers_max` ──► the SELECT's rows ──► a writer each ──┴──► results
+    request ──► marks ──► one thread ───────────────────────────────┐
+            └─► reads ──► up to `readers_max` readers (reader.py) ────┴──► results
 
+- Readers are threads of this process, or tasks of Spark (remote_reads.py); the commands, the events and the reader are the same.
 - Marks are sent strictly one after another, in the order of the commands.
 - The watermark row is ours while it holds what we wrote last. A new owner reads what it holds before its first UPDATE, so an
   UPDATE of a previous owner that comes later matches nothing. An UPDATE whose answer was lost is sent again: it matches once. One that
   was given up, and that the server carries out later, is known as ours and goes before the next.
-- A chunk's file is durable before its ChunkRead is reported. A read changes nothing and may be done again.
-- A reader does not wait for the file: while its writer makes it, it reads ahead what the same window is likely to ask for next
-  (ReadChunk.ahead). That serves only the command that follows in the window, of the same range, by the same schemas; else it is dropped.
-- A SELECT whose rows are not of the schema in force is reported with a TSO taken after it (ChunkMisfit): a DDL that did this before is at
-  or below. A server without TSOs cannot say so, and the command fails.
 - What SQL cannot do ends the command (SourceFailed), with whether the server was away. What else goes wrong (the log's storage, a
   defect) is raised by `results`, in the thread that waits for it.
 """
@@ -23,21 +19,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
+from typing import Protocol
 
-import pyarrow as pa
 import pymysql
 
-from sidecar.adapters.tidb.read import ChunkReader, Misfit, SelectedChunk
+from sidecar.adapters.tidb.read import ChunkReader
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.adapters.tidb.snapshot import present_ts
+from sidecar.adapters.tidb.reader import Report, TableReader, WriteChunk, carry_out
 from sidecar.config import SourceSection
-from sidecar.core.chunk import ChunkFile, WrittenChunk
 from sidecar.core.marks import is_previous
 from sidecar.core.messages import (
     READERS_MAX,
+    ChunkLost,
     ChunkMisfit,
     ChunkRead,
     Command,
@@ -49,19 +44,15 @@ from sidecar.core.messages import (
     SourceFailed,
 )
 from sidecar.core.model import MARK_TABLE, MarkKind, TableName, TableSchema
-from sidecar.errors import ConfigError, SourceError
-from sidecar.log.layout import chunk_name
+from sidecar.errors import ConfigError
 from sidecar.mysql.account import Account
-from sidecar.mysql.errors import NO_RELATION, code_of, is_away
+from sidecar.mysql.errors import NO_RELATION, code_of
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
 from sidecar.ticdc.changefeed import ChangefeedName
-
-WriteChunk = Callable[[str, pa.Table], WrittenChunk]
-"""Write the table durably under this path of the log."""
 
 CLOSE_WAIT_S = 5.0
 """Threads that have not ended by then are left behind; they are daemons and report to nobody."""
@@ -85,19 +76,6 @@ the comments, serves as well: nothing reads the id."""
 _DEFAULT = "default"
 
 
-_Written = SimpleQueue[tuple[ReadChunk, SelectedChunk] | None]
-"""What a reader has for its writer. None: no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """What was read behind chunk `behind`, by a command of our own; `chunk` None: it failed."""
-
-    behind: int
-    command: ReadChunk
-    chunk: SelectedChunk | None
-
-
 def ensure_mark_table(settings: SourceSection) -> None:
     """Create the watermark table unless it is there; a right to create is needed only if it is not. Raises SourceError."""
 
@@ -114,6 +92,29 @@ def ensure_mark_table(settings: SourceSection) -> None:
         carried_out(session, ensure, doing=f"creating the watermark table {MARK_TABLE}")
 
 
+class ChunkReaders(Protocol):
+    """Where a source's chunks are read. For the thread of the source; what is read is reported in any thread."""
+
+    def read(self, command: ReadChunk, under_way: int) -> None:
+        """Begin to carry it out. `under_way`: commands that are not reported, with this one."""
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        """As `Source.follow`."""
+
+    def look(self, under_way: int) -> None:
+        """Called often. Raises what a reader died of, if that is not the source's doing."""
+
+    def tell(self) -> None:
+        """End what is under way: nothing is reported any more. Waits for nothing."""
+
+    def close(self, timeout_s: float) -> None:
+        """`tell`, and wait for the end, no longer than so."""
+
+
+MakeReaders = Callable[[Mapping[TableName, TableSchema], Report], ChunkReaders]
+"""Of a term, with the schemas in force."""
+
+
 class TidbSource:
     """`Source`. `request`, `follow` and `results` are for one thread."""
 
@@ -125,37 +126,33 @@ class TidbSource:
         write_chunk: WriteChunk,
         changefeed_id: str,
         readers_max: int = READERS_MAX,
+        remote: MakeReaders | None = None,
     ) -> None:
-        """Raises ConfigError. Nothing is sent to the server before the first command."""
+        """`remote`: makes readers that are elsewhere; None: threads of this process read. Raises ConfigError. Nothing is sent to the server
+        before the first command."""
         self._account = Account.of(settings)
-        self._write_chunk = write_chunk
-        self._readers_max = readers_max
         self._closed = threading.Event()
         self._marks: SimpleQueue[SendMark | None] = SimpleQueue()
-        self._reads = Reads()
         self._done: SimpleQueue[SourceEvent] = SimpleQueue()
         self._reading = 0
-        self._sessions: list[MysqlSession] = []
-        self._threads: dict[str, Background] = {}
-        self._written: list[_Written] = []
-        self._chunks = ChunkReader(schemas)
+        self._marking: tuple[Background, MysqlSession] | None = None
+        own = OwnReaders(self._account, schemas, self._done.put, write_chunk=write_chunk, readers_max=readers_max)
+        self._readers: ChunkReaders = own if remote is None else remote(schemas, self._done.put)
         self._mark_row = MarkRow(changefeed_id)
 
     def request(self, command: Command) -> None:
         match command:
             case SendMark():
                 self._marks.put(command)
-                if "tidb-marks" not in self._threads:
-                    self._start("tidb-marks", self._send_marks, Role.MARK)
+                if self._marking is None:
+                    session = MysqlSession(self._account, Role.MARK)
+                    self._marking = Background(partial(self._send_marks, session), name="tidb-marks"), session
             case ReadChunk():
-                self._reads.put(command)
                 self._reading += 1
-                readers = sum(name.startswith("tidb-reader") for name in self._threads)
-                if readers < min(self._reading, self._readers_max):
-                    self._start_reader(readers)
+                self._readers.read(command, self._reading)
 
     def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
-        self._chunks.follow(schemas)
+        self._readers.follow(schemas)
 
     def results(self) -> Sequence[SourceEvent]:
         """As the port. Raises what a thread of ours died of, after the events that came before it. Nothing once closed."""
@@ -164,147 +161,91 @@ class TidbSource:
             return events
         while not self._done.empty():
             events.append(self._done.get())
-        if not events:
-            for thread in self._threads.values():
-                thread.check()
         self._reading -= sum(
-            isinstance(event, ChunkRead | ChunkMisfit) or (isinstance(event, SourceFailed) and isinstance(event.command, ReadChunk))
+            isinstance(event, ChunkRead | ChunkMisfit | ChunkLost)
+            or (isinstance(event, SourceFailed) and isinstance(event.command, ReadChunk))
             for event in events
         )
+        if not events:
+            if self._marking is not None:
+                self._marking[0].check()
+            self._readers.look(self._reading)
         return events
 
     def close(self) -> None:
         """Ends SELECTs by closing their connections. What was under way may yet be done; it is not reported."""
         self._closed.set()
+        if self._marking is not None:
+            self._marking[1].interrupt()
+        self._marks.put(None)
+        self._readers.tell()
+        give_up_s = time.monotonic() + CLOSE_WAIT_S
+        if self._marking is not None:
+            self._marking[0].close(CLOSE_WAIT_S)
+        self._readers.close(max(0.0, give_up_s - time.monotonic()))
+
+    def _send_marks(self, session: MysqlSession, _: threading.Event) -> None:
+        with closing(session):
+            while (mark := self._marks.get()) is not None and not self._closed.is_set():
+                doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
+                update = partial(self._mark_row.update, session, mark)
+                carry_out(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set), self._done.put)
+
+
+class OwnReaders:
+    """`ChunkReaders` by threads of this process: as many as commands are under way, up to `readers_max`."""
+
+    def __init__(
+        self,
+        account: Account,
+        schemas: Mapping[TableName, TableSchema],
+        report: Report,
+        *,
+        write_chunk: WriteChunk,
+        readers_max: int,
+    ) -> None:
+        self._account, self._report, self._write_chunk, self._readers_max = account, report, write_chunk, readers_max
+        self._chunks, self._reads = ChunkReader(schemas), Reads()
+        self._closed = threading.Event()
+        self._sessions: list[MysqlSession] = []
+        self._threads: list[Background] = []
+
+    def read(self, command: ReadChunk, under_way: int) -> None:
+        self._reads.put(command)
+        if len(self._sessions) < min(under_way, self._readers_max):
+            self._start_reader()
+
+    def follow(self, schemas: Mapping[TableName, TableSchema]) -> None:
+        self._chunks.follow(schemas)
+
+    def look(self, under_way: int) -> None:  # noqa: ARG002  # the port's
+        for thread in self._threads:
+            thread.check()
+
+    def tell(self) -> None:
+        self._closed.set()
         for session in self._sessions:
             session.interrupt()
         self._reads.close()
-        self._marks.put(None)
-        for written in self._written:
-            written.put(None)
-        give_up_s = time.monotonic() + CLOSE_WAIT_S
-        for thread in self._threads.values():
+
+    def close(self, timeout_s: float) -> None:
+        self.tell()
+        give_up_s = time.monotonic() + timeout_s
+        for thread in self._threads:
             thread.close(max(0.0, give_up_s - time.monotonic()))
 
-    # ---- threads ---------------------------------------------------------------------------------------------------
-
-    def _start(self, name: str, work: Callable[[MysqlSession], None], role: Role = Role.READ_SOURCE) -> None:
-        session = MysqlSession(self._account, role)
+    def _start_reader(self) -> None:
+        session, number = MysqlSession(self._account, Role.READ_SOURCE), len(self._sessions)
         self._sessions.append(session)
+        closed = self._closed.is_set
+        reader = TableReader(session, self._chunks, self._reads, write_chunk=self._write_chunk, report=self._report, stopped=closed)
 
-        def run(_: threading.Event) -> None:
+        def read(_: threading.Event) -> None:
             with closing(session):
-                work(session)
+                reader.read()
 
-        self._threads[name] = Background(run, name=name)
-
-    def _start_reader(self, number: int) -> None:
-        written: _Written = SimpleQueue()
-        self._written.append(written)
-        name = f"tidb-writer-{number}"
-        self._threads[name] = Background(partial(self._write_files, written), name=name)
-        self._start(f"tidb-reader-{number}", partial(self._read_chunks, written))
-
-    def _send_marks(self, session: MysqlSession) -> None:
-        while (mark := self._marks.get()) is not None and not self._closed.is_set():
-            doing = f"sending mark {mark.uuid} ({MARK_TABLE})"
-            update = partial(self._mark_row.update, session, mark)
-            self._report(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set))
-
-    def _report(self, command: Command, action: Callable[[], SourceEvent | None]) -> None:
-        """The result of the command is reported, if there is one."""
-        try:
-            event = action()
-        except SourceError as error:
-            event = SourceFailed(command, reason=error.message, hint=error.hint, away=is_away(error))
-        if event is not None:
-            self._done.put(event)
-
-    def _read_chunks(self, written: _Written, session: MysqlSession) -> None:
-        ahead: _Ahead | None = None
-        while (command := self._reads.take(ahead.behind if ahead else None)) is not None:
-            ahead = self._read_one(session, command, ahead, written)
-
-    def _read_one(self, session: MysqlSession, command: ReadChunk, ahead: _Ahead | None, written: _Written) -> _Ahead | None:
-        """Carry out the command, by what was read `ahead` if that serves, and read ahead behind it if it says so."""
-        chunk = self._served(command, ahead)
-        if chunk is None:
-            chunks: list[SelectedChunk] = []
-            self._report(command, lambda: self._read(session, command, chunks))
-            if not chunks:
-                return None
-            (chunk,) = chunks
-        goes_on = command.ahead and not (command.bounds_max or command.keys or chunk.exhausted)  # bounds move the upper end of what follows
-        if goes_on:
-            self._reads.keep(command.number)
-        written.put((command, chunk))
-        if not goes_on:
-            return None
-        following = replace(command, after=chunk.last)
-        return _Ahead(command.number, following, self._read_ahead(session, following))
-
-    def _served(self, command: ReadChunk, ahead: _Ahead | None) -> SelectedChunk | None:
-        """What was read ahead for the command; None: nothing, or not what it asks for."""
-        if ahead is None or ahead.chunk is None or command.follows != ahead.behind or not self._chunks.serves(ahead.chunk):
-            return None
-        return ahead.chunk if _range(ahead.command) == _range(command) else None
-
-    def _read_ahead(self, session: MysqlSession, command: ReadChunk) -> SelectedChunk | None:
-        """The rows behind a chunk. None where that fails: the command for them fails too, with the reason."""
-        try:
-            chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
-        except SourceError:
-            return None
-        return None if isinstance(chunk, Misfit) else chunk
-
-    def _read(self, session: MysqlSession, command: ReadChunk, chunks: list[SelectedChunk]) -> SourceEvent | None:
-        """Put the chunk into `chunks`, or return why there is none."""
-        chunk = self._chunks.read(session, command, stopped=self._closed.is_set)
-        if self._closed.is_set():
-            return None
-        if isinstance(chunk, SelectedChunk):
-            chunks.append(chunk)
-            return None
-        doing = f"asking for a TSO after chunk {command.number} of {command.table}"
-        schema_ts = carried_out(session, lambda: present_ts(session), doing=doing, stopped=self._closed.is_set)
-        if schema_ts is None:
-            return SourceFailed(command, reason=chunk.reason, hint=chunk.hint)
-        return ChunkMisfit(command, schema_ts, reason=chunk.reason, hint=chunk.hint)
-
-    def _write_files(self, written: _Written, _: threading.Event) -> None:
-        while (work := written.get()) is not None and not self._closed.is_set():
-            self._report(work[0], partial(self._write_file, *work))
-
-    def _write_file(self, command: ReadChunk, chunk: SelectedChunk) -> ChunkRead:
-        rows = chunk.texts(where=f"reading chunk {command.number} of {command.table}")
-        path = chunk_name(command.dump_id, epoch=command.epoch, number=command.number)
-        written = self._write_chunk(path, rows)
-        file = ChunkFile(
-            table=command.table,
-            path=path,
-            rows=rows.num_rows,
-            bytes=written.bytes,
-            after=command.after,
-            last=chunk.last,
-            read_tso=chunk.read_tso,
-            absent=len(chunk.absent),
-            sha256=written.sha256,
-            rows_sum=written.rows_sum,
-        )
-        return ChunkRead(
-            command.number,
-            file,
-            chunk.exhausted,
-            bounds=chunk.bounds,
-            read_s=chunk.read_s,
-            text_bytes=rows.nbytes,
-            keys_read=chunk.keys_read,
-        )
-
-
-def _range(command: ReadChunk) -> tuple[object, ...]:
-    """What the rows of a chunk depend on, but for how many they are: a chunk read ahead has as many as the one before it."""
-    return command.dump_id, command.epoch, command.table, command.after, command.upper, command.where, command.brackets, command.bounds_max
+        self._threads.append(Background(lambda _: reader.write(), name=f"tidb-writer-{number}"))
+        self._threads.append(Background(read, name=f"tidb-reader-{number}"))
 
 
 def mark_row_id(name: ChangefeedName) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Event
 
 from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.core.messages import Brackets, ReadChunk
@@ -56,3 +57,30 @@ def test_closing_ends_every_wait() -> None:
     assert [one.result() for one in waiting] == [None, None]
     reads.put(command(1))
     assert reads.take(None) is None
+
+
+def test_a_reader_that_is_gone_leaves_what_came_for_it_to_who_is_idle() -> None:
+    """Whichever of the two wakes first."""
+    for _ in range(50):
+        reads, takers, gone = Reads(), ThreadPoolExecutor(2), Event()
+        reads.keep(1)
+        leaving = takers.submit(reads.take, 1, gone.is_set)
+        idle = takers.submit(reads.take, None)
+        gone.set()
+        reads.put(command(2, follows=1))
+        assert leaving.result(PATIENCE_S) in (None, command(2, follows=1))
+        if leaving.result() is None:
+            assert idle.result(PATIENCE_S) == command(2, follows=1)
+        reads.close()
+
+
+def test_an_idle_reader_that_is_gone_leaves_a_command_to_who_reads_ahead() -> None:
+    for _ in range(50):
+        reads, takers, gone = Reads(), ThreadPoolExecutor(2), Event()
+        reads.keep(1)
+        ahead, leaving = takers.submit(reads.take, 1), takers.submit(reads.take, None, gone.is_set)
+        gone.set()
+        reads.put(command(3))
+        if leaving.result(PATIENCE_S) is None:
+            assert ahead.result(PATIENCE_S) == command(3)
+        reads.close()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump import Dump
-from sidecar.core.dump_reader import MISFITS_MAX
+from sidecar.core.dump_reader import LOST_MAX, MISFITS_MAX
 from sidecar.core.dump_run import READY_MS_MAX
 from sidecar.core.dump_start import KEYS_BYTES_MAX, Demand, DumpLimits, DumpRoom, Ground, demand_of
 from sidecar.core.dumps import WAITING_MAX, Dumps
 from sidecar.core.messages import (
     Brackets,
+    ChunkLost,
     ChunkMisfit,
     ChunkRead,
     Command,
@@ -409,6 +411,58 @@ def test_a_table_that_does_not_fit_again_and_again_fails_the_dump() -> None:
     assert state(d) == (DumpState.FAILED, "no such column (look at it)")
 
 
+def test_a_chunk_whose_reader_is_gone_is_requested_again_under_another_number_and_its_own_counts_no_more() -> None:
+    d = dump(limits=DumpLimits(readers=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10))
+    (first,) = d.next()
+    assert isinstance(first, ReadChunk)
+    assert d.handle(ChunkLost(first, "killed", "look at Spark")) == []
+    (again,) = d.next()
+    assert isinstance(again, ReadChunk)
+    assert again == replace(first, number=2)
+    late = ChunkRead(first.number, ChunkFile(A, "late", 3, 30, None, ("3",), CommitTs(450)), exhausted=True)
+    assert d.handle(late) == []
+    assert d.demand().open_rows == 10, "what a reader that is gone reports is of no window"
+    file = ChunkFile(A, "again", 3, 30, None, ("3",), CommitTs(450))
+    assert d.handle(ChunkRead(again.number, file, exhausted=True)) == []
+    (window,) = windows_of(d, 5)
+    assert [chunk.path for chunk in window.chunks] == ["again"]
+
+
+def test_a_table_whose_readers_end_again_and_again_fails_the_dump_unless_one_comes_through() -> None:
+    d = dump(limits=DumpLimits(readers=1))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10))
+    for _ in range(LOST_MAX - 1):
+        assert d.handle(ChunkLost(read_of(d), "killed", "look at Spark")) == []
+    read = read_of(d)
+    (command,) = d.handle(ChunkRead(read.number, ChunkFile(A, "one", 3, 30, None, ("3",), CommitTs(450)), exhausted=False))
+    for _ in range(LOST_MAX):
+        assert state(d) == (DumpState.RUNNING, None)
+        assert isinstance(command, ReadChunk)
+        d.handle(ChunkLost(command, "killed", "look at Spark"))
+        (command,) = d.next() or [command]
+    assert state(d) == (DumpState.FAILED, "killed (look at Spark)")
+
+
+def test_readers_that_end_together_are_one_end_however_many_they_are() -> None:
+    d = dump(limits=DumpLimits(readers=2 * LOST_MAX, window_chunks_max=1, open_windows_max=1000))
+    d.request(StartDump(FIRST, (A,), Brackets.SNAPSHOT, 10, pace=Pace(readers=2 * LOST_MAX)))
+    read = read_of(d)
+    spans = tuple((str(10 * number),) for number in range(1, 3 * LOST_MAX))
+    d.handle(ChunkRead(read.number, ChunkFile(A, "one", 3, 30, None, ("3",), CommitTs(450)), exhausted=False, bounds=spans))
+    for _ in range(2):
+        reads = [command for command in d.next() if isinstance(command, ReadChunk)]
+        assert len(reads) >= LOST_MAX
+        for read in reads:
+            d.handle(ChunkLost(read, "the worker was killed", "look at Spark"))
+        assert state(d) == (DumpState.RUNNING, None)
+
+
+def read_of(d: Dumps) -> ReadChunk:
+    reads = [command for command in d.next() if isinstance(command, ReadChunk)]
+    return reads[0]
+
+
 class Life:
     """A source, a feed and a log for one dump, driven by chance: answers in any order, marks one after another, segments at
     any moment, crashes, pauses. The tables do not change, so the rows that must be in the log are known."""
@@ -421,7 +475,7 @@ class Life:
         self.closed: list[ClosedWindow] = []
         self.read_at: dict[str, int] = {}
         self.in_log: Progress | None = None
-        self.served = 0
+        self.served = self.lost = 0
         self._attach()
         self.dump.request(StartDump(FIRST, (A, B), brackets, rng.choice([1, 3, 10])))
 
@@ -480,6 +534,11 @@ class Life:
         last = min(first + rows_max, self.rows[read.table])
         path = f"{read.epoch}-{read.number}"
         assert path not in self.read_at, "a chunk's number names its file"
+        if self.rng.random() < 0.1:
+            self.read_at[path] = -1  # its reader is gone, and may write the file at any time
+            self.answers.append(ChunkLost(read, "gone", "nothing"))
+            self.lost += 1
+            return
         self.read_at[path] = at
         if read.ahead and self.rng.random() < 0.5:
             self.ts += 1
@@ -529,7 +588,7 @@ class Life:
 @pytest.mark.parametrize("brackets", Brackets)
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_the_log_has_every_row_once_and_in_order_whatever_happens(first: int, brackets: Brackets) -> None:
-    crashes = served = 0
+    crashes = served = lost = 0
     for seed in range(first, first + 100):
         life = Life(Random(seed), brackets)
         progress = life.live()
@@ -539,8 +598,10 @@ def test_the_log_has_every_row_once_and_in_order_whatever_happens(first: int, br
         assert life.dump.open_windows() == 0, f"seed {seed}"
         crashes += life.epoch - 1
         served += life.served
+        lost += life.lost
     assert (served > 0) is (brackets is Brackets.WATERMARK), "chunks that were read ahead took part"
     assert crashes > 50, "these lives died too seldom to prove anything"
+    assert lost > 50, "readers died too seldom to prove anything"
 
 
 def check(table: TableProgress, chunks: list[tuple[ClosedWindow, ChunkFile]], seed: int) -> None:

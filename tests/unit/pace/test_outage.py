@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from sidecar.core.messages import MarkSent, SendMark, SourceFailed
-from sidecar.core.model import MarkKind
+from sidecar.core.messages import Brackets, ChunkLost, MarkSent, ReadChunk, SendMark, SourceFailed
+from sidecar.core.model import MarkKind, TableName
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage, outage
 
 MARK = SendMark("u", MarkKind.LOW)
 AWAY = SourceFailed(MARK, "no route", "wait", away=True)
+READ = ReadChunk("d", 1, 1, TableName("shop", "orders"), None, None, 10, Brackets.SNAPSHOT)
+LOST = ChunkLost(READ, "killed", "look at Spark")
 REFUSED = SourceFailed(MARK, "no right", "grant it")
 
 
@@ -20,3 +22,15 @@ def test_it_began_when_the_source_was_last_received_of_and_goes_on_until_an_answ
     for answer in (MarkSent("u"), REFUSED):
         assert outage(second, [answer], answered_s=140, now_s=150) is None
         assert outage(second, [answer, AWAY], answered_s=140, now_s=150) == Outage(140, 150 + AGAIN_AFTER_S, "no route")
+
+
+def test_what_was_not_read_is_not_read_though_a_mark_is_sent() -> None:
+    first = outage(None, [SourceFailed(READ, "no task", "look", away=True)], answered_s=10, now_s=70)
+    assert outage(first, [MarkSent("u")], answered_s=10, now_s=71) is first
+    assert outage(first, [MarkSent("u"), SourceFailed(READ, "no right", "grant it")], answered_s=10, now_s=71) is None
+
+
+def test_that_a_reader_is_gone_says_nothing_of_the_source() -> None:
+    assert outage(None, [LOST], answered_s=10, now_s=70) is None
+    first = outage(None, [AWAY], answered_s=10, now_s=70)
+    assert outage(first, [LOST], answered_s=70, now_s=71) is first

@@ -31,6 +31,8 @@ class Worker:
     def start(self) -> None:
         """It runs."""
 
+    def tell(self, line: bytes) -> None: ...
+
     def serve(self, command: list[str], line: bytes) -> None:
         assert command[-2:] == ["--epoch", line.decode().strip()]
         self.notes.append(f"serve {command[-1]}")

@@ -69,6 +69,29 @@ def test_a_worker_that_runs_is_reported_and_those_after_it_have_the_other_comman
     worker.close(at_once=True)
 
 
+def test_the_last_line_is_of_each_worker_until_there_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_process, "RESTART_FIRST_S", 0.01)
+    monkeypatch.setattr(merge_process, "RESTART_MAX_S", 0.01)
+    reported: Queue[Death] = Queue()
+    worker = MergeProcess(child("import sys; raise SystemExit(int(sys.stdin.readline()))"), reported.put)
+    worker.tell(b"3\n")
+    worker.start()
+    assert [reported.get(timeout=PATIENCE_S).exit_code for _ in range(2)] == [3, 3]
+    worker.tell(b"4\n")
+    eventually(lambda: reported.get(timeout=PATIENCE_S).exit_code == 4)
+    worker.close(at_once=True)
+
+
+def test_a_worker_that_does_not_read_its_input_holds_up_nobody(tmp_path: Path) -> None:
+    """The pipeline's thread says how many readers are wanted."""
+    worker = MergeProcess(child("import sys, time; open(sys.argv[1], 'w').write('1'); time.sleep(600)", tmp_path / "up"), lambda _: None)
+    worker.start()
+    written(tmp_path / "up")
+    for _ in range(200):
+        worker.tell(b"x" * 2000 + b"\n")
+    worker.close(at_once=True)
+
+
 def of_worker(pid: int, *, error: str = "", batches: int = 0, at_ms: int = 2000, state: str = "running") -> DeliveryReport:
     sinks = (SinkDelivery("a", Seq(1), (BatchDone(Seq(1), 1, 1, 0, 0.1, 0.1, 1),) * batches),)
     return DeliveryReport(Seq(1), CommitTs(9), state, at_ms, pid=pid, error=error, sinks=sinks)

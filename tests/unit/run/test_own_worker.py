@@ -47,6 +47,9 @@ class Lives:
     def close(self, *, at_once: bool) -> None:
         self.calls.append("end at once" if at_once else "end")
 
+    def tell(self, line: bytes) -> None:
+        self.calls += [f"tell {line.decode().strip()}"] if line else []
+
     def serve(self, command: Sequence[str], line: bytes) -> None:
         self.commands.append(command)
         self.calls.append(f"serve {line.decode().strip()}")
