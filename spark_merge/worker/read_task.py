@@ -6,7 +6,8 @@
   worker for the next task, for HELD_S.
 - It leaves when all that it has begun is reported, if it can where nothing is read ahead.
 - What fails in a task ends the commands that it has, and no delivery.
-- Spark does not repeat a task that ends amid a chunk for us: the sidecar sees its call end, and requests the range again.
+- A task that ends amid a chunk is not what repeats it: the sidecar sees the call end, and requests the range again. A task that Spark
+  repeats makes a call of its own.
 - A task has the source's password from where its host keeps it (sinks/passwords.py), and nothing of a task or of the pages of Spark has it.
 """
 

@@ -236,7 +236,9 @@ class _Call:
         except (msgspec.DecodeError, UnicodeDecodeError, TicdcDumpError) as error:
             self._why = f"it sent what is no message of a reader: {error}"
             context.cancel()
-        except Exception:  # noqa: BLE001  # gRPC's own bare one, where the call has ended: `lose` is called
+        except Exception as error:  # noqa: BLE001  # gRPC's own bare one, where the call has ended: `lose` is called
+            if error.args:
+                self._why = f"a defect: {error!r}"
             context.cancel()
 
     def end(self) -> None:
