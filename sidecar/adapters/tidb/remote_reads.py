@@ -134,13 +134,10 @@ class RemoteReaders:
 
     def read(self, command: ReadChunk, under_way: int) -> None:
         self.reads.put(command)
-        self._look(under_way)
+        self.look(under_way)
 
     def follow(self, schemas: Schemas) -> None:
         self._schemas = self._schemas[0] + 1, schemas
-
-    def look(self, under_way: int) -> None:
-        self._look(under_way)
 
     def tell(self) -> None:
         self._closed.set()
@@ -179,7 +176,7 @@ class RemoteReaders:
         with self._lock:
             self._calls.discard(call)
 
-    def _look(self, under_way: int) -> None:
+    def look(self, under_way: int) -> None:
         """As many are wanted as there were commands at once in the last IDLE_S or two."""
         now_s = monotonic()
         if now_s - self._since_s >= IDLE_S:

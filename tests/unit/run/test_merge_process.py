@@ -89,6 +89,7 @@ def test_a_worker_that_does_not_read_its_input_holds_up_nobody(tmp_path: Path) -
     written(tmp_path / "up")
     for _ in range(200):
         worker.tell(b"x" * 2000 + b"\n")
+    assert worker._unsent.endswith(b"x\n"), "its pipe is full, and what it does not take waits here"
     worker.close(at_once=True)
 
 
