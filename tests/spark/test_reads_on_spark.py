@@ -22,6 +22,7 @@ from tests.support.services.spark import SparkCluster
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.turns(2, "whole product")]
 
 TABLES = tuple(f"{SCHEMA}.{table}" for table in ("account", "orders", "item"))
+STEP_ROWS = 100  # of the 1,800 of a dump
 
 
 @pytest.fixture
@@ -33,7 +34,10 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkCl
 
 
 def test_a_dump_that_executors_read_is_equal_though_one_and_the_worker_are_killed(tmp_path: Path, cluster: SparkCluster) -> None:
-    """On a cluster Spark reads without a setting. Small chunks at a bounded pace, so that something is always being read."""
+    """On a cluster Spark reads without a setting.
+
+    Small chunks at a pace at which the dump would last 90 s: however slow this machine is, something is being read at each step.
+    """
     with Rig(tmp_path, initial_rows=3_000) as rig:
         config = rig.sidecar_config(
             sinks=[f"sqlite://{tmp_path}/out.db?name=small"], log=f"file://{tmp_path}/log", spark={"master": cluster.url, "memory": "512m"}
@@ -41,16 +45,16 @@ def test_a_dump_that_executors_read_is_equal_though_one_and_the_worker_are_kille
         with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=50) as workload:
             try:
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
-                pace = ("--chunk-rows", "50", "--rows-per-second", "150")
+                pace = ("--chunk-rows", "20", "--rows-per-second", "20")
                 sidecar.ask("dumpstart", "--tables", ",".join(TABLES), *pace)
-                sidecar.await_status(lambda value: read_rows(value) > 300, timeout_s=DEADLINE_S)
+                sidecar.await_status(lambda value: read_rows(value) > STEP_ROWS, timeout_s=DEADLINE_S)
                 executor = reading(cluster, rig.source.port)
                 assert executor, "an executor has a connection to the source"
                 os.kill(executor, signal.SIGKILL)
-                status = read_on(sidecar, 300)
+                status = read_on(sidecar, STEP_ROWS)
                 assert str(status["dumps"][0]["state"]) == "running", "who reads is gone, and the source is not away"
                 os.kill(worker_of(sidecar.pid), signal.SIGKILL)
-                read_on(sidecar, 300)
+                read_on(sidecar, STEP_ROWS)
                 sidecar.ask("dumpset", "--rows-per-second", "0", "--chunk-rows", "1000")
                 status = sidecar.await_status(lambda value: [one["state"] for one in value["dumps"]] == ["finished"], timeout_s=DEADLINE_S)
                 workload.stop()
