@@ -7,7 +7,8 @@
     schema/       TiDB's tables over time. Pure                            partition/ in which partition a row is
     ticdc/        what TiCDC decides: filters, topics, definition. Pure    binlog/    the registry of TiDB-Binlog
     feeds/        where changes come from, a folder for each way           log/       the hand-off to the merge worker, and storage
-    adapters/     TiDB, etcd, and the ports' twins in memory               control/   what operators ask: the service and its client
+    tikv/         PD and TiKV, as a client calls them
+    adapters/     TiDB, TiKV, etcd, and the ports' twins in memory         control/   what operators ask: the service and its client
     run/          the process: terms, status, metrics, merge worker        cli/       the commands
     console/      the web console: pages of one sidecar, and its buttons
     preflight/    what would make a dump wrong or stuck                    setup/     the settings and the SQL that `init` writes

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 
 from sidecar.config_errors import in_words
 from sidecar.core.dump_start import DELIVERY_BOUND_MAX_S
-from sidecar.core.messages import READERS_MAX
+from sidecar.core.messages import READERS_MAX, ReadWith
 from sidecar.errors import ConfigError
 
 ETCD_TIMEOUT_S = 5.0
@@ -119,8 +119,8 @@ class PushSection(_Section, frozen=True, kw_only=True):
 
 
 class TikvSection(_Section, frozen=True, kw_only=True):
-    """For `feed = "tikv"`: TiKV's change feed, located through PD. `pd`: PD's client endpoints, `host:port`. `outage_max_s`: a range that
-    nobody serves for longer ends the term."""
+    """For `feed = "tikv"` and `dump.read_with = "tikv"`: TiKV, located through PD. `pd`: PD's client endpoints, `host:port`.
+    `outage_max_s`: a range that nobody serves for longer ends the term, or is read later."""
 
     pd: tuple[Name, ...] = ()
     tls: Tls = Tls()
@@ -170,9 +170,9 @@ class SparkSection(_Section, frozen=True, kw_only=True):
 class DumpSection(_Section, frozen=True, kw_only=True):
     """Defaults of dumpstart, and the bounds of what may be read and not yet in the log. `delivery_bound_s` 0: by what delivery takes
     without a dump, within `delivery_bound_max_s`. `strict_bound`: the bound holds, however slow a dump gets (sidecar/pace).
-    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `read_on`: where the SELECTs run,
-    in the sidecar's own threads or in tasks of Spark; `auto`: on Spark where spark.master is a cluster. `read_port`: where those tasks
-    reach the sidecar, 0 for any that is free."""
+    `reread_rewritten`: tables beside whose DDLs TiCDC's rows may be wrong; with `feed = "kafka"` only. `read_with`: as of StartDump.
+    `read_on`: in the sidecar's own threads or in tasks of Spark; `auto`: on Spark where spark.master is a cluster. `read_port`: where
+    those tasks reach the sidecar, 0 for any that is free."""
 
     chunk_rows: Annotated[int, Meta(ge=1, le=CHUNK_ROWS_MAX)] = 10_000
     readers: Annotated[int, Meta(ge=1, le=READERS_MAX)] = 2
@@ -183,6 +183,7 @@ class DumpSection(_Section, frozen=True, kw_only=True):
     delivery_bound_max_s: Annotated[float, Meta(gt=0, le=86_400)] = DELIVERY_BOUND_MAX_S
     strict_bound: bool = False
     reread_rewritten: bool = False
+    read_with: ReadWith = ReadWith.SQL
     read_on: Literal["auto", "sidecar", "spark"] = "auto"
     read_port: Annotated[int, Meta(ge=0, le=65535)] = 0
 
@@ -333,6 +334,9 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield what, "set etcd.timeout_s well below etcd.lease_s"
     if config.dump.read_on == "spark" and not config.spark.managed:
         yield 'dump.read_on is "spark" and spark.managed is false', 'let the sidecar start the worker, or set dump.read_on = "sidecar"'
+    if config.dump.read_with is ReadWith.TIKV and not (config.tikv.pd and config.way in ("tikv", "push")):
+        what = 'dump.read_with is "tikv", which needs tikv.pd, and a feed of key-values, by whose schemas raw rows are decoded'
+        yield what, 'set tikv.pd, and feed to "tikv", or to "push" with push.form = "key-values"; or set dump.read_with to "sql"'
     if not _is_zone(config.kafka.server_tz):
         what = f"kafka.server_tz is {config.kafka.server_tz!r}, and no such time zone is known here"
         yield what, "give the TiCDC server's --tz by its name in the tz database: UTC, Asia/Shanghai; SYSTEM is the zone of its machine"
@@ -381,11 +385,8 @@ def is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     whole = host.startswith("[") and host.endswith("]") if ":" in host else host.strip("[]") == host
     bare = host.strip("[]")
-    return whole and bool(bare) and not any(letter.isspace() or letter in "/@?#" for letter in bare) and _is_port(port)
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= 65535
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535
+    return whole and bool(bare) and not any(letter.isspace() or letter in "/@?#" for letter in bare) and is_port
 
 
 def read_secret(path: str) -> str:

@@ -41,6 +41,7 @@ _BELOW = {
     "resultset": "log core errors",
     "mysql": "resultset config core process errors",
     "ports": "history log rowcodec pace core errors",
+    "tikv": "rowcodec config core process errors",
     "adapters.tidb": "ports ticdc mysql resultset log rowcodec schema sql core config process errors",
     "spark_merge.port": "log core process errors",
     "spark_merge.codecs.zone": "core errors",
@@ -50,6 +51,7 @@ _BELOW = {
     " errors",
     "spark_merge.codecs.protocols": "spark_merge.codecs.encode spark_merge.codecs.images spark_merge.codecs.zone codecs core errors",
     "spark_merge.codecs": "spark_merge.port codecs rowcodec core process errors",
+    "adapters.tikv": "adapters.tidb tikv spark_merge.codecs rowcodec config core errors",
     "spark_merge.log": "spark_merge.codecs spark_merge.port log core process errors",
     "spark_merge.merge": "spark_merge.log spark_merge.codecs spark_merge.port log core process errors",
     "spark_merge.delivery": "spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port log ticdc schema pace core process"
@@ -59,16 +61,17 @@ _BELOW = {
     " mysql resultset log ticdc codecs partition schema pace sql core process errors",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port mysql log ticdc core process errors",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
-    " adapters.tidb mysql log pace core config process errors",
+    " adapters.tikv adapters.tidb mysql log pace core config process errors",
     "spark_merge.testing": "spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.port log core errors",
     "spark_merge": "",
     "pipeline": "history ports log codecs.contract pace core errors",
     "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog sql core config process errors",
-    "feeds": "adapters ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
+    "feeds": "adapters tikv ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
     "control": "report.figures adapters history ports log.verification ticdc pace sql core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
-    "run": "console control feeds adapters pipeline report history ports mysql log ticdc codecs binlog pace core config process errors",
-    "pump": "feeds adapters binlog core config process errors",
+    "run": "console control feeds adapters tikv pipeline report history ports mysql log ticdc codecs binlog pace core config process"
+    " errors",
+    "pump": "feeds adapters tikv binlog core config process errors",
     "setup": "adapters ticdc codecs sql core config process errors",
     "preflight": "setup run console control feeds adapters mysql log ticdc sql core config errors process spark_merge",
     "replay.judge": "log core errors spark_merge.port spark_merge.sinks spark_merge.ddl",
@@ -98,8 +101,8 @@ WALLS = {
     "pyiceberg": "spark_merge.sinks.iceberg",
     "sqlalchemy": "spark_merge.sinks.iceberg",
     "pymysql": "sidecar.mysql sidecar.resultset sidecar.adapters.tidb sidecar.preflight.source spark_merge.sinks.mysql",
-    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.feeds.tikv sidecar.feeds.binlog sidecar.adapters.tidb.remote_reads "
-    "spark_merge.worker.read_task "
+    "grpc": "sidecar.process sidecar.control sidecar.feeds.push sidecar.tikv sidecar.feeds.tikv sidecar.feeds.binlog "
+    "sidecar.adapters.tidb.remote_reads spark_merge.worker.read_task "
     "sidecar.adapters.etcd sidecar.pump sidecar.preflight",
     "etcd3": "sidecar.adapters.etcd",
     "opensearchpy": "spark_merge.sinks.opensearch",

@@ -48,6 +48,14 @@ Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
 ]
+BracketsGiven = Annotated[
+    Brackets | None,
+    typer.Option(
+        help="watermark: marks in the watermark table; snapshot: no write at the source."
+        ' Default: watermark; snapshot with dump.read_with "tikv".',
+        show_default=False,
+    ),
+]
 ChunkRows = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Rows that a SELECT asks for; 0: the sidecar's setting.")]
 Readers = Annotated[int | None, typer.Option(min=0, max=READERS_MAX, help="SELECTs at one time; 0: the sidecar's setting.")]
 RowsPerSecond = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Rows to read in a second at most; 0: no limit.")]
@@ -103,9 +111,7 @@ def dumpstart(
     sink: SinkNames = None,
     exact: Exact = False,
     delete_at_most: DeleteAtMost = None,
-    brackets: Annotated[
-        Brackets, typer.Option(help="watermark: marks in the watermark table; snapshot: no write at the source.")
-    ] = Brackets.WATERMARK,
+    brackets: BracketsGiven = None,
     chunk_rows: ChunkRows = None,
     readers: Readers = None,
     rows_per_second: RowsPerSecond = None,
@@ -125,7 +131,7 @@ def dumpstart(
     request = pb.StartRequest(
         changefeed=call.changefeed,
         dump_id=new_operation_id(),
-        brackets=BRACKETS[brackets],
+        brackets=BRACKETS[brackets] if brackets is not None else pb.BRACKETS_UNSPECIFIED,
         chunk_rows=chunk_rows or 0,
         keys=[parse_keys(text) for text in keys or ()],
         where=[parse_where(text) for text in where or ()],

@@ -18,6 +18,7 @@ from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
+from sidecar.core.messages import ReadWith
 from sidecar.core.model import CommitTs, complete_since
 from sidecar.report.figures import amount, counted, duration, time_left
 from ticdc_dump.v1 import control_pb2 as pb
@@ -91,7 +92,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
     if status.dump_id:
         only = f", for {', '.join(status.dump_sinks)} only" if status.dump_sinks else ""
-        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{only}"
+        of_tikv = ", read from TiKV" if status.read_with == ReadWith.TIKV else ""
+        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{of_tikv}{only}"
     yield "state", Text(state if status.dump_id else "no dump has been started", style=STATE_STYLES.get(state, ""))
     if status.reason:
         yield "reason", status.reason

@@ -225,7 +225,7 @@ def merge(
             *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
             source=server,
             late_s=settings.dump.delivery_bound_s or LATE_S,
-            reading=ReadingSettings(read_source, log, settings.certificate.row_sums),
+            reading=ReadingSettings(read_source, log, settings.certificate.row_sums, settings.tikv if settings.tikv.pd else None),
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,

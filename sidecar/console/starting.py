@@ -21,12 +21,13 @@ _GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
 
 @dataclass(frozen=True, slots=True)
 class StartForm:
-    """As it was filled in. `tables`: chosen by clicking, the exact rule of each. `where`: for the one table that is chosen."""
+    """As it was filled in. `tables`: chosen by clicking, the exact rule of each. `where`: for the one table that is chosen. `brackets`
+    empty: the sidecar's settings say."""
 
     rules: str = ""
     tables: tuple[str, ...] = ()
     where: str = ""
-    brackets: str = Brackets.WATERMARK
+    brackets: str = ""
     sinks: tuple[str, ...] = ()
     exact: bool = False
     strict_bound: bool = False
@@ -59,7 +60,7 @@ def form_of(params: Sequence[tuple[str, str]]) -> StartForm:
         rules=one.get("rules", "").strip(),
         tables=tuple(chosen)[: CHOSEN_MAX + 1],
         where=one.get("where", "").strip(),
-        brackets=one.get("brackets", Brackets.WATERMARK),
+        brackets=one.get("brackets", ""),
         sinks=tuple(value for name, value in params if name == "sink"),
         exact="exact" in one,
         strict_bound="strict_bound" in one,
@@ -76,13 +77,13 @@ def start_request(form: StartForm, changefeed: pb.Changefeed, dump_id: str, know
         raise RefusedRequest(f"{len(tables)} tables are chosen, expected {CHOSEN_MAX} at most", hint="write a rule such as shop.* for them")
     if form.where and (len(tables) != 1 or form.rules):
         raise RefusedRequest("a predicate is for one table", hint="choose that table alone, without a rule")
-    if form.brackets not in BRACKETS:
+    if form.brackets and form.brackets not in BRACKETS:
         raise RefusedRequest(f"brackets {form.brackets!r} are not known", hint=f"use {' or '.join(BRACKETS)}")
     request = pb.StartRequest(
         changefeed=changefeed,
         dump_id=dump_id,
         table_rules=[*split_rules(form.rules), *form.tables],
-        brackets=BRACKETS[Brackets(form.brackets)],
+        brackets=BRACKETS[Brackets(form.brackets)] if form.brackets else pb.BRACKETS_UNSPECIFIED,
         sinks=form.sinks,
         exact=form.exact,
         strict_bound=form.strict_bound,

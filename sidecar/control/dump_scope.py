@@ -20,7 +20,7 @@ from sidecar.control.predicate import PREDICATE_BYTES_MAX, predicate
 from sidecar.control.wire import BRACKETS_REQUESTED
 from sidecar.core.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
-from sidecar.core.messages import READERS_MAX, Pace, Settings, StartDump
+from sidecar.core.messages import READERS_MAX, Brackets, Pace, ReadWith, Settings, StartDump
 from sidecar.core.model import MARK_TABLE, TableName, TableSchema
 from sidecar.errors import RefusedRequest, nearest, parted
 from sidecar.ports import SchemaSource, TableEstimate
@@ -110,15 +110,16 @@ def resolve(
     return scope
 
 
-def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> StartDump:
-    """`chunk_rows`: where the request says nothing. Raises RefusedRequest with everything that is against it."""
+def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int, read_with: ReadWith) -> StartDump:
+    """`chunk_rows`: where the request says nothing. Brackets are then those that `read_with` is for: TiKV's snapshots need no marks. Raises
+    RefusedRequest with everything that is against it."""
     refusals = [*scope.refusals, *_malformed(request)]
     if refusals:
         raise refused(refusals, hint="see dumpstart --dry-run for what would be dumped")
     return StartDump(
         dump_id=request.dump_id,
         tables=tuple(scope.tables),
-        brackets=BRACKETS_REQUESTED[request.brackets],
+        brackets=BRACKETS_REQUESTED[request.brackets] or (Brackets.SNAPSHOT if read_with is ReadWith.TIKV else Brackets.WATERMARK),
         chunk_rows=request.chunk_rows or chunk_rows,
         where=tuple(scope.where.items()),
         pace=Pace(request.readers, request.rows_per_second, request.bytes_per_second, request.delivery_bound_seconds, request.strict_bound),
@@ -126,6 +127,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int) -> St
         keys=tuple(scope.keys.items()),
         narrowed=scope.narrowed,
         sinks=tuple(dict.fromkeys(request.sinks)),
+        read_with=read_with,
     )
 
 

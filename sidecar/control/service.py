@@ -90,7 +90,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 return dump_status(status, request.dump_id)
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
-            start = start_dump(request, scope, chunk_rows=self._served.defaults.chunk_rows)
+            defaults = self._served.defaults
+            start = start_dump(request, scope, chunk_rows=defaults.chunk_rows, read_with=defaults.read_with)
             if request.exact:
                 following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
                 self._verifications(context).start(following, self._served.asker(context))

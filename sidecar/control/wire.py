@@ -42,8 +42,8 @@ CHECKS = {
 }
 KINDS = {OperationKind.DUMP: pb.OPERATION_KIND_DUMP, OperationKind.VERIFICATION: pb.OPERATION_KIND_VERIFICATION}
 
-BRACKETS_REQUESTED = {pb.BRACKETS_UNSPECIFIED: Brackets.WATERMARK} | {wire: known for known, wire in BRACKETS.items()}
-"""What a request means by its brackets."""
+BRACKETS_REQUESTED: dict[pb.Brackets, Brackets | None] = {pb.BRACKETS_UNSPECIFIED: None} | {wire: known for known, wire in BRACKETS.items()}
+"""What a request means by its brackets; None: it leaves them to the sidecar."""
 STATE_NAMES: dict[pb.DumpState, str] = {pb.DUMP_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in STATES.items()}
 CHECK_NAMES: dict[pb.CheckState, str] = {pb.CHECK_STATE_UNSPECIFIED: "none"} | {wire: state.value for state, wire in CHECKS.items()}
 REPAIRS = {
@@ -85,6 +85,7 @@ def dump_status(status: SidecarStatus, dump_id: str = "") -> pb.DumpStatus:
         result.state = STATES[progress.state]
         result.reason = progress.reason or ""
         result.brackets = BRACKETS[progress.brackets]
+        result.read_with = progress.read_with
         result.settings.CopyFrom(_settings(progress, status))
         result.dump_sinks.extend(progress.sinks)
         result.tables.extend(_table(table, status) for table in progress.tables)

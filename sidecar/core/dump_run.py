@@ -36,6 +36,7 @@ from sidecar.core.messages import (
     MarkFenced,
     MarkSent,
     ReadChunk,
+    ReadWith,
     SegmentBuilt,
     SendMark,
     SourceEvent,
@@ -50,8 +51,6 @@ from sidecar.errors import MarkRowTaken, SourceError
 
 CHUNK_ROWS_LEAST = 50
 """Of a chunk that the sinks leave little room for: fewer rows make more SELECTs and marks than changes of the pace are worth."""
-
-
 READY_MS_MAX = 600_000
 """Of TSO's time. Windows that have waited longer for sinks reach over so many live changes that they are read again, all but the first."""
 
@@ -263,6 +262,7 @@ class Run:
 
     def _read_chunk(self, work: Work, *, ahead: bool, follows: int | None) -> ReadChunk:
         self._ground.chunks += 1
+        where, keys = self._plan.progress[work.table].where, self._plan.keys(work)
         return ReadChunk(
             dump_id=self.progress.dump_id,
             epoch=self._ground.epoch,
@@ -272,12 +272,13 @@ class Run:
             upper=self._plan.upper(work),
             rows_max=self._rows_wanted(work),
             brackets=self.progress.brackets,
-            where=self._plan.progress[work.table].where,
+            where=where,
             bounds_max=self._plan.bounds_wanted(work),
             ahead=ahead,
             follows=follows,
-            keys=self._plan.keys(work),
+            keys=keys,
             bytes_max=min(CHUNK_TEXT_BYTES_MAX, self._ground.limits.chunk_bytes_max),
+            read_with=ReadWith.SQL if where or keys else self.progress.read_with,
         )
 
     def _chunks_a_window(self, work: Work) -> int:

@@ -210,6 +210,7 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
         grows=request.grows,
         sinks=request.sinks,
         number=ground.next_number(),
+        read_with=request.read_with,
     )
 
 
@@ -292,4 +293,5 @@ def once_more(old: Progress, dump_id: str) -> StartDump:
         keys=tuple((t.table, t.keys) for t in old.tables if t.keys),
         narrowed=tuple(t.table for t in old.tables if not t.whole),
         sinks=old.sinks,
+        read_with=old.read_with,
     )

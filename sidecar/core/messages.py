@@ -19,6 +19,14 @@ class Brackets(StrEnum):
     SNAPSHOT = "snapshot"
 
 
+class ReadWith(StrEnum):
+    """What a dump's chunks are read with: SELECTs of TiDB, or a snapshot of TiKV's own. A dump keeps its own from its start to its end: the
+    keys in its progress are of it."""
+
+    SQL = "sql"
+    TIKV = "tikv"
+
+
 READERS_MAX = 64
 """SELECTs of one dump at one time: each is a connection to the source."""
 
@@ -92,6 +100,8 @@ class ReadChunk:
     None and the chunk is exhausted. Of these keys those for which there is no row, whatever `where` says of it, are in the file as ABSENT.
     Where their rows are more than `bytes_max`, the chunk is of the first `ChunkRead.keys_read` of the keys alone, again by one SELECT: of
     the others it says nothing.
+
+    `read_with` TIKV: keys are raw ones of TiKV, each a text of hexadecimal digits, and there is neither `where` nor `keys`.
     """
 
     dump_id: str
@@ -108,6 +118,7 @@ class ReadChunk:
     follows: int | None = None
     keys: tuple[tuple[str, ...], ...] = ()
     bytes_max: int = CHUNK_TEXT_BYTES_MAX
+    read_with: ReadWith = ReadWith.SQL
 
 
 Command = SendMark | ReadChunk
@@ -220,7 +231,8 @@ class StartDump:
     """Start dump `dump_id` of `tables`, or queue it while others have one of them. `grows`: also of those that appear while it runs.
     `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
     the rows with these handle keys, in canonical text, each key once; a key that the source does not have becomes a delete. `narrowed`:
-    tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all."""
+    tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all. `read_with`: of the tables
+    without a predicate and keys."""
 
     dump_id: str
     tables: tuple[TableName, ...]
@@ -232,6 +244,7 @@ class StartDump:
     keys: tuple[tuple[TableName, tuple[tuple[str, ...], ...]], ...] = ()
     narrowed: tuple[TableName, ...] = ()
     sinks: tuple[str, ...] = ()
+    read_with: ReadWith = ReadWith.SQL
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sidecar.core.messages import UNBOUNDED, Brackets, Pace
+from sidecar.core.messages import UNBOUNDED, Brackets, Pace, ReadWith
 from sidecar.core.model import FIRST_SEQ, CommitTs, Seq, TableName
 from sidecar.errors import with_hint
 
@@ -97,7 +97,8 @@ class Progress:
     """`epoch` is the owner's that runs the dump: with `dump_id` it makes the uuids of all marks it may send. `seq` is the
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
     id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, later DDLs
-    are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump."""
+    are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump.
+    `read_with`: as of StartDump; whose keys the cursors are."""
 
     dump_id: str
     state: DumpState
@@ -114,6 +115,7 @@ class Progress:
     resumable: bool = True
     sinks: tuple[str, ...] = ()
     number: int = 0
+    read_with: ReadWith = ReadWith.SQL
 
     def without_keys(self) -> Progress:
         """As it is kept once it has finished."""
@@ -137,6 +139,7 @@ class Progress:
             "resumable": self.resumable,
             "sinks": self.sinks,
             "number": self.number,
+            "read_with": self.read_with,
             "tables": tables_to_json(self.tables),
         }
 
@@ -158,6 +161,7 @@ def progress_from_json(value: dict[str, Any]) -> Progress:
         resumable=bool(value.get("resumable", value["state"] != DumpState.FAILED)),
         sinks=tuple(map(str, value.get("sinks", ()))),
         number=int(value.get("number", 0)),
+        read_with=ReadWith(value.get("read_with", ReadWith.SQL)),
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),

@@ -157,6 +157,7 @@ def _once_more(last: Progress, afresh: Collection[TableName], commit_ts: CommitT
         keys=tuple((name, had[name].keys) for name in mine if had[name].keys),
         narrowed=tuple(name for name in mine if not had[name].whole),
         sinks=last.sinks,
+        read_with=last.read_with,
         asker=asker,
     )
 

@@ -32,7 +32,6 @@ from sidecar.binlog.nodes import PUMPS, NodeState
 from sidecar.config import EtcdSection
 from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, TicdcDumpError
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.process.tls import server_context
 from sidecar.pump.config import PumpSection
 from sidecar.pump.front import PROTOCOLS, Front, PumpAnswer, listening
@@ -44,6 +43,7 @@ from sidecar.pump.record import ROLLBACK, made
 from sidecar.pump.service import PumpService
 from sidecar.pump.storage import Storage
 from sidecar.pump.tikv import TikvCalls
+from sidecar.tikv.pd import PdClient
 from ticdc_dump.binlog import pump_pb2_grpc
 
 LOOK_S = 1.0

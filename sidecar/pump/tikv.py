@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sidecar.config import TikvSection
 from sidecar.core.model import CommitTs
-from sidecar.feeds.tikv.channel import connector
-from sidecar.feeds.tikv.kv import KvCalls
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.pump.lost import LostStatus, LostWrite
+from sidecar.tikv.channel import connector
+from sidecar.tikv.kv import KvCalls
+from sidecar.tikv.pd import PdClient
 from ticdc_dump.tikv import kvrpcpb_pb2
 
 

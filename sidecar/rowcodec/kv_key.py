@@ -21,7 +21,7 @@ from sidecar.rowcodec.kv_table import KvTable
 
 _KEYSPACE_MARK = ord("x")
 KEYSPACE_BYTES = 4
-_TABLE_BYTES, _ROW_MARK, HANDLE_AT = 9, b"_r", 11
+TABLE_BYTES, ROW_MARK, HANDLE_AT = 9, b"_r", 11
 INT_HANDLE_BYTES = 8
 _COMMON_HANDLE_BYTES_MIN = 9
 _SIGN_BIT = 1 << 63
@@ -44,12 +44,12 @@ def record_key(key: bytes) -> RecordKey:
     bare = key[start:]
     if bare[:1] != b"t":
         raise Broken(start, "a key that begins with t", bare[:1].hex() or "the end")
-    if bare[_TABLE_BYTES:HANDLE_AT] != _ROW_MARK:
-        raise Broken(start + _TABLE_BYTES, "_r of a row's key", bare[_TABLE_BYTES:HANDLE_AT].hex() or "the end")
+    if bare[TABLE_BYTES:HANDLE_AT] != ROW_MARK:
+        raise Broken(start + TABLE_BYTES, "_r of a row's key", bare[TABLE_BYTES:HANDLE_AT].hex() or "the end")
     handle = bare[HANDLE_AT:]
     if len(handle) < INT_HANDLE_BYTES:
         raise Broken(start + HANDLE_AT, f"a handle of at least {INT_HANDLE_BYTES} bytes", f"{len(handle)} bytes")
-    return RecordKey(_int(bare[1:_TABLE_BYTES]), handle, bare, keyspace)
+    return RecordKey(_int(bare[1:TABLE_BYTES]), handle, bare, keyspace)
 
 
 def _int(data: bytes) -> int:

@@ -27,7 +27,8 @@ from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_con
 from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.tidb.ranges import slow_reads
 from sidecar.adapters.tidb.schema import TidbSchemas
-from sidecar.adapters.tidb.source import TidbSource, mark_row_id
+from sidecar.adapters.tidb.source import TidbSource, mark_row_id, own_readers
+from sidecar.adapters.tikv.reads import TikvReads
 from sidecar.config import Config
 from sidecar.console.listening import check_console, console_address
 from sidecar.control.asker import asker_of, token_name
@@ -167,7 +168,7 @@ class Sidecar:
         self._parts.callback(self.deliveries.close)
         self._checks.append(self.deliveries.check)
         self.estimates = Estimates(self.schemas)
-        self._remote = remote_reads(config, self._worker, self._parts)
+        self._remote = remote_reads(config, self._worker, self._parts, cluster_id=self.changefeed.upstream_id)
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
@@ -334,13 +335,11 @@ class Sidecar:
         config = self.config
         feed = brought.feed()
         opened.callback(feed.close)
-        source = TidbSource(
-            config.source,
-            schemas={},
-            write_chunk=partial(write_chunk, storage.log_folder(config.log.uri), row_sums=config.certificate.row_sums),
-            changefeed_id=mark_row_id(self.changefeed.name),
-            remote=self._remote,
-        )
+        write = partial(write_chunk, storage.log_folder(config.log.uri), row_sums=config.certificate.row_sums)
+        raw = TikvReads(config.tikv, {}, cluster_id=self.changefeed.upstream_id) if config.tikv.pd else None
+        readers = self._remote or own_readers(config.source, raw, write_chunk=write)
+        mark_row = mark_row_id(self.changefeed.name)
+        source = TidbSource(config.source, schemas={}, write_chunk=write, changefeed_id=mark_row, make_readers=readers)
         opened.callback(source.close)
         return Outside(
             feed=feed,
@@ -372,8 +371,6 @@ class Sidecar:
         ended = self.tally.terms_ended
         ended[type(error).__name__] = ended.get(type(error).__name__, 0) + 1
         say(line, *(LogEvent(cause, {}, "warning") for cause in causes))
-
-    # ---- the end ---------------------------------------------------------------------------------------------------
 
     def _owner_address(self) -> str | None:
         holder = owner(self.client, self.root)

@@ -34,7 +34,6 @@ from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.make import nodes_of, pd_of
 from sidecar.feeds.kafka.make import group_of
 from sidecar.feeds.tikv.gc import service_id
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import CHANGEFEED_NAME
@@ -42,6 +41,7 @@ from sidecar.log.layout import is_manifest
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
+from sidecar.tikv.pd import PdClient
 
 LEASE_S = 10
 """Longer than PD takes to answer; a removal that is killed holds a sidecar up for so long."""

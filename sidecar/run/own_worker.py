@@ -16,13 +16,14 @@ from sidecar.run.logs import say
 from sidecar.run.merge_process import Death, MergeProcess, unexplained, worker_state
 
 
-def remote_reads(config: Config, worker: OwnWorker, closing: ExitStack) -> MakeReaders | None:
-    """What makes readers that are tasks of `worker`'s Spark; None: the sidecar reads. `closing` ends them. Raises ConfigError."""
+def remote_reads(config: Config, worker: OwnWorker, closing: ExitStack, *, cluster_id: int) -> MakeReaders | None:
+    """What makes readers that are tasks of `worker`'s Spark; None: the sidecar reads. `closing` ends them. `cluster_id`: of the cluster
+    that the changefeed reads; 0: not known. Raises ConfigError."""
     if not config.reads_on_spark:
         return None
-    on_cluster = not config.spark.master.startswith("local")
+    on_cluster, port = not config.spark.master.startswith("local"), config.dump.read_port
     log = log_folder(config.log.uri)
-    remote = RemoteReads(lambda wanted: worker.tell(wanted.line()), log, on_cluster=on_cluster, port=config.dump.read_port)
+    remote = RemoteReads(lambda wanted: worker.tell(wanted.line()), log, on_cluster=on_cluster, port=port, cluster_id=cluster_id)
     closing.callback(remote.close)
     return remote.readers
 

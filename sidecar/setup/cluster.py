@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
 import stamina
 
 from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_info
@@ -108,11 +107,10 @@ def shown_uri(uri: str) -> str:
 def chosen_changefeed(client: EtcdClient, name: ChangefeedName, *, key_values: bool) -> ChosenChangefeed:
     """`key_values`: from TiKV, whatever the sink is. Raises ConfigError for a definition that is none, FeedUnsuitable for a sink that can
     never carry a dump."""
-    info = read_changefeed_info(client, name)
-    result = changefeed(name, info)
+    result = changefeed(name, read_changefeed_info(client, name))
     against = problems_of_key_values(result) if key_values else _of_the_sink(result)
     cluster = pd_cluster_id(client)
-    elsewhere = _elsewhere(info, cluster)
+    elsewhere = _elsewhere(result.upstream_id, cluster)
     others, silent = other_members(client)
     try:
         named = schemas_named(result.filter.rules)
@@ -146,17 +144,9 @@ def _of_the_sink(value: Changefeed) -> list[Problem]:
     return against
 
 
-class _Upstream(msgspec.Struct):
-    upstream_id: int = msgspec.field(name="upstream-id", default=0)
-
-
-def _elsewhere(info: bytes, cluster: str) -> list[Problem]:
+def _elsewhere(upstream: int, cluster: str) -> list[Problem]:
     """TiCDC can read another cluster than the one whose PD keeps its changefeeds; an upstream's id is that of its PD (tiflow
     pkg/upstream/upstream.go). Releases before 6.3 have none."""
-    try:
-        upstream = msgspec.json.decode(info, type=_Upstream).upstream_id
-    except msgspec.ValidationError:
-        return []
     if not cluster or not upstream or str(upstream) == cluster:
         return []
     what = f"the changefeed reads cluster {upstream}, and this PD is of cluster {cluster}"

@@ -106,7 +106,7 @@ class Changefeed:
     """`incarnation` is made of create time and start-ts: a changefeed that was removed and made again under the same id is
     another one, with a log and a progress of its own. `sink_uri` holds the password as etcd has it; `str()` hides it.
     `target_ts`: where TiCDC ends, 0 for never. `new_architecture`: which of TiCDC's two wrote it. `config`: TiCDC's config section
-    as it is, kebab-case; it may hold passwords too.
+    as it is, kebab-case; it may hold passwords too. `upstream_id`: of the cluster that it reads, as its PD has it; 0: not recorded.
     """
 
     name: ChangefeedName
@@ -124,6 +124,7 @@ class Changefeed:
     column_selectors: tuple[ColumnSelector, ...] = ()
     config: dict[str, object] = field(default_factory=dict, repr=False)
     target_ts: int = 0
+    upstream_id: int = 0
 
     @property
     def log_id(self) -> str:

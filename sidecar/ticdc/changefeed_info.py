@@ -111,6 +111,7 @@ class _Info(_Section):
     start_ts: int
     config: dict[str, Any]
     target_ts: int = 0
+    upstream_id: int | None = None
     admin_job_type: int = 0
     changefeed_id: str = ""
     id: _Id | None = None
@@ -143,6 +144,7 @@ def changefeed(name: ChangefeedName, info_json: bytes | str) -> Changefeed:
         protocol=uri.parameters.get("protocol") or sink.protocol or ("open-protocol" if uri.scheme in MESSAGE_SCHEMES else ""),
         start_ts=info.start_ts,
         target_ts=info.target_ts,
+        upstream_id=info.upstream_id or 0,
         state=_OLD_STATES.get(info.admin_job_type, "normal") if info.state in ("", "normal") else info.state,
         error=f"{failure.code}: {failure.message}" if failure else None,
         creator_version=info.creator_version,

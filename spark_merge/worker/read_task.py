@@ -21,9 +21,9 @@ from threading import Condition, Event, Lock
 from time import monotonic
 
 import grpc
+import msgspec
 
-from sidecar.adapters.tidb.read import ChunkReader
-from sidecar.adapters.tidb.reader import TableReader
+from sidecar.adapters.tidb.reader import ReadsByWay, ReadSession, TableReader
 from sidecar.adapters.tidb.remote_wire import (
     MESSAGE_BYTES_MAX,
     METHOD,
@@ -41,7 +41,9 @@ from sidecar.adapters.tidb.remote_wire import (
     command_of,
     to_bytes,
 )
-from sidecar.config import Tls
+from sidecar.adapters.tidb.sql_reads import SqlReads
+from sidecar.adapters.tikv.reads import TikvReads
+from sidecar.config import TikvSection, Tls
 from sidecar.core.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, SourceError, TicdcDumpError
@@ -49,8 +51,7 @@ from sidecar.log.schemas_file import schemas_from_json
 from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
 from sidecar.mysql.account import Account
-from sidecar.mysql.roles import Role
-from sidecar.mysql.session import Login, MysqlSession
+from sidecar.mysql.session import Login
 from sidecar.process.background import Background
 from sidecar.process.progress import progressed
 from spark_merge.sinks.mysql.server import SqlServer
@@ -110,20 +111,31 @@ class ReadSource:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSettings:
-    """What tasks need besides their commands. `row_sums`: as of `write_chunk`."""
+    """What tasks need besides their commands. `row_sums`: as of `write_chunk`. `tikv`: for what is read from there; None: nothing is."""
 
     source: ReadSource
     log: Folder
     row_sums: bool = False
+    tikv: TikvSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
     """What a Python worker keeps from one task to the next."""
 
-    session: MysqlSession
+    session: ReadSession
     tables: dict[TableName, TableSchema]
-    chunks: ChunkReader
+    reads: ReadsByWay
+
+    @classmethod
+    def opened(cls, settings: ReadingSettings, cluster_id: int) -> _Held:
+        tables: dict[TableName, TableSchema] = {}
+        tikv: TikvReads | None = None
+        if settings.tikv is not None:
+            brief = msgspec.structs.replace(settings.tikv, outage_max_s=min(settings.tikv.outage_max_s, TRIED_S))
+            tikv = TikvReads(brief, tables, cluster_id=cluster_id)
+        reads = ReadsByWay(SqlReads(settings.source, tables), tikv)
+        return cls(reads.open(), tables, reads)
 
 
 class _HeldReaders:
@@ -131,22 +143,21 @@ class _HeldReaders:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._free: list[tuple[float, ReadSource, _Held]] = []
+        self._free: list[tuple[float, tuple[ReadingSettings, int], _Held]] = []
         self._channels: dict[ReadsPlace, grpc.Channel] = {}
         self._closing: Background | None = None
 
-    def take(self, source: ReadSource) -> _Held:
+    def take(self, settings: ReadingSettings, cluster_id: int) -> _Held:
         with self._lock:
             for free in self._free:
-                if free[1] == source:
+                if free[1] == (settings, cluster_id):
                     self._free.remove(free)
                     return free[2]
-        tables: dict[TableName, TableSchema] = {}
-        return _Held(MysqlSession(source, Role.READ_SOURCE), tables, ChunkReader(tables))
+        return _Held.opened(settings, cluster_id)
 
-    def give_back(self, source: ReadSource, held: _Held) -> None:
+    def give_back(self, settings: ReadingSettings, cluster_id: int, held: _Held) -> None:
         with self._lock:
-            self._free.append((monotonic(), source, held))
+            self._free.append((monotonic(), (settings, cluster_id), held))
             if self._closing is None or not self._closing.alive:
                 self._closing = Background(self._close_old, name="held-readers")
 
@@ -176,12 +187,11 @@ _held = _HeldReaders()
 
 def read_slice(settings: ReadingSettings, place: ReadsPlace, slice_s: float = SLICE_S) -> int:
     """A task: chunks, for about so long. Returns how many, or CUT. Raises SinkError where there is no sidecar at `place`."""
-    held, is_good = _held.take(settings.source), False
+    held, is_good = _held.take(settings, place.cluster_id), False
     link = _SidecarLink(_held.channel(place), place, held, slice_s)
     try:
         reader = TableReader(
             held.session,
-            held.chunks,
             link,
             write_chunk=partial(write_chunk, settings.log, row_sums=settings.row_sums),
             report=link.report,
@@ -198,7 +208,7 @@ def read_slice(settings: ReadingSettings, place: ReadsPlace, slice_s: float = SL
     finally:
         link.close()
         if is_good:
-            _held.give_back(settings.source, held)
+            _held.give_back(settings, place.cluster_id, held)
         else:
             held.session.close()
     return CUT if link.was_cut else link.reported
@@ -326,12 +336,12 @@ class _SidecarLink:
             raise
         finally:
             self._is_over = True
-            if not self._waits or self.was_cut:
-                self.was_cut = True
-                self._held.session.interrupt()
+            is_cut = self.was_cut = self.was_cut or not self._waits
             self._commands.put(None)
             with self._changed:
                 self._changed.notify_all()
+            if is_cut:  # last, whatever it raises
+                self._held.session.interrupt()
 
     def _unreachable(self, error: grpc.RpcError) -> SinkError:
         what = f"a Spark task does not reach the sidecar at {self._place.host}:{self._place.port}: {error.code().name}: {error.details()}"
@@ -348,7 +358,7 @@ class _SidecarLink:
         if sent.version != self._version:
             self._version = sent.version
             held.tables.clear()
-            held.chunks.follow(held.tables)
+            held.reads.follow(held.tables)
         if sent.schemas:
             held.tables.update(schemas_from_json(sent.schemas.encode(), name=f"of {sent.read.table}"))
 

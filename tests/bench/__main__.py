@@ -35,6 +35,7 @@ from tests.bench import (
     spark_cluster,
     tables,
     tikv,
+    tikv_reads,
     transaction,
     verify,
     whole,
@@ -65,6 +66,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "push-messages": push_messages.measure,
     "pump": pump.measure,
     "tikv": tikv.measure,
+    "tikv-reads": tikv_reads.measure,
     "cli": cli.measure,
     "console": console_cost.measure,
 }

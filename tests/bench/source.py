@@ -87,7 +87,7 @@ def read_all(
         write_chunk=partial(write_chunk, log),
         changefeed_id="bench",
         readers_max=readers,
-        remote=remote,
+        make_readers=remote,
     )
     try:
         with timed(cost) if remote is None else timed_tree(cost):

@@ -139,7 +139,7 @@ def case(
             monkeypatch.setattr("spark_merge.worker.read_task.write_chunk", write)
             reads = tasks_here(reading_settings(settings, log), on_cluster="cluster" in request.param)
             remote = tasks.enter_context(reads).readers
-        source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test", remote=remote)
+        source = TidbSource(settings, schemas=schemas, write_chunk=files.write, changefeed_id="test", make_readers=remote)
         opened.append(source)
         return source
 

@@ -17,8 +17,8 @@ from sidecar.config import EtcdSection, Tls
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.process.background import Background
+from sidecar.tikv.pd import PdClient
 from tests.support.binlog_reader import Log, Reader
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.pump_client import client as client_module

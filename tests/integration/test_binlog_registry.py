@@ -19,7 +19,7 @@ from sidecar.errors import CoordinationError, CoordinationLost, MessageUnreadabl
 from sidecar.feeds.binlog import streams as streams_module
 from sidecar.feeds.binlog.drainer import leave
 from sidecar.feeds.binlog.streams import PullSettings, PumpStreams
-from sidecar.feeds.tikv.pd import PdClient
+from sidecar.tikv.pd import PdClient
 from tests.support.binlog_reader import Log, Reader
 from tests.support.made_pumps import MadePd, MadePump, World, fake, recorded_pumps
 from tests.support.recordings import recording

@@ -25,11 +25,11 @@ from sidecar.core.model import CommitTs
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv import gc as tikv_gc
 from sidecar.feeds.tikv import lock_watch as tikv_lock_watch
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.feeds.tikv.puller import TikvPuller
-from sidecar.feeds.tikv.regions import encoded
 from sidecar.rowcodec.key_values import KeyRange, KvEntry, Pulled
 from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PUT
+from sidecar.tikv.pd import PdClient
+from sidecar.tikv.regions import encoded
 from tests.support.eventually import PATIENCE_S
 from tests.support.services.tls import Authority
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Row

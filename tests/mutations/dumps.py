@@ -27,7 +27,7 @@ DUMPS = [
     Mutation(
         "a read-ahead serves schemas after it",
         "sidecar/adapters/tidb/reader.py::TableReader._served",
-        " or not self._chunks.serves(ahead.chunk)",
+        " or not self._session.serves(ahead.chunk)",
         "",
         f"{READ_AHEAD}::test_it_serves_nobody_once_the_schemas_are_others",
     ),

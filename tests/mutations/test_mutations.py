@@ -32,6 +32,7 @@ from tests.mutations.sessions import SESSIONS
 from tests.mutations.several import SEVERAL
 from tests.mutations.terminal import TERMINAL
 from tests.mutations.texts import TEXTS
+from tests.mutations.tikv_reads import TIKV_READS
 from tests.mutations.verifying import VERIFYING
 from tests.mutations.visible import VISIBLE
 from tests.mutations.warm import Warm
@@ -44,6 +45,7 @@ MUTATIONS = [
     *PUMPS,
     *FEEDS,
     *DUMPS,
+    *TIKV_READS,
     *SEVERAL,
     *SESSIONS,
     *MERGING,

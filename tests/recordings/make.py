@@ -44,6 +44,7 @@ STREAMS = (
     "binlog-faults",
     "binlog-dups",
     "binlog-ddl2",
+    "zero",
 )
 ANSWERS = "cluster"
 """Not a stream: two small files, copied as they are."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sidecar.adapters.tidb.remote_reads import RemoteReads
 from sidecar.cli.main import source_server
-from sidecar.config import SourceSection
+from sidecar.config import SourceSection, TikvSection
 from sidecar.log.storage import Folder
 from spark_merge.worker.read_task import ReadingSettings, ReadSource
 from spark_merge.worker.reading import ReadingJobs
@@ -25,8 +25,9 @@ class TasksHere:
         return "localhost"
 
 
-def reading_settings(source: SourceSection, log: Folder, *, row_sums: bool = False) -> ReadingSettings:
-    return ReadingSettings(ReadSource(source_server(source), source.tls, source.statement_timeout_s, source.retry_s), log, row_sums)
+def reading_settings(source: SourceSection, log: Folder, *, row_sums: bool = False, tikv: TikvSection | None = None) -> ReadingSettings:
+    read_source = ReadSource(source_server(source), source.tls, source.statement_timeout_s, source.retry_s)
+    return ReadingSettings(read_source, log, row_sums, tikv)
 
 
 @contextmanager

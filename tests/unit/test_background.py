@@ -25,7 +25,6 @@ from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import PushStream
 from sidecar.feeds.tikv import lock_watch
 from sidecar.feeds.tikv.lock_watch import LockWatch
-from sidecar.feeds.tikv.pd import Store
 from sidecar.feeds.tikv.puller import TikvPuller
 from sidecar.feeds.tikv.queue import EventQueue
 from sidecar.feeds.tikv.router import RegionRouter
@@ -41,6 +40,7 @@ from sidecar.run import changefeed_watch
 from sidecar.run.gauge import Estimates
 from sidecar.run.merge_process import MergeProcess
 from sidecar.run.metrics import MetricsServer, MetricsTally
+from sidecar.tikv.pd import Store
 from tests.support.eventually import PATIENCE_S
 from tests.unit.feeds.pushing import Polling, RawSender
 

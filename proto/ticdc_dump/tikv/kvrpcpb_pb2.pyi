@@ -20,6 +20,12 @@ class APIVersion(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     V1TTL: _ClassVar[APIVersion]
     V2: _ClassVar[APIVersion]
 
+class CommandPri(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    Normal: _ClassVar[CommandPri]
+    Low: _ClassVar[CommandPri]
+    High: _ClassVar[CommandPri]
+
 class Op(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     Put: _ClassVar[Op]
@@ -45,6 +51,9 @@ ReadOldValue: ExtraOp
 V1: APIVersion
 V1TTL: APIVersion
 V2: APIVersion
+Normal: CommandPri
+Low: CommandPri
+High: CommandPri
 Put: Op
 Del: Op
 Lock: Op
@@ -62,20 +71,24 @@ TTLExpirePessimisticRollback: Action
 LockNotExistDoNothing: Action
 
 class Context(_message.Message):
-    __slots__ = ("region_id", "region_epoch", "peer", "api_version", "request_source", "keyspace_id")
+    __slots__ = ("region_id", "region_epoch", "peer", "priority", "not_fill_cache", "api_version", "request_source", "keyspace_id")
     REGION_ID_FIELD_NUMBER: _ClassVar[int]
     REGION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NOT_FILL_CACHE_FIELD_NUMBER: _ClassVar[int]
     API_VERSION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_SOURCE_FIELD_NUMBER: _ClassVar[int]
     KEYSPACE_ID_FIELD_NUMBER: _ClassVar[int]
     region_id: int
     region_epoch: _metapb_pb2.RegionEpoch
     peer: _metapb_pb2.Peer
+    priority: CommandPri
+    not_fill_cache: bool
     api_version: APIVersion
     request_source: str
     keyspace_id: int
-    def __init__(self, region_id: _Optional[int] = ..., region_epoch: _Optional[_Union[_metapb_pb2.RegionEpoch, _Mapping]] = ..., peer: _Optional[_Union[_metapb_pb2.Peer, _Mapping]] = ..., api_version: _Optional[_Union[APIVersion, str]] = ..., request_source: _Optional[str] = ..., keyspace_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, region_id: _Optional[int] = ..., region_epoch: _Optional[_Union[_metapb_pb2.RegionEpoch, _Mapping]] = ..., peer: _Optional[_Union[_metapb_pb2.Peer, _Mapping]] = ..., priority: _Optional[_Union[CommandPri, str]] = ..., not_fill_cache: _Optional[bool] = ..., api_version: _Optional[_Union[APIVersion, str]] = ..., request_source: _Optional[str] = ..., keyspace_id: _Optional[int] = ...) -> None: ...
 
 class LockInfo(_message.Message):
     __slots__ = ("primary_lock", "lock_version", "key", "lock_ttl", "lock_type", "use_async_commit", "min_commit_ts", "secondaries", "is_txn_file")
@@ -126,6 +139,42 @@ class KeyError(_message.Message):
     txn_not_found: TxnNotFound
     primary_mismatch: PrimaryMismatch
     def __init__(self, locked: _Optional[_Union[LockInfo, _Mapping]] = ..., retryable: _Optional[str] = ..., abort: _Optional[str] = ..., txn_not_found: _Optional[_Union[TxnNotFound, _Mapping]] = ..., primary_mismatch: _Optional[_Union[PrimaryMismatch, _Mapping]] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("context", "start_key", "limit", "version", "reverse", "end_key")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    START_KEY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVERSE_FIELD_NUMBER: _ClassVar[int]
+    END_KEY_FIELD_NUMBER: _ClassVar[int]
+    context: Context
+    start_key: bytes
+    limit: int
+    version: int
+    reverse: bool
+    end_key: bytes
+    def __init__(self, context: _Optional[_Union[Context, _Mapping]] = ..., start_key: _Optional[bytes] = ..., limit: _Optional[int] = ..., version: _Optional[int] = ..., reverse: _Optional[bool] = ..., end_key: _Optional[bytes] = ...) -> None: ...
+
+class KvPair(_message.Message):
+    __slots__ = ("error", "key", "value")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    error: KeyError
+    key: bytes
+    value: bytes
+    def __init__(self, error: _Optional[_Union[KeyError, _Mapping]] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class ScanResponse(_message.Message):
+    __slots__ = ("region_error", "pairs", "error")
+    REGION_ERROR_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    region_error: _errorpb_pb2.Error
+    pairs: _containers.RepeatedCompositeFieldContainer[KvPair]
+    error: KeyError
+    def __init__(self, region_error: _Optional[_Union[_errorpb_pb2.Error, _Mapping]] = ..., pairs: _Optional[_Iterable[_Union[KvPair, _Mapping]]] = ..., error: _Optional[_Union[KeyError, _Mapping]] = ...) -> None: ...
 
 class ScanLockRequest(_message.Message):
     __slots__ = ("context", "max_version", "start_key", "limit", "end_key")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ticdc_dump.tikv import kvrpcpb_pb2 as ticdc__dump_dot_tikv_dot_kvrpcpb__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cticdc_dump/tikv/tikvpb.proto\x12\x06tikvpb\x1a\x1dticdc_dump/tikv/kvrpcpb.proto2\x9b\x03\n\x04Tikv\x12\x41\n\nKvScanLock\x12\x18.kvrpcpb.ScanLockRequest\x1a\x19.kvrpcpb.ScanLockResponse\x12S\n\x10KvCheckTxnStatus\x12\x1e.kvrpcpb.CheckTxnStatusRequest\x1a\x1f.kvrpcpb.CheckTxnStatusResponse\x12\x62\n\x15KvCheckSecondaryLocks\x12#.kvrpcpb.CheckSecondaryLocksRequest\x1a$.kvrpcpb.CheckSecondaryLocksResponse\x12J\n\rKvResolveLock\x12\x1b.kvrpcpb.ResolveLockRequest\x1a\x1c.kvrpcpb.ResolveLockResponse\x12K\n\x0cMvccGetByKey\x12\x1c.kvrpcpb.MvccGetByKeyRequest\x1a\x1d.kvrpcpb.MvccGetByKeyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cticdc_dump/tikv/tikvpb.proto\x12\x06tikvpb\x1a\x1dticdc_dump/tikv/kvrpcpb.proto2\xd2\x03\n\x04Tikv\x12\x35\n\x06KvScan\x12\x14.kvrpcpb.ScanRequest\x1a\x15.kvrpcpb.ScanResponse\x12\x41\n\nKvScanLock\x12\x18.kvrpcpb.ScanLockRequest\x1a\x19.kvrpcpb.ScanLockResponse\x12S\n\x10KvCheckTxnStatus\x12\x1e.kvrpcpb.CheckTxnStatusRequest\x1a\x1f.kvrpcpb.CheckTxnStatusResponse\x12\x62\n\x15KvCheckSecondaryLocks\x12#.kvrpcpb.CheckSecondaryLocksRequest\x1a$.kvrpcpb.CheckSecondaryLocksResponse\x12J\n\rKvResolveLock\x12\x1b.kvrpcpb.ResolveLockRequest\x1a\x1c.kvrpcpb.ResolveLockResponse\x12K\n\x0cMvccGetByKey\x12\x1c.kvrpcpb.MvccGetByKeyRequest\x1a\x1d.kvrpcpb.MvccGetByKeyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ticdc_dump.tikv.tikvpb_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TIKV']._serialized_start=72
-  _globals['_TIKV']._serialized_end=483
+  _globals['_TIKV']._serialized_end=538
 # @@protoc_insertion_point(module_scope)

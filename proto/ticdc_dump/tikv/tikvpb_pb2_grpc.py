@@ -34,6 +34,11 @@ class TikvStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.KvScan = channel.unary_unary(
+                '/tikvpb.Tikv/KvScan',
+                request_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanRequest.SerializeToString,
+                response_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanResponse.FromString,
+                _registered_method=True)
         self.KvScanLock = channel.unary_unary(
                 '/tikvpb.Tikv/KvScanLock',
                 request_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanLockRequest.SerializeToString,
@@ -63,6 +68,12 @@ class TikvStub:
 
 class TikvServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def KvScan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def KvScanLock(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -97,6 +108,11 @@ class TikvServicer:
 
 def add_TikvServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'KvScan': grpc.unary_unary_rpc_method_handler(
+                    servicer.KvScan,
+                    request_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanRequest.FromString,
+                    response_serializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanResponse.SerializeToString,
+            ),
             'KvScanLock': grpc.unary_unary_rpc_method_handler(
                     servicer.KvScanLock,
                     request_deserializer=ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanLockRequest.FromString,
@@ -132,6 +148,33 @@ def add_TikvServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Tikv:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def KvScan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tikvpb.Tikv/KvScan',
+            ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanRequest.SerializeToString,
+            ticdc__dump_dot_tikv_dot_kvrpcpb__pb2.ScanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def KvScanLock(request,

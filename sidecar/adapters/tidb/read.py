@@ -114,10 +114,12 @@ class SelectedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """The table is not as the schema in force says."""
+    """The table is not as the schema in force says. `schema_ts`: a TSO that was taken after this was seen, so that a DDL that did it is at
+    or below; None: nobody could take one."""
 
     reason: str
     hint: str = FILTERED
+    schema_ts: CommitTs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,9 @@ class RemoteReads:
     """For the life of a process; `readers` makes those of a term, one after another. `want` receives how many are to be at work, each time
     that changes. `log`: where chunks are. `on_cluster`: readers come from other machines. Raises ConfigError for a port that is taken."""
 
-    def __init__(self, want: Callable[[ReadersWanted], object], log: Folder, *, on_cluster: bool, port: int = 0) -> None:
+    def __init__(
+        self, want: Callable[[ReadersWanted], object], log: Folder, *, on_cluster: bool, port: int = 0, cluster_id: int = 0
+    ) -> None:
         self._want, self._log = want, log
         self._wanted = 0
         self._present: RemoteReaders | None = None
@@ -96,7 +98,7 @@ class RemoteReads:
         except RuntimeError as error:
             hint = "see which process has the port (ss -ltnp), or set dump.read_port to another one, or to 0 for any"
             raise ConfigError(f"dump.read_port {port} cannot be listened on", hint=hint) from error
-        self.place = ReadsPlace(bound, token, certificate.decode(), "" if on_cluster else "127.0.0.1")
+        self.place = ReadsPlace(bound, token, certificate.decode(), "" if on_cluster else "127.0.0.1", cluster_id)
         self._server.start()
 
     def readers(self, schemas: Schemas, report: Report) -> RemoteReaders:

@@ -26,12 +26,14 @@ MESSAGE_BYTES_MAX = 64 << 20
 
 class ReadsPlace(msgspec.Struct, frozen=True):
     """Where commands are. `host` empty: that of Spark's driver, which runs beside the sidecar. `token`: for this process's life.
-    `certificate`: of the sidecar, PEM; empty: no TLS, on this machine."""
+    `certificate`: of the sidecar, PEM; empty: no TLS, on this machine. `cluster_id`: of the cluster that the changefeed reads; 0: not
+    known."""
 
     port: int
     token: str
     certificate: str = ""
     host: str = ""
+    cluster_id: int = 0
 
 
 class SentCommand(msgspec.Struct):

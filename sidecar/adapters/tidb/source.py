@@ -25,9 +25,9 @@ from typing import Protocol
 
 import pymysql
 
-from sidecar.adapters.tidb.read import ChunkReader
 from sidecar.adapters.tidb.read_queue import Reads
-from sidecar.adapters.tidb.reader import Report, TableReader, WriteChunk, carry_out
+from sidecar.adapters.tidb.reader import ChunkReads, ReadsByWay, ReadSession, Report, TableReader, WriteChunk, carry_out
+from sidecar.adapters.tidb.sql_reads import SqlReads
 from sidecar.config import SourceSection
 from sidecar.core.marks import is_previous
 from sidecar.core.messages import (
@@ -126,18 +126,18 @@ class TidbSource:
         write_chunk: WriteChunk,
         changefeed_id: str,
         readers_max: int = READERS_MAX,
-        remote: MakeReaders | None = None,
+        make_readers: MakeReaders | None = None,
     ) -> None:
-        """`remote`: makes readers that are elsewhere; None: threads of this process read. Raises ConfigError. Nothing is sent to the server
-        before the first command."""
+        """`make_readers` None: threads of this process read, over SQL. Raises ConfigError. Nothing is sent to a server before the first
+        command."""
         self._account = Account.of(settings)
         self._closed = threading.Event()
         self._marks: SimpleQueue[SendMark | None] = SimpleQueue()
         self._done: SimpleQueue[SourceEvent] = SimpleQueue()
         self._reading = 0
         self._marking: tuple[Background, MysqlSession] | None = None
-        own = OwnReaders(self._account, schemas, self._done.put, write_chunk=write_chunk, readers_max=readers_max)
-        self._readers: ChunkReaders = own if remote is None else remote(schemas, self._done.put)
+        make_readers = make_readers or own_readers(settings, None, write_chunk=write_chunk, readers_max=readers_max)
+        self._readers = make_readers(schemas, self._done.put)
         self._mark_row = MarkRow(changefeed_id)
 
     def request(self, command: Command) -> None:
@@ -192,22 +192,32 @@ class TidbSource:
                 carry_out(mark, partial(carried_out, session, update, doing=doing, stopped=self._closed.is_set), self._done.put)
 
 
+def own_readers(settings: SourceSection, raw: ChunkReads | None, *, write_chunk: WriteChunk, readers_max: int = READERS_MAX) -> MakeReaders:
+    """Threads of this process. `raw`: what they read with from TiKV; None: nothing."""
+
+    def make(schemas: Mapping[TableName, TableSchema], report: Report) -> OwnReaders:
+        reads = ReadsByWay(SqlReads(Account.of(settings), schemas), raw)
+        reads.follow(schemas)
+        return OwnReaders(reads, report, write_chunk=write_chunk, readers_max=readers_max)
+
+    return make
+
+
 class OwnReaders:
     """`ChunkReaders` by threads of this process: as many as commands are under way, up to `readers_max`."""
 
     def __init__(
         self,
-        account: Account,
-        schemas: Mapping[TableName, TableSchema],
+        chunks: ChunkReads,
         report: Report,
         *,
         write_chunk: WriteChunk,
         readers_max: int,
     ) -> None:
-        self._account, self._report, self._write_chunk, self._readers_max = account, report, write_chunk, readers_max
-        self._chunks, self._reads = ChunkReader(schemas), Reads()
+        self._chunks, self._report, self._write_chunk, self._readers_max = chunks, report, write_chunk, readers_max
+        self._reads = Reads()
         self._closed = threading.Event()
-        self._sessions: list[MysqlSession] = []
+        self._sessions: list[ReadSession] = []
         self._threads: list[Background] = []
 
     def read(self, command: ReadChunk, under_way: int) -> None:
@@ -235,10 +245,10 @@ class OwnReaders:
             thread.close(max(0.0, give_up_s - time.monotonic()))
 
     def _start_reader(self) -> None:
-        session, number = MysqlSession(self._account, Role.READ_SOURCE), len(self._sessions)
+        session, number = self._chunks.open(), len(self._sessions)
         self._sessions.append(session)
         closed = self._closed.is_set
-        reader = TableReader(session, self._chunks, self._reads, write_chunk=self._write_chunk, report=self._report, stopped=closed)
+        reader = TableReader(session, self._reads, write_chunk=self._write_chunk, report=self._report, stopped=closed)
 
         def read(_: threading.Event) -> None:
             with closing(session):

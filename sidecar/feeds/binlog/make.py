@@ -21,12 +21,12 @@ from sidecar.feeds.kv.make import ScopedSchemas
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
 from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.scope import LiveScope
 from sidecar.ticdc.suitability import check_suitable
+from sidecar.tikv.pd import PdClient
 
 
 def make(config: Config, changefeed: Changefeed, scope: LiveScope, _: Note) -> Brought:

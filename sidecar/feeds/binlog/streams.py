@@ -47,7 +47,7 @@ NO_TLS = Tls()
 
 
 class Pd(Protocol):
-    """`sidecar.feeds.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Called by one thread at a time."""
+    """`sidecar.tikv.pd.PdClient`. Raises FeedLost, FeedUnsuitable. Called by one thread at a time."""
 
     def cluster_id(self) -> int: ...
 

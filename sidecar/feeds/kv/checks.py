@@ -6,26 +6,31 @@ That marks come back by the feed cannot be probed here: senders speak with the o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sidecar.adapters.tidb.infos import TidbInfos
-from sidecar.config import SourceSection
+from sidecar.config import Config, SourceSection
+from sidecar.core.messages import ReadWith
 from sidecar.feeds.checks import CHANGEFEED, TIDB, of_problem
 from sidecar.feeds.kv.row_filter import RowFilter
 from sidecar.feeds.kv.schemas import KvSchemas
 from sidecar.feeds.kv.suitability import refuse_filter
 from sidecar.process.checks import Check, Checking, CheckResult, Key, ok
+from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, rows_of
 from sidecar.rowcodec.kv_layout import KvSnapshot
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.ddl_rules import DdlRules
 from sidecar.ticdc.event_filter import FilterRules
 from sidecar.ticdc.suitability import problems_of_key_values
+from sidecar.tikv.scan import SnapshotScan
 
 INFOS_S = 60.0
 
 SETTINGS: Key[None] = Key("changefeed settings")
 INFOS: Key[None] = Key("table infos")
 BROUGHT: Key[None] = Key("key-values")
+READS: Key[None] = Key("dump reads")
 
 
 def checks(brought: Callable[[CheckResult], Checking[None]]) -> Sequence[Check[Any]]:
@@ -40,6 +45,7 @@ def checks(brought: Callable[[CheckResult], Checking[None]]) -> Sequence[Check[A
             INFOS_S,
         ),
         Check(BROUGHT, brought, "tikv.pd, push.listen"),
+        Check(READS, lambda it: reads(it.config, it[CHANGEFEED], it.opened), "tikv.pd, tikv.tls", (CHANGEFEED,)),
     )
 
 
@@ -49,6 +55,18 @@ def settings(changefeed: Changefeed) -> Checking[None]:
     yield from map(of_problem, against)
     if not against:
         yield ok("its filter can be followed on raw key-values")
+
+
+def reads(config: Config, changefeed: Changefeed, opened: ExitStack) -> Checking[None]:
+    """Whether TiKV serves what a dump would read there: tried with the table of the DDL jobs, which each cluster has."""
+    if config.dump.read_with is not ReadWith.TIKV:
+        yield ok('dumps are read by SELECTs: dump.read_with is "sql"')
+        return
+    scan = SnapshotScan(config.tikv, cluster_id=changefeed.upstream_id)
+    opened.callback(scan.close)
+    read_ts = scan.now_ts()
+    scan.rows([rows_of(DDL_JOB_TABLE_ID)], read_ts, rows_max=1, bytes_max=1)
+    yield ok(f"TiKV serves a dump's reads: tried at TSO {read_ts}")
 
 
 def infos(source: SourceSection, changefeed: Changefeed) -> Checking[None]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sidecar.config import TikvSection
 from sidecar.feeds.kv.checks import checks as of_key_values
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.process.checks import Check, Checking, CheckOptions, ok
+from sidecar.tikv.pd import PdClient
 
 
 def checks(_: CheckOptions) -> Sequence[Check[Any]]:

@@ -17,12 +17,12 @@ from threading import Event
 from sidecar.config import TikvSection
 from sidecar.core.model import CommitTs
 from sidecar.errors import TicdcDumpError
-from sidecar.feeds.tikv.channel import connector
-from sidecar.feeds.tikv.kv import KvCalls
-from sidecar.feeds.tikv.locks import LockResolver, physical_ms
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.feeds.tikv.stream import Subscription
 from sidecar.process.background import Background
+from sidecar.tikv.channel import connector
+from sidecar.tikv.kv import KvCalls
+from sidecar.tikv.locks import LockResolver, physical_ms
+from sidecar.tikv.pd import PdClient
 
 LATE_S = 20.0
 """The TTL that TiDB renews while a transaction lives, and TiCDC's own patience; a resolved ts is a second behind where nothing holds it."""

@@ -23,14 +23,14 @@ from typing import assert_never
 from sidecar.config import TikvSection
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost, FeedUnsuitable
-from sidecar.feeds.tikv.channel import connector
 from sidecar.feeds.tikv.gc import VersionKeeper
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
-from sidecar.feeds.tikv.regions import RegionPart, cut
 from sidecar.feeds.tikv.stream import Ended, StoreStream, Subscription
 from sidecar.process.background import Background
 from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv.channel import connector
+from sidecar.tikv.pd import PdClient
+from sidecar.tikv.regions import RegionPart, cut
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.05, 2.0
 """As TiCDC tries again (ticdc logservice/logpuller/region_failure_handler.go)."""

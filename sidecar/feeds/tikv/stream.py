@@ -24,13 +24,13 @@ import grpc
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
-from sidecar.feeds.tikv.channel import refusal, status_text
-from sidecar.feeds.tikv.pd import Store
 from sidecar.feeds.tikv.queue import EventQueue, WantedRange
-from sidecar.feeds.tikv.regions import Region, encoded
 from sidecar.process.background import Background
 from sidecar.rowcodec.key_values import KeyRange, Pulled
 from sidecar.rowcodec.kv_matcher import RegionMatcher
+from sidecar.tikv.channel import refusal, status_text
+from sidecar.tikv.pd import Store
+from sidecar.tikv.regions import Region, encoded
 from ticdc_dump.tikv import cdcpb_pb2, cdcpb_pb2_grpc, kvrpcpb_pb2, metapb_pb2
 
 METADATA = (("features", "stream-multiplexing"),)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from threading import Condition
 from typing import Any
 
-from sidecar.feeds.tikv.regions import decoded, encoded
 from sidecar.rowcodec.key_values import KeyRange
 from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, INITIALIZED, PREWRITE, PUT, ROLLBACK
+from sidecar.tikv.regions import decoded, encoded
 from tests.support.tikv.recorded import History, LogRow
 from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2, errorpb_pb2, metapb_pb2
@@ -96,6 +96,8 @@ class Cluster:
         self.store_cluster_ids: dict[int, int] = {}
         self.pd_leader = 0
         self.position = 0
+        self.idle_ts = 0
+        """What the resolved ts has advanced without a row of the log, as that of a cluster without writes does."""
         self.refusals: list[Any] = []
         """Errors for the next registrations, one each."""
         self.sessions: list[Session] = []
@@ -131,6 +133,17 @@ class Cluster:
                     self._committed[_table_of(row.key)].append(row)
             self.position = end
             self.changed.notify_all()
+
+    def rest(self, ms: int) -> None:
+        """Time passes, and nothing is written. Only at the end of the log, whose rows have their own times."""
+        assert self.is_at_end
+        with self.changed:
+            self.idle_ts += ms << 18
+            self.changed.notify_all()
+
+    def open_rows(self) -> list[LogRow]:
+        """Prewrites of the log that have no end yet."""
+        return list(self._locks.values())
 
     # ---- regions ----------------------------------------------------------------------------------------------------
 
@@ -310,7 +323,7 @@ class Cluster:
 
     def resolved_ts(self, range_: KeyRange) -> int:
         """Up to where the log, as far as it is played, has all commits of these keys."""
-        return self.history.resolved[self.position]
+        return self.history.resolved[self.position] + self.idle_ts
 
     def earlier_ts(self) -> int:
         """A ts that all keys were resolved to at some time."""

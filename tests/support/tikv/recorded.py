@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from sidecar.core.model import CommitTs
-from sidecar.feeds.tikv.regions import decoded
 from sidecar.rowcodec.key_values import KeyRange, KvEntry
 from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, DELETE, INITIALIZED, PREWRITE, PUT, ROLLBACK
+from sidecar.tikv.regions import decoded
 from tests.support.recordings import recording
 from ticdc_dump.tikv import cdcpb_pb2
 
@@ -90,12 +90,8 @@ def raw(name: str) -> Raw:
         int(number): Subscribed(int(number), it["table_id"], it["region"], _range(it), CommitTs(int(it["ts"])))
         for number, it in reported["subscriptions"].items()
     }
-    data, at, messages = gzip.decompress((folder / "eventfeed.bin.gz").read_bytes()), 0, []
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        messages.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    return Raw(tuple(messages), subscriptions, int(reported["cluster_id"]))
+    messages = tuple(_messages(gzip.decompress((folder / "eventfeed.bin.gz").read_bytes())))
+    return Raw(messages, subscriptions, int(reported["cluster_id"]))
 
 
 def _range(reported: dict[str, str]) -> KeyRange:
@@ -143,6 +139,37 @@ def history(name: str) -> History:
 
 Place = tuple[int, bytes]
 """start_ts and key."""
+
+
+@cache
+def whole_history(name: str) -> History:
+    """With what there was before it, from the recording's scans of whole tables: every row that a reader can find."""
+    folder, live = recording(name), history(name)
+    first: dict[tuple[bytes, int], LogRow] = {}
+    reported = json.loads((folder / "scans.json").read_bytes())
+    start_ts = int(json.loads((folder / "recording.json").read_bytes())["start_ts"])
+    for scan in reported:
+        if int(scan["checkpoint_ts"]) == 0:
+            for row in _rows_of(gzip.decompress((folder / "scans" / scan["file"]).read_bytes())):
+                if row.type == COMMITTED and row.commit_ts <= start_ts:
+                    first[row.key, row.commit_ts] = LogRow(COMMITTED, row.key, row.start_ts, row.commit_ts, row.value, b"")
+    log = (*sorted(first.values(), key=lambda row: row.commit_ts), *live.log)
+    return History(log, _resolved(log, live.end_ts), live.ranges)
+
+
+def _rows_of(data: bytes) -> Iterator[Any]:
+    for message in _messages(data):
+        for event in cdcpb_pb2.ChangeDataEvent.FromString(message).events:
+            yield from event.entries.entries
+
+
+def _messages(data: bytes) -> Iterator[bytes]:
+    """Each with its length before it."""
+    at = 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
 
 
 @dataclass

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import grpc
 
 from sidecar.config import TikvSection
-from sidecar.feeds.tikv.regions import encoded
+from sidecar.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster, Session
+from tests.support.tikv.snapshot import Snapshots
 from tests.support.tikv.transactions import Transactions
 from ticdc_dump.tikv import cdcpb_pb2_grpc, errorpb_pb2, kvrpcpb_pb2, metapb_pb2, pdpb_pb2, pdpb_pb2_grpc, tikvpb_pb2_grpc
 
@@ -42,6 +43,14 @@ class TikvServers:
         """How many PD has given."""
         self.physical_ms = TSO_PHYSICAL_MS
         """PD's clock, which stands."""
+        self.snapshots = Snapshots(cluster)
+        self.follows_log = False
+        """PD's timestamps are just below what the log is resolved to: no commit at or below one is to come, and the feed passes it."""
+        self.read_regions: list[int] = []
+        """Of each KvScan that was served."""
+        self.scans, self.answers_scans = 0, Event()
+        """How many have come; none is answered while this is not set."""
+        self.answers_scans.set()
         self._giving = Lock()
         self._stores: dict[int, Any] = {}
         self._pd: list[Any] = []
@@ -67,6 +76,10 @@ class TikvServers:
 
     def timestamp(self, count: int = 1) -> tuple[int, int]:
         """Physical and logical part of the last of `count`. For any thread."""
+        if self.follows_log:
+            with self.cluster.changed:
+                past_ts = self.cluster.history.resolved[self.cluster.position] + self.cluster.idle_ts - 1
+            return past_ts >> 18, past_ts & (1 << 18) - 1
         with self._giving:
             self.timestamps += count
             return self.now_ms(), self.timestamps
@@ -156,7 +169,17 @@ class _Kv(tikvpb_pb2_grpc.TikvServicer):
     def __init__(self, servers: TikvServers, store: int) -> None:
         self._servers, self._cluster, self._store = servers, servers.cluster, store
 
-    def KvScanLock(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's names, here and below
+    def KvScan(self, request: Any, context: Any) -> Any:  # noqa: N802  # the service's names, here and below
+        self._servers.scans += 1
+        while not self._servers.answers_scans.wait(0.02) and context.is_active():
+            pass
+        key = request.end_key if request.reverse else request.start_key
+        answer = self._answer("KvScan", request, [key], kvrpcpb_pb2.ScanResponse, lambda _, it: self._servers.snapshots.scan(it))
+        if not answer.HasField("region_error"):
+            self._servers.read_regions.append(request.context.region_id)
+        return answer
+
+    def KvScanLock(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("KvScanLock", request, [request.start_key], kvrpcpb_pb2.ScanLockResponse, Transactions.scan)
 
     def KvCheckTxnStatus(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -10,6 +10,7 @@ import pytest
 from sidecar.adapters.tidb.read import ChunkReader, SelectedChunk
 from sidecar.adapters.tidb.read_queue import Reads
 from sidecar.adapters.tidb.reader import TableReader, _Ahead
+from sidecar.adapters.tidb.sql_reads import SqlReadSession
 from sidecar.config import SourceSection
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.messages import Brackets, ReadChunk
@@ -30,8 +31,8 @@ def chunks() -> ChunkReader:
 
 @pytest.fixture
 def reader(chunks: ChunkReader) -> TableReader:
-    session = MysqlSession(Account.of(SourceSection(host="127.0.0.1", user="root")), Role.READ_SOURCE)
-    return TableReader(session, chunks, Reads(), write_chunk=lambda *_: WrittenChunk(0), report=lambda _: None, stopped=lambda: False)
+    session = SqlReadSession(MysqlSession(Account.of(SourceSection(host="127.0.0.1", user="root")), Role.READ_SOURCE), chunks)
+    return TableReader(session, Reads(), write_chunk=lambda *_: WrittenChunk(0), report=lambda _: None, stopped=lambda: False)
 
 
 def ahead(chunks: ChunkReader) -> _Ahead:

@@ -6,7 +6,7 @@ import pytest
 
 from sidecar.control.dump_scope import Scope, resolve, start_dump, unknown_sinks
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
-from sidecar.core.messages import Brackets, Pace
+from sidecar.core.messages import Brackets, Pace, ReadWith
 from sidecar.core.model import MARK_TABLE, TableName
 from sidecar.errors import RefusedRequest, SourceError
 from tests.unit.control.serving import ITEM, LOGS, ORDERS, SECRET, TABLES, Filter, Schemas, schema
@@ -134,12 +134,12 @@ def test_a_predicate_too_long_to_go_into_every_select_is_refused() -> None:
 def test_a_refusal_with_a_way_out_of_its_own_gets_no_second_one() -> None:
     request = pb.StartRequest(dump_id="a" * 16, where=[pb.TablePredicate(schema="shop", table="orders", predicate="nothing = 1")])
     with pytest.raises(RefusedRequest) as reported:
-        start_dump(request, resolved(request), chunk_rows=1)
+        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
     assert str(reported.value).count("what to do") == 1
     assert "dry-run" not in reported.value.hint
     request.dump_id = "short"
     with pytest.raises(RefusedRequest, match=r"nothing.*; dump id 'short'") as reported:
-        start_dump(request, resolved(request), chunk_rows=1)
+        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
     assert str(reported.value).count("what to do") == 1
 
 
@@ -171,16 +171,16 @@ def test_a_predicate_that_is_none_of_its_own_row_refuses_the_dump(predicate: str
 
 def test_the_request_becomes_a_start_with_the_sidecars_defaults() -> None:
     request = pb.StartRequest(dump_id=DUMP_ID)
-    start = start_dump(request, resolved(request), chunk_rows=123)
+    start = start_dump(request, resolved(request), chunk_rows=123, read_with=ReadWith.SQL)
     assert (start.dump_id, start.tables, start.brackets, start.chunk_rows) == (DUMP_ID, (ORDERS, ITEM), Brackets.WATERMARK, 123)
     assert start.pace == Pace()
     assert start.where == ()
 
 
 def test_a_dump_of_all_tables_is_also_one_of_those_that_appear_and_a_dump_by_rules_is_not() -> None:
-    assert start_dump(pb.StartRequest(dump_id=DUMP_ID), resolved(), chunk_rows=1).grows
+    assert start_dump(pb.StartRequest(dump_id=DUMP_ID), resolved(), chunk_rows=1, read_with=ReadWith.SQL).grows
     by_rules = rules("shop.*")
-    assert not start_dump(by_rules, resolved(by_rules), chunk_rows=1).grows
+    assert not start_dump(by_rules, resolved(by_rules), chunk_rows=1, read_with=ReadWith.SQL).grows
 
 
 def test_the_request_carries_its_pace_and_brackets() -> None:
@@ -193,7 +193,7 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
         bytes_per_second=9,
         delivery_bound_seconds=1.5,
     )
-    start = start_dump(request, resolved(request), chunk_rows=123)
+    start = start_dump(request, resolved(request), chunk_rows=123, read_with=ReadWith.SQL)
     assert (start.brackets, start.chunk_rows, start.pace) == (Brackets.SNAPSHOT, 7, Pace(3, 2**40, 9, 1.5))
 
 
@@ -209,13 +209,13 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
 )
 def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) -> None:
     with pytest.raises(RefusedRequest, match=text):
-        start_dump(request_given, resolved(request_given), chunk_rows=1)
+        start_dump(request_given, resolved(request_given), chunk_rows=1, read_with=ReadWith.SQL)
 
 
 def test_all_that_is_wrong_is_reported_at_once() -> None:
     request = pb.StartRequest(dump_id="short", table_rules=["nope.*"], where=[where(ITEM, "a")])
     with pytest.raises(RefusedRequest) as reported:
-        start_dump(request, resolved(request), chunk_rows=1)
+        start_dump(request, resolved(request), chunk_rows=1, read_with=ReadWith.SQL)
     assert all(part in str(reported.value) for part in ("nope.*", "shop.item is narrowed", "dump id 'short'"))
 
 
@@ -229,3 +229,12 @@ def test_ten_thousand_tables_are_resolved_with_one_question_for_each_kind_of_fac
 def test_what_the_source_raises_is_passed_on() -> None:
     with pytest.raises(SourceError, match="gone"):
         resolved(schemas=Schemas(failing=SourceError("TiDB is gone", hint="see TiDB")))
+
+
+@pytest.mark.parametrize(("read_with", "brackets"), [(ReadWith.SQL, Brackets.WATERMARK), (ReadWith.TIKV, Brackets.SNAPSHOT)])
+def test_without_brackets_they_are_those_of_what_is_read_with(read_with: ReadWith, brackets: Brackets) -> None:
+    request = pb.StartRequest(dump_id=DUMP_ID)
+    start = start_dump(request, resolved(request), chunk_rows=1, read_with=read_with)
+    assert (start.read_with, start.brackets) == (read_with, brackets)
+    request.brackets = pb.BRACKETS_WATERMARK
+    assert start_dump(request, resolved(request), chunk_rows=1, read_with=read_with).brackets is Brackets.WATERMARK

@@ -200,7 +200,7 @@ def test_each_word_of_ours_is_one_of_the_wires_and_back(table: dict[object, int]
 def test_the_words_for_people_and_what_a_request_means_are_of_the_same_tables() -> None:
     assert {STATE_NAMES[wire] for wire in STATES.values()} == {state.value for state in DumpState}
     assert {BRACKETS_NAMES[wire]: BRACKETS_REQUESTED[wire] for wire in BRACKETS.values()} == {str(one): one for one in Brackets}
-    assert BRACKETS_REQUESTED[pb.BRACKETS_UNSPECIFIED] is Brackets.WATERMARK
+    assert BRACKETS_REQUESTED[pb.BRACKETS_UNSPECIFIED] is None, "the sidecar's settings say"
 
 
 def of_table(rows: int, estimated: int, *, complete: bool = False) -> pb.TableStatus:

@@ -145,8 +145,9 @@ def test_the_preflight_judges_a_key_value_feed_by_what_it_needs(config: Config) 
     results = carried_out([*common, *push.checks(options)], CheckResult(config, options))
     assert [(result.name, result.status) for result in results[2:]] == [
         ("changefeed settings", CheckStatus.OK), ("table infos", CheckStatus.OK), ("key-values", CheckStatus.WARNING),
+        ("dump reads", CheckStatus.OK),
     ]  # fmt: skip
-    *_, reported = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
+    *_, reported, _ = carried_out([*common, *tikv.checks(options)], CheckResult(msgspec.structs.replace(config, feed="tikv"), options))
     assert reported.name == "key-values"
     assert "tikv.pd names no endpoint" in reported.findings[0].what
 

@@ -12,13 +12,13 @@ import pytest
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import FeedLost, MessageUnreadable
-from sidecar.feeds.tikv import kv as tikv_kv
-from sidecar.feeds.tikv import locks as tikv_locks
-from sidecar.feeds.tikv.channel import connector
-from sidecar.feeds.tikv.kv import KvCalls
-from sidecar.feeds.tikv.locks import HOLDERS_S, LockOutcome, LockResolver
-from sidecar.feeds.tikv.pd import PdClient
 from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv import kv as tikv_kv
+from sidecar.tikv import locks as tikv_locks
+from sidecar.tikv.channel import connector
+from sidecar.tikv.kv import KvCalls
+from sidecar.tikv.locks import HOLDERS_S, LockOutcome, LockResolver
+from sidecar.tikv.pd import PdClient
 from tests.support.tikv.locked import LockedCluster, ts
 from tests.support.tikv.server import TikvServers
 from tests.support.tikv.transactions import ROLLED_BACK, Lock

@@ -10,11 +10,11 @@ import pytest
 
 from sidecar.config import TikvSection, Tls
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
-from sidecar.feeds.tikv import pd as tikv_pd
-from sidecar.feeds.tikv.channel import KEEPALIVE_S, connector
-from sidecar.feeds.tikv.pd import PdClient
-from sidecar.feeds.tikv.regions import encoded
 from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv import pd as tikv_pd
+from sidecar.tikv.channel import KEEPALIVE_S, connector
+from sidecar.tikv.pd import PdClient
+from sidecar.tikv.regions import encoded
 from tests.support.tikv.cluster import CLUSTER_ID, Cluster
 from tests.support.tikv.recorded import History
 from tests.support.tikv.server import TSO_PHYSICAL_MS, TikvServers

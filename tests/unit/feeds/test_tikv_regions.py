@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.errors import MessageUnreadable
-from sidecar.feeds.tikv.regions import Region, cut, decoded, encoded
 from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv.regions import Region, cut, decoded, encoded
 from tests.support.kv_encoder import memcomparable_bytes
 
 WANTED = KeyRange(b"b", b"y")

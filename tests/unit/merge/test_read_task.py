@@ -241,11 +241,12 @@ def test_what_a_task_dies_of_is_noticed_once(stage: Stage, monkeypatch: pytest.M
 
 def test_a_connection_that_no_task_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_task, "HELD_S", 0.05)
-    readers, source = read_task._HeldReaders(), reading_settings(SOURCE, open_folder("/nowhere")).source
-    held, closed = readers.take(source), Event()
+    readers, settings = read_task._HeldReaders(), reading_settings(SOURCE, open_folder("/nowhere"))
+    held, closed = readers.take(settings, 7), Event()
     monkeypatch.setattr(type(held.session), "close", lambda _: closed.set())
-    readers.give_back(source, held)
-    assert readers.take(source) is held, "the next task has it"
-    readers.give_back(source, held)
+    readers.give_back(settings, 7, held)
+    assert readers.take(settings, 8) is not held, "of another cluster"
+    assert readers.take(settings, 7) is held, "the next task has it"
+    readers.give_back(settings, 7, held)
     assert closed.wait(PATIENCE_S)
-    assert readers.take(source) is not held
+    assert readers.take(settings, 7) is not held

@@ -233,8 +233,8 @@ KAFKA = (
     ("feed", "names"),
     [
         ("kafka", KAFKA),
-        ("push", (*COMMON, "changefeed settings", "table infos", "key-values")),
-        ("tikv", (*COMMON, "changefeed settings", "table infos", "key-values")),
+        ("push", (*COMMON, "changefeed settings", "table infos", "key-values", "dump reads")),
+        ("tikv", (*COMMON, "changefeed settings", "table infos", "key-values", "dump reads")),
     ],
 )
 def test_each_feed_is_checked_in_this_order(feed: str, names: tuple[str, ...]) -> None:

@@ -19,8 +19,8 @@ import stamina
 from sidecar.config import TikvSection
 from sidecar.core.model import CommitTs, ts_at
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable
-from sidecar.feeds.tikv.channel import Connect, connector, refusal, status_text
-from sidecar.feeds.tikv.regions import Region, encoded
+from sidecar.tikv.channel import Connect, connector, refusal, status_text
+from sidecar.tikv.regions import Region, encoded
 from ticdc_dump.tikv import metapb_pb2, pdpb_pb2, pdpb_pb2_grpc
 
 ANSWER_MAX_S = 3.0
@@ -69,14 +69,15 @@ class PdClient:
                 return ts_at(answer.timestamp.physical, answer.timestamp.logical)
         raise AssertionError("the last attempt raises")
 
-    def regions(self, start: bytes, end: bytes) -> Sequence[Region]:
-        """Those that PD knows between two raw keys, in the order of their keys; maybe with holes."""
+    def regions(self, start: bytes, end: bytes, *, at_most: int | None = None) -> Sequence[Region]:
+        """Those that PD knows between two raw keys, in the order of their keys; maybe with holes. `at_most`: the first so many."""
         regions: list[Region] = []
         at, end_encoded = encoded(start), encoded(end)
-        while at < end_encoded:
-            reported = self._scan(at, end_encoded)
+        while at < end_encoded and (at_most is None or len(regions) < at_most):
+            limit = SCAN_REGIONS_MAX if at_most is None else min(SCAN_REGIONS_MAX, at_most - len(regions))
+            reported = self._scan(at, end_encoded, limit)
             regions += reported
-            if len(reported) < SCAN_REGIONS_MAX or not reported[-1].end:
+            if len(reported) < limit or not reported[-1].end:
                 break
             at = regions[-1].end
         return regions
@@ -117,8 +118,8 @@ class PdClient:
             channel.close()
         self._channels.clear()
 
-    def _scan(self, start: bytes, end: bytes) -> Sequence[Region]:
-        request = pdpb_pb2.ScanRegionsRequest(start_key=start, end_key=end, limit=SCAN_REGIONS_MAX)
+    def _scan(self, start: bytes, end: bytes, limit: int) -> Sequence[Region]:
+        request = pdpb_pb2.ScanRegionsRequest(start_key=start, end_key=end, limit=limit)
         answer = self._ask("ScanRegions", lambda stub, header: _with(request, header, stub.ScanRegions))
         return [_region(region) for region in answer.regions]
 

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from sidecar.core.model import CommitTs
 from sidecar.errors import MessageUnreadable
-from sidecar.feeds.tikv.kv import LOCKS_MAX, KvCalls
 from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv.kv import LOCKS_MAX, KvCalls
 from ticdc_dump.tikv import kvrpcpb_pb2
 
 HOLDERS_S = 4
