@@ -143,7 +143,6 @@ TESTED_THROUGH = {
     "sidecar.adapters.tidb.indexes": "tests/integration/test_tidb_schema.py",
     "sidecar.adapters.tidb.snapshot": "tests/unit/adapters/test_tidb_snapshot.py",
     "sidecar.control.preview": "tests/unit/control/test_service.py",
-    "sidecar.feeds.kv.checks": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.feeds.push.session": "tests/unit/feeds/test_push_puller.py",
     "sidecar.feeds.tikv.make": "tests/unit/feeds/test_kv_make.py",

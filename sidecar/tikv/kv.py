@@ -22,7 +22,7 @@ from sidecar.errors import FeedLost, MessageUnreadable
 from sidecar.rowcodec.key_values import KeyRange
 from sidecar.tikv.channel import Connect, refusal, status_text
 from sidecar.tikv.pd import PdClient, Store
-from sidecar.tikv.regions import Region, RegionPart, cut, encoded
+from sidecar.tikv.regions import Region, RegionPart, cut, holds
 from ticdc_dump.tikv import kvrpcpb_pb2, metapb_pb2, tikvpb_pb2_grpc
 
 CALL_MAX_S = 10.0
@@ -58,7 +58,7 @@ class KvCalls:
         """Each key once, with those of its region; the first key's region first."""
         results: list[tuple[Region, list[bytes]]] = []
         for key in dict.fromkeys(keys):
-            mine = next((group for region, group in results if _has(region, key)), None)
+            mine = next((group for region, group in results if holds(region, key)), None)
             if mine is not None:
                 mine.append(key)
             else:
@@ -165,11 +165,6 @@ def _served(part: RegionPart) -> Region:
             f"PD knows no region, or no leader of it, for keys [{part.range.start.hex()}, {part.range.end.hex()})", hint=_SEE_STORES
         )
     return part.region
-
-
-def _has(region: Region, key: bytes) -> bool:
-    place = encoded(key)
-    return region.start <= place and (not region.end or place < region.end)
 
 
 def _context(region: Region, key: bytes) -> Any:

@@ -65,6 +65,12 @@ def decoded(key: bytes) -> bytes:
     return raw
 
 
+def holds(region: Region, key: bytes) -> bool:
+    """`key` raw."""
+    place = encoded(key)
+    return region.start <= place and (not region.end or place < region.end)
+
+
 def cut(wanted: KeyRange, regions: Iterable[Region]) -> Sequence[RegionPart]:
     """`wanted` from its start to its end, in parts. `regions` in the order of their keys, as one answer of PD has them."""
     parts: list[RegionPart] = []

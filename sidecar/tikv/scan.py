@@ -31,7 +31,7 @@ from sidecar.tikv.channel import connector
 from sidecar.tikv.kv import KvCalls
 from sidecar.tikv.locks import LockResolver
 from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import Region, cut, encoded
+from sidecar.tikv.regions import Region, cut, holds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,19 +117,16 @@ class SnapshotScan:
         """The highest key of the ranges that has a row. None: there is none, or none was met in READ_S_MAX."""
         until_s = time.monotonic() + READ_S_MAX
         for range_ in reversed(ranges):
-            for part in reversed(self._tried(self._parts, range_)):
-                if self._stopped() or time.monotonic() > until_s:
-                    return None
-                last = self._tried(self._last_of, part, read_ts)
-                if last is not None:
-                    return last
+            last = self._tried(self._last_of, range_, read_ts, until_s)
+            if last is not None or self._stopped() or time.monotonic() > until_s:
+                return last
         return None
 
     def borders(self, ranges: Sequence[KeyRange]) -> Sequence[bytes]:
         """Where ranges begin, but the first, and regions inside of them: raw keys that rise."""
         whole = KeyRange(ranges[0].start, ranges[-1].end)
         starts = [range_.start for range_ in ranges[1:]]
-        starts += [part.start for part in self._tried(self._parts, whole) if any(part.start in range_ for range_ in ranges)]
+        starts += [part.start for part, _ in self._tried(self._calls.parts, whole) if any(part.start in range_ for range_ in ranges)]
         return sorted({*starts} - {ranges[0].start})
 
     def interrupt(self) -> None:
@@ -150,28 +147,23 @@ class SnapshotScan:
         rows = _unlocked(self._calls.rows(region, part.range, read_ts=read_ts, limit=limit), read_ts)
         return rows, part.range.end if len(rows.keys) < limit and rows.whole else rows.keys[-1] + b"\0"
 
-    def _last_of(self, within: KeyRange, read_ts: CommitTs) -> bytes | None:
-        """The regions of `within` may be others by now."""
-        for part in reversed(self._parts(within)):
-            answer = self._calls.rows(self._region_of(part.start, part.end), part, read_ts=read_ts, limit=1, reverse=True)
-            if (rows := _unlocked(answer, read_ts)).keys:
+    def _last_of(self, within: KeyRange, read_ts: CommitTs, until_s: float) -> bytes | None:
+        for part, region in reversed(self._calls.parts(within)):
+            if self._stopped() or time.monotonic() > until_s:
+                return None
+            if (rows := _unlocked(self._calls.rows(region, part, read_ts=read_ts, limit=1, reverse=True), read_ts)).keys:
                 return rows.keys[0]
         return None
 
     def _region_of(self, key: bytes, end: bytes) -> Region:
-        """Of those that PD reported last, which begin at the key that was looked for; `end`: no farther are they of use."""
-        place = encoded(key)
-        for fresh in (False, True):
-            if fresh:
-                self._regions = self._pd.regions(key, end, at_most=REGIONS_AHEAD)
-            for region in self._regions:
-                if region.start <= place and (not region.end or place < region.end) and region.leader_store is not None:
-                    return region
-        raise FeedLost(f"PD knows no region, or no leader of it, for key {key.hex()}", hint=_SEE_STORES)
-
-    def _parts(self, wanted: KeyRange) -> Sequence[KeyRange]:
-        """Along its regions."""
-        return [part.range for part in cut(wanted, self._pd.regions(wanted.start, wanted.end))]
+        """The one that has the key, by PD's last answer or by a new one, about the regions up to `end`."""
+        region = _holder(self._regions, key)
+        if region is None:
+            self._regions = self._pd.regions(key, end, at_most=REGIONS_AHEAD)
+            region = _holder(self._regions, key)
+        if region is None:
+            raise FeedLost(f"PD knows no region, or no leader of it, for key {key.hex()}", hint=_SEE_STORES)
+        return region
 
     def _weigh(self, rows: ScannedRows) -> int:
         size = sum(map(len, rows.keys)) + sum(map(len, rows.values))
@@ -192,7 +184,7 @@ class SnapshotScan:
                 if not why:
                     continue
                 if self._stopped() or time.monotonic() + rest_s > give_up_s:
-                    raise SourceLost(f"nobody has served this read for {self._outage_max_s:g} s; last: {why}", hint=hint) from error
+                    raise SourceLost(f"no store has served this read for {self._outage_max_s:g} s; last: {why}", hint=hint) from error
                 if isinstance(error, FeedLost):
                     self._regions, self._call_rows = (), max(1, self._call_rows // 4)
                     self._calls.forget_stores()
@@ -208,6 +200,10 @@ class SnapshotScan:
             return waits_for if resolved or waits_for else f"a lock of transaction {locked.locks[0].lock_version}", _WAITS_HINT
         except FeedLost as error:
             return error.message, error.hint
+
+
+def _holder(regions: Sequence[Region], key: bytes) -> Region | None:
+    return next((region for region in regions if region.leader_store is not None and holds(region, key)), None)
 
 
 def _unlocked(answer: Any, read_ts: CommitTs) -> ScannedRows:

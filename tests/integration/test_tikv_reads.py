@@ -9,29 +9,34 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sidecar.adapters.tidb.source import CLOSE_WAIT_S, OwnReaders, TidbSource, own_readers
 from sidecar.adapters.tikv.reads import TikvReads
-from sidecar.config import SourceSection, Tls
+from sidecar.config import Config, SourceSection, Tls
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.keyset import Key
 from sidecar.core.messages import Brackets, ChunkMisfit, ChunkRead, ReadChunk, ReadWith, SourceEvent, SourceFailed
 from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.errors import SourceError
+from sidecar.feeds.kv.checks import reads
 from sidecar.log.storage import open_folder
+from sidecar.process.checks import CheckStatus
 from sidecar.replay.judge.rows import equal_rows, rows_by_key
 from sidecar.rowcodec.key_values import rows_of
 from sidecar.rowcodec.kv_layout import kv_table_of, layout_of, schema_under
 from sidecar.rowcodec.kv_matcher import COMMIT, COMMITTED, PREWRITE
 from sidecar.rowcodec.kv_row import decode_row
+from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from sidecar.tikv import scan as tikv_scan
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.read_tasks import reading_settings, tasks_here
@@ -463,6 +468,27 @@ def test_another_cluster_than_the_changefeeds_is_refused() -> None:
     assert f"is of cluster {CLUSTER_ID}, and the changefeed reads cluster 7" in failed.reason
     with staged(whole_history("zero"), cluster_id=CLUSTER_ID) as stage:
         assert isinstance(stage.read(ORDERS), ChunkRead)
+
+
+def test_the_preflight_tries_a_read_and_the_clusters_id() -> None:
+    with TikvServers(Cluster(whole_history("zero"))) as servers, ExitStack() as opened:
+        sections = {"log": {"uri": "/nowhere"}, "sinks": ["file:///nowhere"], "etcd": {"endpoints": ["nowhere:2379"]}}
+        given = msgspec.convert(
+            {
+                **sections,
+                "changefeed": {"id": "orders"},
+                "source": {"host": "nowhere", "user": "nobody"},
+                "dump": {"read_with": "tikv"},
+                "tikv": {"pd": servers.pd_addresses},
+            },
+            Config,
+        )
+        feed = Changefeed(ChangefeedName("default", "default", "orders"), "1", "blackhole:///", upstream_id=CLUSTER_ID)
+        (finding,) = reads(given, feed, opened)
+        assert finding.status is CheckStatus.OK
+        assert "TiKV serves a dump's reads" in finding.what
+        with pytest.raises(SourceError, match="the changefeed reads cluster 7"):
+            list(reads(given, replace(feed, upstream_id=7), opened))
 
 
 def test_certificates_that_are_not_there_fail_a_read_from_tikv_and_nothing_else() -> None:

@@ -59,6 +59,27 @@ TIKV_READS = [
         f"{READS}test_a_row_that_the_schema_does_not_fit_is_a_ddls_until_that_has_passed",
     ),
     Mutation(
+        "any cluster is read from",
+        "sidecar/tikv/scan.py::SnapshotScan.now_ts",
+        "if self._cluster_id not in (0, known):",
+        "if False:",
+        f"{READS}test_another_cluster_than_the_changefeeds_is_refused",
+    ),
+    Mutation(
+        "rows that were read before a DDL serve after it",
+        "sidecar/adapters/tikv/reads.py::TikvReads.follow",
+        "self._in_force = _InForce(schemas)",
+        "pass",
+        f"{READS}test_what_was_read_before_a_ddl_serves_nothing_after_it",
+    ),
+    Mutation(
+        "after a call of small rows as many wide ones are requested",
+        "sidecar/tikv/scan.py::SnapshotScan._tried",
+        "max(1, self._call_rows // 4)",
+        "self._call_rows",
+        f"{READS}test_rows_that_become_wide_come_in_calls_that_fit_a_message",
+    ),
+    Mutation(
         "keys are requested where there is no SQL",
         "sidecar/core/dump_run.py::Run._read_chunk",
         "ReadWith.SQL if where or keys else self.progress.read_with",

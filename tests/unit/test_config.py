@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.config import Config, SparkSection, placed, read_config, read_secret
+from sidecar.core.messages import ReadWith
 from sidecar.errors import ConfigError
 from spark_merge.delivery.places import WORKER_ROWS
 
@@ -152,6 +153,20 @@ def test_addresses_are_taken_as_others_write_them(tmp_path: Path, value: str) ->
 def test_an_answer_may_not_take_longer_than_the_lease_that_it_keeps(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"etcd\.timeout_s is 60, longer than the lease"):
         config(tmp_path, with_setting("etcd.timeout_s", "60"))
+
+
+@pytest.mark.parametrize(
+    ("feed", "pd", "fits"),
+    [("tikv", '["pd:2379"]', True), ("push", '["pd:2379"]', True), ("tikv", "[]", False), ("kafka", '["pd:2379"]', False)],
+)
+def test_a_dump_is_read_from_tikv_where_pd_is_known_and_the_feed_brings_key_values(tmp_path: Path, feed: str, pd: str, fits: bool) -> None:
+    text = f'feed = "{feed}"\n{LEAST}[dump]\nread_with = "tikv"\n[tikv]\npd = {pd}\n'
+    if fits:
+        assert config(tmp_path, text).dump.read_with is ReadWith.TIKV
+        return
+    with pytest.raises(ConfigError, match=r'dump\.read_with is "tikv", which needs tikv\.pd') as reported:
+        config(tmp_path, text)
+    assert 'set dump.read_with to "sql"' in reported.value.hint
 
 
 def test_a_short_lease_may_keep_the_default(tmp_path: Path) -> None:

@@ -104,7 +104,8 @@ def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_wh
     tables = [pb.SinkTableStatus(schema="shop", table="a", complete_since_tso=TSO), pb.SinkTableStatus(schema="shop", table="b")]
     sinks = [pb.SinkStatus(sink="lake", tables_known=True, tables=tables), pb.SinkStatus(sink="new")]
     text = picture(status(dump_sinks=["lake"], sinks=sinks))
-    assert "brackets, for lake only" in text
+    assert "watermark brackets, for lake only" in text
+    assert "watermark brackets, read from TiKV, for lake only" in picture(status(dump_sinks=["lake"], sinks=sinks, read_with="tikv"))
     assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in text
     assert "new: 0 of" not in text, "it has received nothing yet"
 
