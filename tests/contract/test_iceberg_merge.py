@@ -15,6 +15,7 @@ import pytest
 
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import segment_log, storage
+from spark_merge.sinks import held
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
@@ -125,7 +126,7 @@ def test_tables_stay_what_they_are_whoever_compacts_them(tmp_path: Path, monkeyp
     """The proof of merge.py tried: any cut, deaths, few rows a file, and somebody who compacts tables between and amid commits."""
     rng = Random(seed)
     monkeypatch.setattr(iceberg, "LIVE_PART_ROWS", rng.choice([2, 100]))
-    monkeypatch.setattr(writer, "HELD_BYTES_MAX", rng.choice([300, 1 << 20]))
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", rng.choice([300, 1 << 20]))
     story = story_of(tmp_path, merged_place(uri_of(tmp_path / "lake", mode="merge")), monkeypatch, seed=seed, passes=rng.choice([1, 2, 3]))
     often = rng.choice([0.0, 0.0, 0.1, 0.4])
     commit = Lake.commit

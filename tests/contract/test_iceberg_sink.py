@@ -14,7 +14,8 @@ from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from spark_merge.port.contract import Batch, Head, Outcome
-from spark_merge.sinks.iceberg import lake, writer
+from spark_merge.sinks import held
+from spark_merge.sinks.iceberg import lake
 from spark_merge.sinks.iceberg import sink as iceberg
 from spark_merge.sinks.iceberg.lake import Lake
 from spark_merge.sinks.iceberg.position import SNAPSHOTS_KEPT
@@ -107,7 +108,7 @@ class TestIceberg(SinkPort):
         assert next(made) > 10
 
     def test_a_large_task_makes_several_files_of_a_table(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(writer, "HELD_BYTES_MAX", 1000)
+        monkeypatch.setattr(held, "HELD_BYTES_MAX", 1000)
         story.finish(segments_max=100)
         story.check_end()
         catalog = catalog_of(story.place.uri)

@@ -16,6 +16,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransf
 
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.sinks import held
 from spark_merge.sinks.iceberg import partitions, writer
 from spark_merge.sinks.iceberg.partition_rules import partitions_of
 from spark_merge.sinks.registry import misfits, open_sink
@@ -120,7 +121,7 @@ def test_a_large_task_writes_a_partition_in_several_files_and_holds_no_more_than
         sizes.append(rows.nbytes)
         return partitions.parted(rows, *args, **named)
 
-    monkeypatch.setattr(writer, "HELD_BYTES_MAX", 1000)
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 1000)
     monkeypatch.setattr(writer, "parted", parted)
     to = Target(tmp_path, partitions="shop.orders(months(at))")
     to.bring_all([(str(n), f"2020-{1 + n % 2:02d}-01 00:00:00") for n in range(100)], BY_DAY)

@@ -11,9 +11,9 @@ ABSENT = f"{LAKES}::test_a_key_that_the_source_does_not_have_is_no_row_afterward
 LAKE_SINKS = [
     Mutation(
         "a Delta table takes the keys that a dump deletes as rows",
-        "spark_merge/sinks/delta/writer.py::DeltaWriter._written",
-        "(portion.unit.live or block.deletes)",
-        "portion.unit.live",
+        "spark_merge/sinks/delta/writer.py::DeltaWriter.__call__",
+        "(not dump or block.deletes)",
+        "not dump",
         f"{ABSENT}[batches0-delta]",
     ),
     Mutation(

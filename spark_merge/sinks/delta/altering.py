@@ -29,7 +29,7 @@ def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> No
     after = before if altered.after is None or altered.emptied else layout_of(altered.after, there, "merge")
 
     def act(value: DeltaTable, _: Seq) -> Act | None:
-        if table.due(value, moment) > moment.last + 1:
+        if table.due(value, moment.log_id) > moment.last + 1:
             return None  # rows have come since: a later owner is past this DDL
         made = _act(value, altered, before, after)
         if (names := _with_key(value, altered, before, after)) is not None:
@@ -38,7 +38,7 @@ def alter(table: Table, altered: DeltaAltered, head: Head, moment: Moment) -> No
         return with_transactions(made, touched(moment.log_id))
 
     of_ddls = replace(moment, of=" ddl")
-    if table.due(result, of_ddls) > moment.last:
+    if table.due(result, of_ddls.log_id, of_ddls.of) > moment.last:
         return
     if altered.unless_empty and not altered.emptied:
         raise DELTA.refused(head, altered.unless_empty)

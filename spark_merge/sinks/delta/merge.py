@@ -39,7 +39,7 @@ MERGE_BYTES_MAX = 512 << 20
 
 def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> None:
     def act(value: DeltaTable, due: Seq) -> Act | None:
-        new = [file for file in files if file.seq >= due]
+        new = table.missing(files, due)
         if not new:
             return None
         only = _only_pass(new)

@@ -34,7 +34,7 @@ from spark_merge.sinks.delta.ddl import alterations
 from spark_merge.sinks.delta.merge import merge
 from spark_merge.sinks.delta.places import places_in, table_place
 from spark_merge.sinks.delta.reading import DeltaReader
-from spark_merge.sinks.delta.table import Moment, Table
+from spark_merge.sinks.delta.table import Moment, Table, columns_of
 from spark_merge.sinks.delta.uri import PARAMETERS, PARAMETERS_S3, DeltaSettings, holds_rows, settings_of
 from spark_merge.sinks.delta.writer import STAGED, DeltaWriter, TablePlace, WrittenFile
 from spark_merge.sinks.errors import storage_errors
@@ -89,7 +89,7 @@ class DeltaSink:
         moment = _moment(self._log_id, batch.heads, self._position.state.owner)
         places = self._places(batch.heads)
         self._side_by_side(partial(self._bring, places[name], results, moment) for name, results in sorted(files.items()))
-        self._known.update((batch.heads[0].schemas[name], _made(places[name])) for name in files)
+        self._known.update((batch.heads[0].schemas[name], _brought(places[name], moment.last)) for name in files)
         last = batch.heads[-1]
         checked_effects(last, self._settings.ddl_done)
         if last.ddls:
@@ -168,16 +168,18 @@ class DeltaSink:
         if (result := self._known.get(schema)) is None:
             if self._settings.mode == "merge":
                 check_key(schema, "a MERGE")
-            place = self._at(schema.name)
-            layout = layout_of(schema, self._table(place).columns(), self._settings.mode)
+            table = self._table(place := self._at(schema.name))
+            there = table.load()
+            layout = layout_of(schema, [] if there is None else columns_of(there), self._settings.mode)
             names = dict(zip(schema.column_names(), layout.columns, strict=True))
-            self._known[schema] = result = TablePlace(place, layout, tuple(names[name].name for name in schema.key))
+            key, due = tuple(names[name].name for name in schema.key), Seq(0) if there is None else table.due(there, self._log_id)
+            self._known[schema] = result = TablePlace(place, layout, key, due)
         return result
 
 
-def _made(place: TablePlace) -> TablePlace:
-    """When it has been brought rows: a table that is not there after that is gone."""
-    return replace(place, layout=replace(place.layout, missing=()))
+def _brought(place: TablePlace, last: Seq) -> TablePlace:
+    """When it has the rows up to `last`: a table that is not there after that is gone."""
+    return replace(place, layout=replace(place.layout, missing=()), due=Seq(last + 1))
 
 
 def _moment(log_id: str, heads: Sequence[Head], owner: Owner) -> Moment:

@@ -95,14 +95,10 @@ class Table:
             except TableNotFoundError:
                 return None
 
-    def columns(self) -> list[DeltaColumn]:
-        result = self.load()
-        return [] if result is None else columns_of(result)
-
-    def due(self, table: DeltaTable, moment: Moment) -> Seq:
-        """The first segment that it has not."""
-        names = [moment.log_id, moment.log_id.rpartition("#")[0]]  # of the changefeed alone: continued (sidecar/log/identity.py)
-        return Seq(max(self.transaction(table, app(name) + moment.of) for name in names))
+    def due(self, table: DeltaTable, log_id: str, of: str = "") -> Seq:
+        """The first segment that it has not. `of`: as of Moment."""
+        names = [log_id, log_id.rpartition("#")[0]]  # of the changefeed alone: continued (sidecar/log/identity.py)
+        return Seq(max(self.transaction(table, app(name) + of) for name in names))
 
     def transaction(self, table: DeltaTable, name: str) -> int:
         """The version of it that the table has; 0 for none."""
@@ -114,7 +110,7 @@ class Table:
         is made, and gets the columns that `layout` has, before that."""
         for _ in range(TRIES_MAX):
             table = self.load()
-            due = Seq(0) if table is None else self.due(table, moment)
+            due = Seq(0) if table is None else self.due(table, moment.log_id, moment.of)
             if due > moment.last:
                 return
             if table is None:
@@ -138,10 +134,20 @@ class Table:
 
     def append(self, layout: Layout, files: Sequence[WrittenFile], moment: Moment) -> None:
         def act(_: DeltaTable, due: Seq) -> Act | None:
-            new = [file for file in files if file.seq >= due]
+            new = self.missing(files, due)
             return adding(new) if new else None
 
         self.bring(layout, moment, act)
+
+    def missing(self, files: Sequence[WrittenFile], due: Seq) -> list[WrittenFile]:
+        """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
+        result = [file for file in files if file.last >= due]
+        if any(file.first < due for file in result):
+            raise SinkError(
+                f"the Delta table {self.uri} has got segments up to {due - 1} from an earlier worker while this batch was written",
+                hint="nothing: the batch is done again from there",
+            )
+        return result
 
     def exact(self, table: DeltaTable) -> bool:
         """Whether the log has no statistics of its files that may be wrong (statistics.py)."""

@@ -1,8 +1,8 @@
-"""The Delta sink's part in tasks: portions to Parquet files of one segment and table, which nobody sees until a commit names them.
+"""The Delta sink's part in tasks: portions to Parquet files of one table, which nobody sees until a commit names them.
 
-A file's name holds its segment, part, owner and attempt, as in the files sink. In `mode=merge` the files of live rows and of a dump's
-deletes are for the driver alone, in a folder of their own; those of a dump's rows have the table's own columns and lie where the table can
-take them as they are. Knows no deltalake.
+A file has as many of the task's segments as fit (../held.py). Its name holds the last of them, its writer and the attempt, as in the files
+sink. In `mode=merge` the files of live rows and of a dump's deletes are for the driver alone, in a folder of their own; those of a dump's
+rows have the table's own columns and lie where the table can take them as they are. Knows no deltalake.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sidecar.core.model import Seq, TableName
 from sidecar.log import storage
@@ -27,25 +25,29 @@ from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion,
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.formats.parquet import parquet_writer
+from spark_merge.sinks.held import Held, HeldRows
 
 STAGED = "_staged"
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """`place`: of the Delta table below the output's folder. `key`: the handle key's Delta columns."""
+    """`place`: of the Delta table below the output's folder. `key`: the handle key's Delta columns. `due`: the first segment that the table
+    has not, or an earlier one; none before it is written."""
 
     place: str
     layout: Layout
     key: tuple[str, ...]
+    due: Seq
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """`path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them, JSON. `passes`: of a
-    dump's rows and deletes, empty for live ones."""
+    """Of the segments `first` to `last`. `path` is relative to the output's folder, `name` to the table's. `stats` as Delta's log has them,
+    JSON. `passes`: of a dump's rows and deletes, empty for live ones."""
 
-    seq: Seq
+    first: Seq
+    last: Seq
     table: TableName
     path: str
     name: str
@@ -61,9 +63,17 @@ class WrittenFile:
         return self.path.startswith(f"{STAGED}/")
 
 
+class _Under(NamedTuple):
+    """What becomes a file. `dump`: a dump's rows or deletes, and not live ones."""
+
+    table: TableName
+    staged: bool
+    dump: bool
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaWriter:
-    """Picklable. The outcome's note is its files: `list[WrittenFile]`; a portion whose rows all fell in windows has none."""
+    """Picklable. The outcome's note is its files: `list[WrittenFile]`; none for a table whose rows all fell in windows."""
 
     folder: Folder
     mode: Mode
@@ -71,38 +81,33 @@ class DeltaWriter:
     tables: Mapping[TableName, TablePlace]
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
-        attempt = secrets.token_hex(4)
         counts: Counts = {}
         files: list[WrittenFile] = []
+        attempt = secrets.token_hex(4)
+        held = Held[_Under](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
         for portion in portions:
-            unit = portion.unit
-            part = f"-{unit.part}" if unit.part else ""
-            name = f"{unit.seq:020d}{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
-            files += self._written(name, portion, counts)
+            to, seq = self.tables[portion.schema.name], portion.unit.seq
+            for block in counted_blocks(portion, counts):
+                if block.rows and seq >= to.due:
+                    dump = block.dump_pass is not None
+                    under = _Under(portion.schema.name, self.mode == "merge" and (not dump or block.deletes), dump)
+                    held.add(under, seq, typed(block, to.layout.files()), dump_pass=block.dump_pass)
+        held.write_all()
         with storage_errors(self.folder):
             storage.make_durable(self.folder, [file.path for file in files])
         return Outcome(task.id, counts, files)
 
-    def _written(self, name: str, portion: Portion, counts: Counts) -> Iterator[WrittenFile]:
-        """One or two; none without rows."""
-        to, aside = self.tables[portion.schema.name], self.mode == "merge"
-        whole, passes = to.layout.files(), set[DumpPass]()
-        with ExitStack() as opened:
-            made: dict[bool, _File] = {}
-            for block in counted_blocks(portion, counts):
-                if block.dump_pass is not None and block.rows:
-                    passes.add(block.dump_pass)
-                staged = aside and (portion.unit.live or block.deletes)
-                if block.rows and staged not in made:
-                    kept = whole if staged or not aside else merged_columns(to.layout)
-                    path = f"{STAGED}/{to.place}/{name}" if staged else f"{to.place}/{name}"
-                    made[staged] = opened.enter_context(_new_file(self.folder, path, kept))
-                if block.rows:
-                    made[staged].write(typed(block, whole))
-        seq, table, now_ms = portion.unit.seq, portion.schema.name, time.time_ns() // 1_000_000
-        for one in made.values():
-            stats = _stats(one.metadata)
-            yield WrittenFile(seq, table, one.path, name, one.metadata.num_rows, one.bytes, stats, now_ms, frozenset(passes))
+    def _written(self, under: _Under, held: HeldRows, part: str, attempt: str) -> WrittenFile:
+        to = self.tables[under.table]
+        into = to.layout.files() if under.staged or self.mode == "append" else merged_columns(to.layout)
+        name = f"{held.last:020d}-{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
+        path = f"{STAGED}/{to.place}/{name}" if under.staged else f"{to.place}/{name}"
+        with storage_errors(f"{self.folder}/{path}"), storage.new_file(self.folder, path, durable=False) as out:
+            with parquet_writer(out, into) as writer:
+                writer.write_table(held.rows().select(into.names), row_group_size=ROW_GROUP_ROWS_MAX)
+            metadata, size = writer.writer.metadata, out.tell()
+        now_ms, passes = time.time_ns() // 1_000_000, frozenset(held.passes)
+        return WrittenFile(held.first, held.last, under.table, path, name, metadata.num_rows, size, _stats(metadata), now_ms, passes)
 
 
 def merged_columns(layout: Layout) -> pa.Schema:
@@ -110,27 +115,6 @@ def merged_columns(layout: Layout) -> pa.Schema:
     whole = layout.files()
     names = [layout.envelope("commit_ts"), layout.envelope("untyped"), *(column.name for column in layout.columns)]
     return pa.schema([whole.field(name) for name in names])
-
-
-class _File:
-    """A Parquet file that is written. `metadata` and `bytes` when it is whole."""
-
-    def __init__(self, path: str, writer: pq.ParquetWriter, names: Sequence[str]) -> None:
-        self.path, self.bytes = path, 0
-        self.metadata: Any = None
-        self._writer, self._names = writer, names
-
-    def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows.select(self._names), row_group_size=ROW_GROUP_ROWS_MAX)
-
-
-@contextmanager
-def _new_file(folder: Folder, path: str, into: pa.Schema) -> Iterator[_File]:
-    with storage_errors(f"{folder}/{path}"), storage.new_file(folder, path, durable=False) as out:
-        with parquet_writer(out, into) as writer:
-            file = _File(path, writer, into.names)
-            yield file
-        file.metadata, file.bytes = writer.writer.metadata, out.tell()
 
 
 def _stats(metadata: Any) -> str:

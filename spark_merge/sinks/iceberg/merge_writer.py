@@ -7,13 +7,14 @@
     its deletes  a file of their keys
 
 A file has a key once at most. Only a file with rows of several passes of dumps may repeat one (fold.py).
-Memory: HELD_BYTES_MAX (writer.py), and the keys of what is held once more.
+Memory: HELD_BYTES_MAX (../held.py), and the keys of what is held once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +22,12 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import Block, counted_blocks
-from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
+from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Task
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.iceberg import writer
+from spark_merge.sinks.held import Held, HeldRows
 from spark_merge.sinks.iceberg.types import rows_of_block
 from spark_merge.sinks.iceberg.writer import Files, LakeTarget, written_schema
 
@@ -42,6 +43,7 @@ class MergeWriter:
         counts: Counts = {}
         tables: dict[TableName, _Table] = {}
         files = Files(self.owner)
+        held = Held[tuple[TableName, bool]](lambda under, rows: tables[under[0]].write(files, rows))
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target = self.targets.get(schema.name)
@@ -50,75 +52,52 @@ class MergeWriter:
                     continue
                 if schema.name not in tables:
                     tables[schema.name] = _Table.of(target, schema)
-                tables[schema.name].add(seq, block)
-                if sum(one.bytes for one in tables.values()) > writer.HELD_BYTES_MAX:
-                    max(tables.values(), key=lambda one: one.bytes).write(files)
-        for one in tables.values():
-            one.write(files)
+                rows = tables[schema.name].rows_of(block)
+                held.add((schema.name, block.dump_pass is None), seq, rows, dump_pass=block.dump_pass)
+        held.write_all()
         files.make_durable()
         return Outcome(task.id, counts, files.written)
 
 
-@dataclass(slots=True)
-class _Rows:
-    """That are in no file yet. `puts`: which of them are no deletes."""
-
-    rows: list[pa.Table] = field(default_factory=list)
-    puts: list[pa.Array] = field(default_factory=list)
-    passes: set[DumpPass] = field(default_factory=set)
-    seqs: tuple[Seq, Seq] = (Seq(0), Seq(0))
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Table:
-    """Of a task."""
+    """As its files have it."""
 
     target: LakeTarget
     table: TableSchema
     schema: Schema
     into: pa.Schema
-    live: _Rows = field(default_factory=_Rows)
-    dump: _Rows = field(default_factory=_Rows)
-    bytes: int = 0
 
     @classmethod
     def of(cls, target: LakeTarget, table: TableSchema) -> _Table:
         schema = Schema.model_validate_json(target.schema)
         return cls(target, table, schema, written_schema(schema, table, "merge"))
 
-    def add(self, seq: Seq, block: Block) -> None:
-        held, rows = self.live if block.dump_pass is None else self.dump, rows_of_block(block, self.into, "merge")
-        held.seqs = (min(held.seqs[0], seq), max(held.seqs[1], seq)) if held.rows else (seq, seq)
-        held.rows.append(rows)
-        held.puts.append(pc.not_equal(block.op, "delete"))
-        if block.dump_pass is not None:
-            held.passes.add(block.dump_pass)
-        self.bytes += rows.nbytes
+    def rows_of(self, block: Block) -> pa.Table:
+        """And last a column that says which of them are no deletes."""
+        return rows_of_block(block, self.into, "merge").append_column("puts", pc.not_equal(block.op, "delete"))
 
-    def write(self, files: Files) -> None:
-        live, dump = self.live, self.dump
-        self.live, self.dump, self.bytes = _Rows(), _Rows(), 0
-        if live.rows:
-            self._write_live(files, live)
-        if dump.rows:
-            self._write_dump(files, dump)
+    def write(self, files: Files, held: HeldRows) -> None:
+        marked = held.rows()
+        last = marked.num_columns - 1  # by its place: a table may have a column of that name
+        rows, puts = marked.remove_column(last), marked.column(last)
+        if held.passes:
+            self._write_dump(files, held, rows, puts)
+        else:
+            self._write_live(files, held, rows, puts.to_numpy())
 
-    def _write_live(self, files: Files, held: _Rows) -> None:
-        rows, puts = pa.concat_tables(held.rows), pa.chunked_array(held.puts).combine_chunks()
+    def _write_live(self, files: Files, held: HeldRows, rows: pa.Table, puts: Any) -> None:
         keys = self._keys(rows)
-        last = are_last(
-            key_codes(keys.select(list(self.table.key))), ranks=puts.to_numpy(zero_copy_only=False), commit_ts=rows[0].to_numpy()
-        )
-        there = np.logical_and(last, puts.to_numpy(zero_copy_only=False))
+        last = are_last(key_codes(keys.select(list(self.table.key))), ranks=puts, commit_ts=rows[0].to_numpy())
+        there = np.logical_and(last, puts)
         if there.any():
             self._put(files, held, rows.filter(pa.array(there)), keyed=True)
         self._put(
             files, held, keys.filter(pa.array(last)), content=DataFileContent.EQUALITY_DELETES, key=key_ids(self.schema, self.table.key)
         )
 
-    def _write_dump(self, files: Files, held: _Rows) -> None:
-        every, puts, reported = pa.concat_tables(held.rows), pa.chunked_array(held.puts), frozenset(held.passes)
-        rows, gone = every.filter(puts), every.filter(pc.invert(puts))
+    def _write_dump(self, files: Files, held: HeldRows, every: pa.Table, puts: pa.ChunkedArray) -> None:
+        rows, gone, reported = every.filter(puts), every.filter(pc.invert(puts)), frozenset(held.passes)
         of_keys = {"passes": reported, "content": DataFileContent.EQUALITY_DELETES, "key": key_ids(self.schema, self.table.key)}
         keys = self._keys(rows)
         if rows.num_rows:
@@ -128,8 +107,8 @@ class _Table:
         if gone.num_rows:
             self._put(files, held, self._keys(gone), **of_keys, deletes=True)
 
-    def _put(self, files: Files, held: _Rows, rows: pa.Table, **reported: object) -> None:
-        files.put(self.target, self.table.name, held.seqs, self.schema, rows, **reported)
+    def _put(self, files: Files, held: HeldRows, rows: pa.Table, **reported: object) -> None:
+        files.put(self.target, self.table.name, (held.first, held.last), self.schema, rows, **reported)
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         """With the first column, which is the rows' commit_ts."""

@@ -23,17 +23,15 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
-from spark_merge.codecs.encode.block import Block, counted_blocks
+from spark_merge.codecs.encode.block import counted_blocks
 from spark_merge.codecs.encode.typed import ROW_GROUP_ROWS_MAX
 from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion, Task
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.formats.parquet import parquet_writer
+from spark_merge.sinks.held import Held, HeldRows
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
-
-HELD_BYTES_MAX = 64 << 20
-"""Of Arrow, in a task, before its largest table's rows become a file: of some 10 MB."""
 
 UNPARTITIONED = PartitionSpec().model_dump_json()
 
@@ -107,54 +105,42 @@ class IcebergWriter:
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
-        held: dict[TableName, _Held] = {}
-        files, held_bytes = Files(self.owner), 0
+        tables: dict[TableName, _Table] = {}
+        files = Files(self.owner)
+        held = Held[TableName](lambda name, rows: tables[name].write(files, rows))
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target, blocks = self.targets.get(schema.name), counted_blocks(portion, counts)
             if target is None or not schema.key or target.has(seq):
                 deque(blocks, maxlen=0)
                 continue
-            if schema.name not in held:
-                held[schema.name] = _Held(target, schema)
-            for rows in held[schema.name].rows_of(blocks):
-                held_bytes += held[schema.name].add(seq, rows)
-                if held_bytes > HELD_BYTES_MAX:
-                    largest = max(held.values(), key=lambda one: one.bytes)
-                    held_bytes -= largest.bytes
-                    files.write(largest)
-        for one in held.values():
-            if one.rows:
-                files.write(one)
+            if schema.name not in tables:
+                tables[schema.name] = _Table.of(target, schema)
+            table = tables[schema.name]
+            for rows in rows_of(blocks, table.into):
+                held.add(schema.name, seq, rows, copies=2 if table.spec.fields else 1)
+        held.write_all()
         files.make_durable()
         return Outcome(task.id, counts, files.written)
 
 
-class _Held:
-    """Rows of one table that are not in a file yet."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """As its files have it. `spec`: a table with partitions has its rows once more while they are parted."""
 
-    def __init__(self, target: LakeTarget, table: TableSchema) -> None:
-        self.target, self.table = target, table
-        self.schema, self.spec = Schema.model_validate_json(target.schema), PartitionSpec.model_validate_json(target.spec)
-        self.rows: list[pa.Table] = []
-        self.bytes = 0
-        self.first = self.last = Seq(0)
-        self.into = written_schema(self.schema, table, "append")
+    target: LakeTarget
+    name: TableName
+    schema: Schema
+    spec: PartitionSpec
+    into: pa.Schema
 
-    def rows_of(self, blocks: Iterator[Block]) -> Iterator[pa.Table]:
-        return rows_of(blocks, self.into)
+    @classmethod
+    def of(cls, target: LakeTarget, table: TableSchema) -> _Table:
+        schema = Schema.model_validate_json(target.schema)
+        return cls(target, table.name, schema, PartitionSpec.model_validate_json(target.spec), written_schema(schema, table, "append"))
 
-    def add(self, seq: Seq, rows: pa.Table) -> int:
-        """How many bytes more it has, with the copy that parts them."""
-        self.first, self.last = (min(self.first, seq), max(self.last, seq)) if self.rows else (seq, seq)
-        self.rows.append(rows)
-        more: int = rows.nbytes * (2 if self.spec.fields else 1)
-        self.bytes += more
-        return more
-
-    def take(self) -> list[pa.Table]:
-        rows, self.rows, self.bytes = self.rows, [], 0
-        return rows
+    def write(self, files: Files, held: HeldRows) -> None:
+        files.put(self.target, self.name, (held.first, held.last), self.schema, held.rows())
 
 
 def written_schema(there: Schema, table: TableSchema, mode: Mode) -> pa.Schema:
@@ -175,9 +161,6 @@ class Files:
         self.written: list[LakeFile] = []
         self._owner, self._attempt = owner, secrets.token_hex(4)
         self._unsynced: list[tuple[Folder, str]] = []
-
-    def write(self, held: _Held) -> None:
-        self.put(held.target, held.table.name, (held.first, held.last), held.schema, pa.concat_tables(held.take()))
 
     def put(self, target: LakeTarget, name: TableName, seqs: tuple[Seq, Seq], schema: Schema, rows: pa.Table, **reported: Any) -> None:
         """A file for each partition. `reported`: fields of LakeFile besides."""
