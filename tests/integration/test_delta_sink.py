@@ -66,6 +66,28 @@ class TestDelta(SinkPort):
             pass
         story.check_end()
 
+    def test_files_of_which_a_previous_owner_has_brought_a_part_are_taken_by_no_table(
+        self, story: Story, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A former owner commits two segments of each table late, and its successor's tasks have written four of them in one file."""
+        monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
+        previous, successor = story.place.sink(), story.place.sink()
+        batch, work = story.begin(previous)
+        outcomes = Here().run(work)
+        with monkeypatch.context() as patch:
+            patch.setattr(story, "delivery", partial(story.delivery, segments_max=4))
+            longer, tasks = story.begin(successor)
+        assert len(longer.heads) > len(batch.heads)
+        written = Here().run(tasks)
+        with monkeypatch.context() as patch:
+            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
+            with pytest.raises(OwnershipLost):
+                previous.accept(batch, outcomes)
+        with pytest.raises(SinkError, match="from an earlier worker while this batch was written"):
+            successor.accept(longer, written)
+        story.check_beginning()
+        story.finish()
+
     def test_a_commit_of_somebody_else_between_look_and_commit_is_no_loss(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """An OPTIMIZE, say: the table is looked at anew."""
         commit, raced = Table.commit, set[str]()

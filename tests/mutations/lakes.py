@@ -17,6 +17,27 @@ LAKE_SINKS = [
         f"{ABSENT}[batches0-delta]",
     ),
     Mutation(
+        "a Delta table takes a file of which it has the first segments",
+        "spark_merge/sinks/delta/table.py::Table.missing",
+        "file.first < due",
+        "file.last < due",
+        "tests/integration/test_delta_sink.py::TestDelta::test_files_of_which_a_previous_owner_has_brought_a_part_are_taken_by_no_table[append]",
+    ),
+    Mutation(
+        "a Delta task writes what its table has",
+        "spark_merge/sinks/delta/writer.py::DeltaWriter.__call__",
+        " and seq >= to.due",
+        "",
+        "tests/integration/test_delta_sink.py::TestDelta::test_rows_that_a_previous_owner_commits_late_are_there_once[append]",
+    ),
+    Mutation(
+        "rows that wait for their file are not bounded",
+        "spark_merge/sinks/held.py::Held.add",
+        "> HELD_BYTES_MAX",
+        "< 0",
+        "tests/unit/sinks/test_held.py::test_the_largest_becomes_a_file_when_all_are_too_many",
+    ),
+    Mutation(
         "a Delta table takes a pass as it is, deletes and all",
         "spark_merge/sinks/delta/merge.py::_only_pass",
         "    if any(file.staged for file in files):\n        return None\n",

@@ -1,0 +1,56 @@
+"""Rows of a task that wait for their file."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.model import Seq
+from spark_merge.port.contract import DumpPass
+from spark_merge.sinks import held
+from spark_merge.sinks.held import Held, HeldRows
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64())})
+
+
+def test_the_largest_becomes_a_file_when_all_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 32)
+    written: list[tuple[str, list[int]]] = []
+    waiting = Held[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
+    waiting.add("a", Seq(1), rows(1, 2))
+    waiting.add("b", Seq(1), rows(3))
+    assert written == []
+    waiting.add("a", Seq(2), rows(4, 5))
+    assert written == [("a", [1, 2, 4, 5])]
+    waiting.add("b", Seq(3), rows(6), copies=4)
+    assert written[1:] == [("b", [3, 6])]
+    waiting.add("a", Seq(3), rows(7))
+    waiting.write_all()
+    assert written[2:] == [("a", [7])]
+
+
+def test_what_a_file_is_of_is_known() -> None:
+    written: list[HeldRows] = []
+    waiting = Held[str](lambda _, one: written.append(one))
+    waiting.add("a", Seq(7), rows(1), dump_pass=DumpPass("d", 0))
+    waiting.add("a", Seq(3), rows(2), dump_pass=DumpPass("d", 1))
+    waiting.write_all()
+    (one,) = written
+    assert (one.first, one.last, one.passes) == (3, 7, {DumpPass("d", 0), DumpPass("d", 1)})
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5))), st.integers(0, 64))
+def test_each_row_is_in_one_file_in_order(added: list[tuple[str, int]], bound: int) -> None:
+    written: list[tuple[str, list[int]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held, "HELD_BYTES_MAX", bound)
+        waiting = Held[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
+        for under, value in added:
+            waiting.add(under, Seq(1), rows(value))
+        waiting.write_all()
+    for under in "abc":
+        assert [value for of, values in written if of == under for value in values] == [value for of, value in added if of == under]
