@@ -53,7 +53,7 @@ def encoder_of(protocol: str, architecture: Architecture) -> Encoder:
 
 def envelopes(codec: Codec, messages: Iterable[RowMessage]) -> list[Envelope]:
     numbered = enumerate(messages)
-    return [envelope for place, message in numbered for envelope in codec.envelopes(Message(LANE, place, message.key, message.value))]
+    return [envelope for place, message in numbered for envelope in codec.envelopes(Message(LANE, place, message[0], message[1]))]
 
 
 def rows_of(codec: Codec, messages: Iterable[RowMessage]) -> list[Change]:
@@ -104,7 +104,7 @@ def test_the_codec_reads_the_marks_of_a_replay(
     key, value = module.encode_mark(
         commit_ts=ts, row_id=row_id, changefeed_id=changefeed, uuid=uuid, kind=kind, previous=previous, now_ms=1_795_231_963_612
     )
-    (change,) = rows_of(codec, [RowMessage(key, module.packed(value, PACKERS[compression]))])
+    (change,) = rows_of(codec, [(key, module.packed(value, PACKERS[compression]))])
     assert codec.mark(change) == Mark(CommitTs(ts), changefeed, uuid, kind)
 
 
@@ -115,7 +115,7 @@ def test_the_codec_reads_the_resolved_marks_of_a_replay(protocol: str, compressi
     module = CARRIERS[protocol].codec
     assert module is not None
     key, value = module.encode_resolved(ts, now_ms)
-    message = RowMessage(key, module.packed(value, PACKERS[compression]))
+    message = (key, module.packed(value, PACKERS[compression]))
     assert envelopes(codec_of(protocol, compression), [message]) == [Resolved(LANE, CommitTs(ts), 0)]
 
 
@@ -195,7 +195,7 @@ def test_what_the_log_keeps_of_a_message_is_the_message_again(protocol: str, arc
     read = rows_of(codec_of(protocol), messages)
     keys, values = (pa.array(column, pa.binary()) for column in zip(*((one.key, one.value) for one in read), strict=True))
     sent = (column.to_pylist() for column in encoder_module(protocol).as_sent(keys, values))
-    assert [RowMessage(*pair) for pair in zip(*sent, strict=True)] == messages
+    assert list(zip(*sent, strict=True)) == messages
 
 
 @every_protocol

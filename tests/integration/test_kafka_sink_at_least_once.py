@@ -73,9 +73,9 @@ class TestAtLeastOnce(SinkPort):
         marks: list[KafkaRecord] = []
 
         def rows_under_way(holder: IdHolder, record: KafkaRecord) -> None:
-            if record.headers is not None and record.headers[0][1].startswith(b"resolved"):
+            if record[4] is not None and record[4][0][1].startswith(b"resolved"):
                 marks.append(record)
-                if marks[-2:-1] == [] or marks[-2].headers != record.headers:
+                if marks[-2:-1] == [] or marks[-2][4] != record[4]:
                     assert len(holder.producer._producer) == 0
 
         at_each_record(monkeypatch, rows_under_way)
@@ -234,7 +234,7 @@ def test_a_state_that_a_replaced_owner_writes_late_does_not_count(story: Story) 
     story.finish()
     woken = IdempotentProducer(sink.output.cluster, "woken", {})
     woken.begin()
-    woken.write([KafkaRecord(sink.output.position_topic, CONTROL, state.key, state.to_bytes())])
+    woken.write([(sink.output.position_topic, CONTROL, state.key, state.to_bytes(), None)])
     woken.commit()
     woken.close()
     assert accepted(story.place.sink()) == histories.SEGMENTS - 1
@@ -247,7 +247,7 @@ def test_a_record_that_is_refused_is_followed_by_none(broker: KafkaBroker) -> No
     broker.create_topic(topic, 1, {"max.message.bytes": "1000"})
     producer = IdempotentProducer(SinkCluster.of(broker.bootstrap, {}), "one", {"batch.num.messages": "1"})
     producer.begin()
-    producer.write([KafkaRecord(topic, 0, b"", b"x" * size) for size in (10, 5000, 10, 10)])
+    producer.write([(topic, 0, b"", b"x" * size, None) for size in (10, 5000, 10, 10)])
     with pytest.raises(SinkError, match="MSG_SIZE_TOO_LARGE"):
         producer.commit()
     producer.abort()
@@ -281,7 +281,7 @@ def test_a_transaction_that_was_left_open_in_control_is_waited_for(story: Story)
     left = TransactionalProducer(sink.output.cluster, "left", {})
     left.take()
     left.begin()
-    left.write([KafkaRecord(sink.output.position_topic, CONTROL, b"of a dead one", b"")])
+    left.write([(sink.output.position_topic, CONTROL, b"of a dead one", b"", None)])
     left.flush()
     with pytest.raises(SinkError, match="is not visible there"):
         story.place.sink().open(epoch=None)

@@ -209,7 +209,7 @@ def _write_messages(path: Path, tables: Iterable[_Table], start_ts: CommitTs, en
     results: list[tuple[int, int, int, bytes | None, bytes | None]] = []
     marks = [ts_at(ms) for ms in range(physical_ms(start_ts), physical_ms(end_ts) + 2 * RESOLVED_EVERY_MS, RESOLVED_EVERY_MS)]
     for partition in range(PARTITIONS):
-        resolved = [(CommitTs(ts), RowMessage(*encode_resolved(ts, physical_ms(ts)))) for ts in marks]
+        resolved = [(CommitTs(ts), encode_resolved(ts, physical_ms(ts))) for ts in marks]
         reported = sorted([*lanes[partition], *resolved], key=lambda one: one[0])
         results += [(partition, offset, physical_ms(ts) + LATENCY_MS, *message) for offset, (ts, message) in enumerate(reported)]
     kinds = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary(), "value": pa.binary()}
@@ -237,9 +237,7 @@ def _messages_of(table: _Table) -> list[tuple[CommitTs, RowMessage]]:
         assert key is not None
         assert value is not None
         first = messages.get(ts)
-        messages[ts] = (
-            RowMessage(key, value) if first is None else RowMessage((first.key or b"") + key[VERSION_BYTES:], (first.value or b"") + value)
-        )
+        messages[ts] = (key, value) if first is None else ((first[0] or b"") + key[VERSION_BYTES:], (first[1] or b"") + value)
     return list(messages.items())
 
 

@@ -108,11 +108,11 @@ def _compare_other(reported: Parity, made: Encoder, envelope: Any, sent: Sent) -
         case _:
             raise AssertionError(envelope)
     assert sent[1] is not None
-    assert ours.value is not None
-    if ours.key == sent[0] and of_other(ours.value) == of_other(sent[1]):
+    assert ours[1] is not None
+    if ours[0] == sent[0] and of_other(ours[1]) == of_other(sent[1]):
         reported.equal[what] += 1
     else:
-        reported.differing[f"{what}: {sent[1]!r} is here {ours.value!r}"] += 1
+        reported.differing[f"{what}: {sent[1]!r} is here {ours[1]!r}"] += 1
 
 
 def _compare_rows(reported: Parity, made: Encoder, schema: TableSchema, rows: list[tuple[Change, Sent]], server_tz: str) -> None:
@@ -125,9 +125,9 @@ def _compare_rows(reported: Parity, made: Encoder, schema: TableSchema, rows: li
     for ordinal, ours in zip(decoded["ordinal"].to_pylist(), made.rows(schema, decoded, None), strict=True):
         key, value = rows[ordinal][1]
         assert value is not None
-        assert ours.value is not None
+        assert ours[1] is not None
         kind = msgspec.json.decode(value)["type"]
-        if ours.key == key and of_row(ours.value) == of_row(value):
+        if ours[0] == key and of_row(ours[1]) == of_row(value):
             reported.equal[kind] += 1
             reported.values.update(types[column.name].partition("(")[0].partition(" ")[0] for column in schema.columns)
         else:
@@ -136,7 +136,7 @@ def _compare_rows(reported: Parity, made: Encoder, schema: TableSchema, rows: li
 
 def _differences(table: TableName, kind: str, ours: RowMessage, value: bytes) -> Iterator[str]:
     """Field by field; what is not in a field alone is the whole message."""
-    here, there = (msgspec.json.decode(one) for one in (ours.value or b"", value))
+    here, there = (msgspec.json.decode(one) for one in (ours[1] or b"", value))
     result = False
     for part in ("sqlType", "mysqlType", "data", "old"):
         mine, theirs = ((one[part][0] if isinstance(one[part], list) else one[part]) or {} for one in (here, there))
@@ -145,4 +145,4 @@ def _differences(table: TableName, kind: str, ours: RowMessage, value: bytes) ->
                 result = True
                 yield f"{table} {kind} {part}.{name}: {theirs.get(name)!r} is here {mine.get(name)!r}"
     if not result:
-        yield f"{table} {kind}: {value!r} is here {ours.value!r}"
+        yield f"{table} {kind}: {value!r} is here {ours[1]!r}"

@@ -92,13 +92,13 @@ class CanalJsonEncoder:
             return replace(self, deleted_key_only=True).rows(schema, changes, physical_ids)
         table = _table(schema, self.full_types)
         values = (value for part in _parts(changes.select(CHANGES.names)) for value in self._values(table, part))
-        return list(map(RowMessage, repeat(_ROW_KEY), values))
+        return list(zip(repeat(_ROW_KEY), values))
 
     def resolved(self, ts: CommitTs) -> RowMessage:
-        return RowMessage(None, _no_row("", "", "TIDB_WATERMARK", ts, sql=None))
+        return None, _no_row("", "", "TIDB_WATERMARK", ts, sql=None)
 
     def ddl(self, ddl: DdlRecord, before: TableSchema | None, after: TableSchema | None) -> RowMessage:  # noqa: ARG002  (the record has it)
-        return RowMessage(None, _no_row(ddl.schema, ddl.table, canal_word(ddl.query), ddl.commit_ts, sql=ddl.query))
+        return None, _no_row(ddl.schema, ddl.table, canal_word(ddl.query), ddl.commit_ts, sql=ddl.query)
 
     def _values(self, table: CanalTable, changes: pa.Table) -> Sequence[bytes]:
         """One message a row; rows of one op are made together."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import starmap
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -79,7 +78,7 @@ class OpenProtocolEncoder:
             block = of_changes(schema, batch.column("seq")[0].as_py(), batch)
             values = framed(self._values(block))  # first: it names the column of a text that does not fit
             keys = self._keys(block, None if ids is None else ids.slice(start, block.rows))
-            messages += starmap(RowMessage, zip(keys.to_pylist(), values.to_pylist(), strict=True))
+            messages += zip(keys.to_pylist(), values.to_pylist(), strict=True)
             start += block.rows
         return messages
 
@@ -245,4 +244,4 @@ def framed(texts: pa.Array, first: bytes = b"") -> pa.Array:
 def _message(key: str, value: str) -> RowMessage:
     contents = key.encode(), value.encode()
     framed_key, framed_value = (len(content).to_bytes(8, "big") + content for content in contents)
-    return RowMessage(_VERSION + framed_key, framed_value)
+    return _VERSION + framed_key, framed_value

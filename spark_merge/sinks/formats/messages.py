@@ -27,7 +27,7 @@ from spark_merge.sinks.row_versions import ranks, rows_read
 
 def message_lines(encoder: Encoder, schema: TableSchema, changes: pa.Table, end: bytes, *, keys_only: bool) -> bytes:
     """A message of each row of `changes` (contract.CHANGES), each with its `end`. Raises SinkError."""
-    return b"".join((message.value or b"") + end for message in encoder.rows(schema, changes, None, keys_only=keys_only))
+    return b"".join((value or b"") + end for _, value in encoder.rows(schema, changes, None, keys_only=keys_only))
 
 
 def message_file_rows(file: IO[bytes], era: Era, *, protocol: str, time_zone: str, end: bytes) -> Iterator[RowsRead]:

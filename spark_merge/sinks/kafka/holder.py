@@ -156,7 +156,7 @@ class IdHolder:
         return read
 
     def _own_record(self, key: bytes, value: bytes) -> KafkaRecord:
-        return KafkaRecord(self._output.position_topic, self._partition, key, value)
+        return self._output.position_topic, self._partition, key, value, None
 
     def _disconnect(self) -> None:
         if self._connected is not None:

@@ -39,7 +39,7 @@ from sidecar.process.progress import progressed
 from spark_merge.sinks.kafka.client import OUTAGE_MAX_S, Fenced, passing
 from spark_merge.sinks.kafka.output import CHUNK_PARTS, Output
 from spark_merge.sinks.kafka.position_records import STATE_KEY, Control, PositionRead, TopicBatch, check_term, current_control, slots_of
-from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord, TransactionalProducer
+from spark_merge.sinks.kafka.producer import IdempotentProducer, TransactionalProducer
 from spark_merge.sinks.kafka.topics import TopicReader, make
 from spark_merge.sinks.kafka.write_modes import write_mode
 from spark_merge.sinks.position import Missed, OutputState, Stored
@@ -242,7 +242,7 @@ class ControlStore:
         """The state with `control` written. Raises Fenced if another owner has begun a term, SinkError."""
         topic = self._output.position_topic
         producer.begin()
-        producer.write([KafkaRecord(topic, CONTROL, control.key, control.to_bytes())])
+        producer.write([(topic, CONTROL, control.key, control.to_bytes(), None)])
         producer.commit()
         if self._mode.is_fenced:
             return control

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -39,12 +39,8 @@ RECORD_OVERHEAD_BYTES = 36
 Headers = list[tuple[str, bytes]]
 
 
-class KafkaRecord(NamedTuple):
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers | None = None
+KafkaRecord: TypeAlias = "tuple[str, int, bytes | None, bytes | None, Headers | None]"
+"""Topic, partition, key, value, headers. A plain tuple, as RowMessage."""
 
 
 CONNECTED_MAX_S = 2.0

@@ -29,7 +29,7 @@ def as_they_are(changes: pa.Table, protocol: str) -> WrittenRows:
     """Of RAW_CHANGES whose messages are of the output's protocol. Of an update that is two rows here TiCDC sent one message."""
     keys, values = encoder_module(protocol).as_sent(*(changes[name].combine_chunks() for name in ("message_key", "message_value")))
     pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-    return WrittenRows(changes, [None if value is None else RowMessage(key, value) for key, value in pairs])
+    return WrittenRows(changes, [None if pair[1] is None else pair for pair in pairs])
 
 
 def encoded(

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import attrgetter, itemgetter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
@@ -103,26 +104,28 @@ class KafkaWriter:
         else:
             origin, tail, rows = f"log {seq}", "", encoded(piece, schema, output.encoder, output.protocol, codec=codec)
         topic, changes = output.router.topic(schema.name), rows.changes
-        columns = (changes[name].to_pylist() for name in ("commit_ts", "ordinal", "op"))
         self._check_sizes(rows, schema.name)
-        for message, numbers, commit_ts, ordinal, op in zip(
+        from_where = pc.binary_join_element_wise(origin, pc.cast(changes["ordinal"], pa.string()), tail or changes["op"], " ")
+        columns = changes["commit_ts"].to_pylist(), pc.cast(from_where, pa.binary()).to_pylist()
+        for message, numbers, commit_ts, header in zip(
             rows.messages, self._partitions(topic, schema, piece, changes), *columns, strict=True
         ):
             if message is not None:
                 key, value = message
                 for number in numbers:
-                    yield commit_ts, KafkaRecord(topic, number, key, value, [(HEADER, f"{origin} {ordinal} {tail or op}".encode())])
+                    yield commit_ts, (topic, number, key, value, [(HEADER, header)])
 
-    def _partitions(self, topic: str, schema: TableSchema, piece: Piece, changes: pa.Table) -> Iterator[Sequence[int]]:
+    def _partitions(self, topic: str, schema: TableSchema, piece: Piece, changes: pa.Table) -> Sequence[Sequence[int]]:
         """To which each row goes. A delete of a key alone goes to every partition where other columns decide: the row may be in any."""
         rule, count = self.output.router.partition_rule(schema.name), self.partitions[topic]
         if isinstance(piece, ChunkPiece) and piece.deletes and not by_handle_key(rule, schema):
-            return repeat(range(count), changes.num_rows)
-        return ((number,) for number in partitions(rule, schema, changes, count).tolist())
+            return [range(count)] * changes.num_rows
+        each = [(number,) for number in range(count)]
+        return [each[number] for number in partitions(rule, schema, changes, count).tolist()]
 
     def _check_sizes(self, rows: WrittenRows, table: TableName) -> None:
         """All of them, before one is written. Raises SinkError."""
-        sizes = [0 if message is None else len(message.key or b"") + len(message.value or b"") for message in rows.messages]
+        sizes = [0 if message is None else len(message[0] or b"") + len(message[1] or b"") for message in rows.messages]
         if not sizes or max(sizes) + RECORD_OVERHEAD_BYTES <= self.output.max_message_bytes:
             return
         size = next(size for size in sizes if size + RECORD_OVERHEAD_BYTES > self.output.max_message_bytes)
@@ -142,7 +145,7 @@ class KafkaWriter:
             message = self.output.encoder.ddl(ddl, before, after)
             topic = self.output.router.ddl_topic(before.name if before else TableName(ddl.schema, ddl.table))
             for partition in self.output.router.ddl_partitions(self.partitions[topic]):
-                yield KafkaRecord(topic, partition, *message, [(HEADER, b"ddl %d %d" % (seq, number))])
+                yield topic, partition, *message, [(HEADER, b"ddl %d %d" % (seq, number))]
 
     def _marks(self, seq: Seq, ending: TopicEnding) -> Iterator[KafkaRecord]:
         message = self.output.encoder.resolved(ending.upto_ts)
@@ -150,4 +153,4 @@ class KafkaWriter:
         headers += [] if ending.dump is None else [(DUMP_HEADER, ending.dump)]
         for topic in ending.topics:
             for partition in range(self.partitions[topic]):
-                yield KafkaRecord(topic, partition, *message, headers)
+                yield topic, partition, *message, headers

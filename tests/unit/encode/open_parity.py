@@ -192,7 +192,7 @@ def dumped(name: str) -> tuple[int, list[tuple[bytes, bytes]]]:
         alone = replace(images, before=[NO_IMAGE] * len(pairs), after=list(range(len(pairs))))
         rows = _table(alone, [change for _, change in pairs])
         for (_, change), message in zip(pairs, encoder_of(name).rows(schema, rows, [1] * len(pairs)), strict=True):
-            new = (message.value or b"")[8:-1]
+            new = (message[1] or b"")[8:-1]
             count += 1
             if not change.value.startswith((new + b"}", new + b',"p":')):
                 differ.append((new, change.value))
@@ -251,7 +251,7 @@ def ddl_differences(name: str, feed: str) -> tuple[int, list[tuple[RowMessage, R
             count += 1
             ours = encoder_of(name).ddl(DdlRecord(event.commit_ts, event.schema, event.table, event.query), None, None)
             if ours != (message.key, message.value):
-                differ.append((ours, RowMessage(message.key, message.value)))
+                differ.append((ours, (message.key, message.value)))
     return count, differ
 
 

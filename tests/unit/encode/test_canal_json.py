@@ -16,7 +16,6 @@ from sidecar.errors import ConfigError, SinkError
 from sidecar.log.manifest import DdlRecord
 from spark_merge.codecs.encode import canal_json
 from spark_merge.codecs.encode.canal_json import CanalJsonEncoder
-from spark_merge.codecs.encode.messages import RowMessage
 from spark_merge.codecs.protocols import encoder
 from spark_merge.port.contract import CHANGES
 from tests.lanes import examples
@@ -71,8 +70,8 @@ def test_every_row_of_random_tables_is_the_slow_writers(seed: int, monkeypatch: 
         for row in rows.to_pylist()
     ]
     result = encode.rows(schema, rows, None)
-    assert [one.value for one in result] == slowly
-    assert {one.key for one in result} <= {b""}
+    assert [one[1] for one in result] == slowly
+    assert {one[0] for one in result} <= {b""}
     for value in slowly:
         msgspec.json.decode(value)
 
@@ -86,7 +85,7 @@ def test_a_row_has_its_fields_in_ticdcs_order() -> None:
     times = ',"es":1795232097165,"ts":1795232097165,"sql":"","sqlType":'
     types = ',"mysqlType":{"id":"bigint unsigned","v":"varchar"},"old":'
     end = ',"_tidb":{"commitTs":470609322879221771}}'
-    assert insert.value.decode() == f'{head}"INSERT"{times}{{"id":-5,"v":12}}{types}null,"data":[{{"id":"1","v":"\\u003ca\\u003e"}}]{end}'
+    assert insert[1].decode() == f'{head}"INSERT"{times}{{"id":-5,"v":12}}{types}null,"data":[{{"id":"1","v":"\\u003ca\\u003e"}}]{end}'
     assert (
         update.value.decode() == f'{head}"UPDATE"{times}{{"id":-5,"v":12}}{types}[{{"id":"1","v":"a"}}],"data":[{{"id":"1","v":null}}]{end}'
     )
@@ -98,22 +97,22 @@ def test_a_row_has_its_fields_in_ticdcs_order() -> None:
 def test_where_nothing_has_changed_the_old_row_is_an_empty_object() -> None:
     schema = table({"id": "int(11)"}, ("id",))
     [row] = made(only_output_updated_columns="true").rows(schema, changes((["1"], ["1"])), None)
-    assert b'"old":[{}],"data":[{"id":"1"}]' in row.value
+    assert b'"old":[{}],"data":[{"id":"1"}]' in row[1]
 
 
 def test_a_table_without_a_primary_key_has_an_empty_list_of_them() -> None:
     [row] = made().rows(table({"id": "int(11)"}, ()), changes((None, ["1"])), None)
-    assert b'"pkNames":[],' in row.value
+    assert b'"pkNames":[],' in row[1]
 
 
 def test_a_resolved_mark_and_a_ddl() -> None:
-    assert made().resolved(CommitTs(470609321672572950)) == RowMessage(
+    assert made().resolved(CommitTs(470609321672572950)) == (
         None,
         b'{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK","es":1795232092562,"ts":1795232092562,"sql":"",'
         b'"sqlType":null,"mysqlType":null,"data":null,"old":null,"_tidb":{"watermarkTs":470609321672572950}}',
     )
     ddl = DdlRecord(CommitTs(470609403620622347), "shop", "t<", "ALTER TABLE `t<` ADD COLUMN `s` INT COMMENT '\"'")
-    assert made().ddl(ddl, None, None) == RowMessage(
+    assert made().ddl(ddl, None, None) == (
         None,
         b'{"id":0,"database":"shop","table":"t\\u003c","pkNames":null,"isDdl":true,"type":"ALTER","es":1795232405169,"ts":1795232405169,'
         b'"sql":"ALTER TABLE `t\\u003c` ADD COLUMN `s` INT COMMENT \'\\"\'","sqlType":null,"mysqlType":null,"data":null,"old":null,'

@@ -111,7 +111,7 @@ def test_what_tikv_sent_is_encoded_as_ticdc_has_it(name: str) -> None:
             table = history.table_at(change.table, change.commit_ts - 1)
             assert table is not None
             groups[table.schema] += as_ticdc_splits(table.schema, change.commit_ts, change.before, change.after)
-    ours = {of_row(row.value or b"") for schema, images in groups.items() for row in made(name).rows(schema, rows_of(schema, images), None)}
+    ours = {of_row(row[1] or b"") for schema, images in groups.items() for row in made(name).rows(schema, rows_of(schema, images), None)}
     theirs = {of_row(change.value) for change in sent(result)}
     other = Counter(f"{where} {what}" for where, those in (("here", ours - theirs), ("TiCDC", theirs - ours)) for what in map(_what, those))
     assert other == OTHER_IN_TICDC.get(name, Counter())
@@ -144,7 +144,7 @@ def test_what_a_select_read_is_encoded_as_ticdcs_insert(name: str) -> None:
         keys = key_text([truth[one] for one in schema.key]).to_pylist()
         for key, row in zip(keys, made(name).rows(schema, rows, None), strict=True):
             if key in newest:
-                assert _data(row.value or b"") == _data(newest[key])
+                assert _data(row[1] or b"") == _data(newest[key])
                 equal += 1
     assert equal == SNAPSHOTS[name]
 

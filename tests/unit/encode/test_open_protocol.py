@@ -26,7 +26,7 @@ PLAIN = table([("id", "int(11)"), ("b", "varchar(20)"), ("a", "varchar(20)")])
 
 
 def envelope(message: RowMessage) -> Change | Ddl | Resolved:
-    [result] = Codec().envelopes(Message(Lane("kafka/t/0"), 1, message.key, message.value))
+    [result] = Codec().envelopes(Message(Lane("kafka/t/0"), 1, message[0], message[1]))
     return result
 
 
@@ -73,7 +73,7 @@ def test_a_deleted_row_may_be_its_key_alone() -> None:
 def test_the_row_id_is_the_signed_handle_and_zero_is_left_out() -> None:
     schema = table([("id", "bigint(20) unsigned")])
     messages = CLASSIC.rows(schema, changes(schema, (None, ["18446744073709551305"]), (None, ["0"])), None)
-    assert [one.key[16:] for one in messages if one.key] == [
+    assert [one[0][16:] for one in messages if one[0]] == [
         b'{"ts":100,"scm":"shop","tbl":"t","rid":-311,"t":1}',
         b'{"ts":101,"scm":"shop","tbl":"t","t":1}',
     ]
@@ -102,23 +102,23 @@ def test_a_row_of_a_partitioned_table_names_its_partition(reported: OpenProtocol
 
 def test_a_table_without_partitions_names_none() -> None:
     [message] = NEW.rows(PLAIN, changes(PLAIN, (None, ["5", None, None])), [77])
-    assert b"ptn" not in (message.key or b"")
+    assert b"ptn" not in (message[0] or b"")
 
 
 def test_resolved_marks_and_ddls_are_read_back() -> None:
     mark = CLASSIC.resolved(CommitTs(415508856908021766))
     assert mark == NEW.resolved(CommitTs(415508856908021766))
-    assert mark.key == bytes.fromhex("0000000000000001000000000000001f") + b'{"ts":415508856908021766,"t":3}'
-    assert mark.value == bytes(8)
+    assert mark[0] == bytes.fromhex("0000000000000001000000000000001f") + b'{"ts":415508856908021766,"t":3}'
+    assert mark[1] == bytes(8)
     record = DdlRecord(CommitTs(7), "shop", "t", "ALTER TABLE t ADD c INT DEFAULT '<'")
     assert envelope(NEW.ddl(record, None, None))[2:5] == ("shop", "t", record.query)
-    assert CLASSIC.ddl(record, None, None).value == (b"\0" * 7 + b"\x36" + b'{"q":"ALTER TABLE t ADD c INT DEFAULT \'\\u003c\'","t":5}')
+    assert CLASSIC.ddl(record, None, None)[1] == (b"\0" * 7 + b"\x36" + b'{"q":"ALTER TABLE t ADD c INT DEFAULT \'\\u003c\'","t":5}')
 
 
 def test_a_schemas_ddl_names_no_table() -> None:
     record = DdlRecord(CommitTs(7), "shop", "", "CREATE DATABASE shop")
-    assert (CLASSIC.ddl(record, None, None).key or b"")[16:] == b'{"ts":7,"scm":"shop","t":2}'
-    assert (NEW.ddl(record, None, None).key or b"")[16:] == b'{"ts":7,"scm":"shop","tbl":"","t":2}'
+    assert (CLASSIC.ddl(record, None, None)[0] or b"")[16:] == b'{"ts":7,"scm":"shop","t":2}'
+    assert (NEW.ddl(record, None, None)[0] or b"")[16:] == b'{"ts":7,"scm":"shop","tbl":"","t":2}'
 
 
 def test_a_ddl_of_no_known_kind_is_refused() -> None:
@@ -196,5 +196,5 @@ def test_many_rows_are_encoded_in_blocks_and_in_order(monkeypatch: pytest.Monkey
 def test_labels_of_an_enum_and_the_empty_one() -> None:
     schema = changed(table([("id", "int(11)"), ("e", "enum('a','b')")]), "e", type_text="enum('','b')")
     schema = replace(schema, columns=(schema.columns[0], replace(schema.columns[1], elements=("", "b"))))
-    values = [message.value or b"" for message in NEW.rows(schema, changes(schema, (None, ["1", ""]), (None, ["2", "b"])), None)]
+    values = [message[1] or b"" for message in NEW.rows(schema, changes(schema, (None, ["1", ""]), (None, ["2", "b"])), None)]
     assert [b'"e":{"t":247,"f":64,"v":%d}' % number in value for number, value in zip((1, 2), values, strict=True)] == [True, True]

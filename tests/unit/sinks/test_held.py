@@ -36,11 +36,11 @@ def test_the_largest_becomes_a_file_when_all_are_too_many(monkeypatch: pytest.Mo
 def test_what_a_file_is_of_is_known() -> None:
     written: list[HeldRows] = []
     waiting = Held[str](lambda _, one: written.append(one))
-    waiting.add("a", Seq(7), rows(1), dump_pass=DumpPass("d", 0))
-    waiting.add("a", Seq(3), rows(2), dump_pass=DumpPass("d", 1))
+    waiting.add("a", Seq(7), rows(1), dump_pass=DumpPass("d", Seq(0)))
+    waiting.add("a", Seq(3), rows(2), dump_pass=DumpPass("d", Seq(1)))
     waiting.write_all()
     (one,) = written
-    assert (one.first, one.last, one.passes) == (3, 7, {DumpPass("d", 0), DumpPass("d", 1)})
+    assert (one.first, one.last, one.passes) == (3, 7, {DumpPass("d", Seq(0)), DumpPass("d", Seq(1))})
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5))), st.integers(0, 64))

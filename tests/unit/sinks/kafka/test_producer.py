@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sidecar.errors import SinkError
 from spark_merge.sinks.kafka.client import SinkCluster
-from spark_merge.sinks.kafka.producer import IdempotentProducer, KafkaRecord
+from spark_merge.sinks.kafka.producer import IdempotentProducer
 
 
 class RefusingProducer:
@@ -44,4 +44,4 @@ def test_the_record_that_failed_is_named_by_the_call_that_fails_after_it() -> No
     cluster = SimpleNamespace(brokers="b:9092", connect=lambda *_: RefusingProducer(), raised=SinkCluster("b:9092").raised)
     producer = IdempotentProducer(cast(SinkCluster, cluster), "one", {})
     with pytest.raises(SinkError, match=r"a row for t/1 of 5000 bytes: MSG_SIZE_TOO_LARGE"):
-        producer.write([KafkaRecord("t", 1, b"", b"x"), KafkaRecord("t", 1, b"", b"y")])
+        producer.write([("t", 1, b"", b"x", None), ("t", 1, b"", b"y", None)])

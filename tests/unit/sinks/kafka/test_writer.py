@@ -54,7 +54,7 @@ def test_a_ddl_that_the_protocol_has_no_number_for_is_not_sent_once_the_operator
         text = "kafka://b:9092/t"
         output = output_of(SinkUri(text, urlsplit(text), {"ddl-done": ddl_done}, "log-1"))
         writer = KafkaWriter(output, None, Seq(1), (), {}, {}, {"t": 2})  # type: ignore[arg-type]  # nothing is written
-        return [(record.partition, (record.headers or [("", b"")])[0][1]) for record in writer._ddls(Seq(3), ending)]
+        return [(record[1], (record[4] or [("", b"")])[0][1]) for record in writer._ddls(Seq(3), ending)]
 
     with pytest.raises(SinkError, match=r"(?s)FROBNICATE.*ddl-done=9"):
         sent("8")
