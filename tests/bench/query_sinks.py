@@ -9,19 +9,24 @@ from collections.abc import Iterator
 
 from tests.bench import sink_delta, sink_iceberg
 from tests.bench.bench import Bench
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, rate
 from tests.bench.sink_clickhouse import clickhouse
 from tests.bench.sink_http import http_target
 from tests.bench.sink_opensearch import opensearch_target
 from tests.bench.sink_storage import storage
-from tests.bench.sinks import of_target, some_rows
+from tests.bench.sinks import of_target, read_alone, some_rows
 from tests.support.services.clickhouse import ClickHouse
 from tests.support.services.http_receiver import HttpReceiver
 from tests.support.services.opensearch import OpenSearchNode
 
+OPENSEARCH_CHUNK_ROWS = 15_000
+"""It takes a minute for each million."""
+
 
 def measure(bench: Bench) -> Iterator[Figure]:
     source = some_rows(bench)
+    merged = read_alone(bench, source)
+    yield rate(f"{source.rows:,} rows read and merged, for no output", source.rows, merged, aim="", limit="a tenth of them is decoded")
     folder = bench.new_folder("lake")
     for target in (
         sink_iceberg.target(folder / "iceberg", "append"),
@@ -30,10 +35,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
         sink_delta.target(folder / "delta", "merge"),
         storage(folder / "storage"),
     ):
-        yield from of_target(bench, source, target)
+        yield from of_target(bench, source, target, merged)
     with HttpReceiver(bench.new_folder("receiver")) as receiver:
-        yield from of_target(bench, source, http_target(receiver))
+        yield from of_target(bench, source, http_target(receiver), merged)
     with ClickHouse(bench.new_folder("clickhouse")) as server:
-        yield from of_target(bench, source, clickhouse(server))
+        yield from of_target(bench, source, clickhouse(server), merged)
     with OpenSearchNode(bench.new_folder("opensearch"), heap_mb=1024) as node:
-        yield from of_target(bench, source, opensearch_target(node))
+        fewer = some_rows(bench, chunk_rows=OPENSEARCH_CHUNK_ROWS)
+        yield from of_target(bench, fewer, opensearch_target(node), read_alone(bench, fewer))

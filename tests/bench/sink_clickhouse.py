@@ -27,7 +27,9 @@ def clickhouse(server: ClickHouse) -> Target:
         account = f"{server.user}@{server.host}:{server.port}"
         return f"clickhouse://{account}/ticdc_dump_{database}?password-file={password}&routes={routes}"
 
-    return Target("ClickHouse", uri, partial(_inserted, server), "inserts of the same rows", "the engine, which shares the cores")
+    return Target(
+        "ClickHouse", uri, partial(_inserted, server), "inserts of the same rows", "the engine, which shares the cores", "≥ 0.8 ×"
+    )
 
 
 def _inserted(server: ClickHouse, name: str) -> Cost:

@@ -25,6 +25,7 @@ def target(folder: Path, mode: Mode) -> Target:
         "write_deltalake of the same rows from memory",
         "a core a task; of live rows the commits, one a table and batch"
         + (", and the files that a MERGE rewrites" if mode == "merge" else ""),
+        "≥ 0.7 ×" if mode == "append" else "",
     )
 
 

@@ -86,12 +86,8 @@ def test_a_row_has_its_fields_in_ticdcs_order() -> None:
     types = ',"mysqlType":{"id":"bigint unsigned","v":"varchar"},"old":'
     end = ',"_tidb":{"commitTs":470609322879221771}}'
     assert insert[1].decode() == f'{head}"INSERT"{times}{{"id":-5,"v":12}}{types}null,"data":[{{"id":"1","v":"\\u003ca\\u003e"}}]{end}'
-    assert (
-        update[1].decode() == f'{head}"UPDATE"{times}{{"id":-5,"v":12}}{types}[{{"id":"1","v":"a"}}],"data":[{{"id":"1","v":null}}]{end}'
-    )
-    assert (
-        delete[1].decode() == f'{head}"DELETE"{times}{{"id":3,"v":12}}{types}null,"data":[{{"id":"18446744073709551615","v":"b"}}]{end}'
-    )
+    assert update[1].decode() == f'{head}"UPDATE"{times}{{"id":-5,"v":12}}{types}[{{"id":"1","v":"a"}}],"data":[{{"id":"1","v":null}}]{end}'
+    assert delete[1].decode() == f'{head}"DELETE"{times}{{"id":3,"v":12}}{types}null,"data":[{{"id":"18446744073709551615","v":"b"}}]{end}'
 
 
 def test_where_nothing_has_changed_the_old_row_is_an_empty_object() -> None:
