@@ -40,19 +40,25 @@ class Held(Generic[K]):
     def __init__(self, write: Callable[[K, HeldRows], object]) -> None:
         self._write = write
         self._held: dict[K, HeldRows] = {}
+        self._bytes = 0
 
     def add(self, under: K, seq: Seq, rows: pa.Table, *, dump_pass: DumpPass | None = None, copies: int = 1) -> None:
         """`copies`: how often the rows are in memory while they are written."""
         held = self._held.setdefault(under, HeldRows(seq, seq))
         held.first, held.last = min(held.first, seq), max(held.last, seq)
         held.parts.append(rows)
-        held.bytes += rows.nbytes * copies
+        held.bytes += (more := rows.nbytes * copies)
+        self._bytes += more
         if dump_pass is not None:
             held.passes.add(dump_pass)
-        if sum(one.bytes for one in self._held.values()) > HELD_BYTES_MAX:
-            largest = max(self._held, key=lambda one: self._held[one].bytes)
-            self._write(largest, self._held.pop(largest))
+        if self._bytes > HELD_BYTES_MAX:
+            self._make_file(max(self._held, key=lambda one: self._held[one].bytes))
 
     def write_all(self) -> None:
         for under in list(self._held):
-            self._write(under, self._held.pop(under))
+            self._make_file(under)
+
+    def _make_file(self, under: K) -> None:
+        held = self._held.pop(under)
+        self._bytes -= held.bytes
+        self._write(under, held)

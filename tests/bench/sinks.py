@@ -49,8 +49,8 @@ DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`uri(name)` of a new and empty output of that name. `bulk(name)` brings into another one what that one has, by its own path. `aim`: of
-    the sink's own part."""
+    """`uri(name)` of a new and empty output of that name. `bulk(name)` brings into another one what that one has, by its own path.
+    `aim`: of the sink's own part."""
 
     name: str
     uri: Callable[[str], str]
