@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import sidecar.cli.environment  # first: before gRPC is loaded
-from sidecar.cli import check, dump_commands, init, pump, remove, skip
+from sidecar.cli import check, dump_commands, init, pump, remove, size, skip
 from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.errors import TicdcDumpError
 
@@ -240,6 +240,7 @@ def merge(
 dump_commands.register(app)
 init.register(app)
 check.register(app)
+size.register(app)
 skip.register(app)
 remove.register(app)
 pump.register(app)

@@ -25,18 +25,23 @@ from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
 CHANGES_A_SECOND = 500
 RESOLVED_EVERY_S = 0.2
+POLL_S = 0.01
+"""How long a poll waits at least for messages: a broker's fetch brings what came meanwhile."""
 LANES = tuple(Lane(f"kafka/bench/{number}") for number in range(3))
 CHANGEFEED = "bench"
 SAMPLE_ROWS = 100_000
 """Rows held in memory; the table is these, over and over, under rising ids."""
 
 _TSO_LOGICAL_BITS = 18
+_TABLE = b'"table":"%s"' % ACCOUNT.table.encode()
 
 
 class PacedFeed:
-    """sidecar.ports.Feed. `inject`: the watermark row's change; the next resolved marks are beyond it."""
+    """sidecar.ports.Feed. `inject`: the watermark row's change; the next resolved marks are beyond it. The changes go around `tables`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, changes_a_s: int = CHANGES_A_SECOND, tables: Sequence[TableName] = (ACCOUNT,)) -> None:
+        self._changes_a_s = changes_a_s
+        self._names = [b'"table":"%s"' % table.table.encode() for table in tables]
         self._updates = canal_updates(rows(1, 1_000))
         self._random = Random(0)
         self._positions = dict.fromkeys(LANES, 0)
@@ -63,7 +68,7 @@ class PacedFeed:
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         messages = self._due()
         if not messages:
-            time.sleep(min(timeout_s, 1 / CHANGES_A_SECOND))
+            time.sleep(min(timeout_s, POLL_S))
             messages = self._due()
         return messages
 
@@ -78,8 +83,8 @@ class PacedFeed:
         elapsed_s = time.monotonic() - self._began_s
         messages = [self._message(LANES[0], *injected) for injected in self._injected]
         self._injected.clear()
-        while self._made < elapsed_s * CHANGES_A_SECOND:
-            update = self._random.choice(self._updates)
+        while self._made < elapsed_s * self._changes_a_s:
+            update = self._random.choice(self._updates).replace(_TABLE, self._names[self._made % len(self._names)])
             messages.append(self._message(LANES[self._made % len(LANES)], b"", message(update, self.now_ts())))
             self._made += 1
         if self._resolved < int(elapsed_s / RESOLVED_EVERY_S):

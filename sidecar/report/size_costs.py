@@ -1,0 +1,103 @@
+"""What a deployment costs, as it was measured: one table of costs, and one of sinks. Each has its unit and the page with the measurement.
+
+What was not measured says so. Costs of a row are of ROW_BYTES, on MEASURED_CORES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+ROW_BYTES = 200
+"""Of the rows that the costs were measured with."""
+MEASURED_CORES = 2
+"""Of the machine that they were measured on."""
+MEASURED_WRITES, MEASURED_TABLES = 5_000, 100
+"""Changes a second, and tables that change in one segment: up to here live costs were measured."""
+
+
+class Basis(StrEnum):
+    """What a figure is made of. One that has a part which is an estimate is an estimate."""
+
+    MEASURED = "measured"
+    ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCost:
+    value: float
+    unit: str
+    source: str
+    basis: Basis = Basis.MEASURED
+
+
+BENCH = "2026-11-28, tests/bench/sizes.py"
+COSTS: Mapping[str, UnitCost] = {
+    "processes": UnitCost(0.07, "cores", "2026-11-24, deploy/PERFORMANCE.md, less what follows"),
+    "segments": UnitCost(5, "segments/s", "the rig's resolved marks, deploy/PERFORMANCE.md: TiCDC's own may come less often"),
+    "segment": UnitCost(8.9, "ms a segment", BENCH),
+    "change": UnitCost(9, "µs a change", BENCH),
+    "read by SELECT": UnitCost(1.0, "µs a dump row", "deploy/KV.md"),
+    "read from TiKV": UnitCost(2.6, "µs a dump row", "deploy/KV.md"),
+    "source": UnitCost(0.9, "µs a dump row", "2026-11-24, deploy/PERFORMANCE.md: MariaDB"),
+    "reading": UnitCost(430_000, "rows/s of two readers", "deploy/KV.md"),
+    "chunk": UnitCost(240 / 1_000_000 * 10_000, "SELECTs for each full chunk", "2026-11-24, deploy/PERFORMANCE.md"),
+    "message": UnitCost(1.4, "bytes for each byte of a row", "give --message-bytes", Basis.ESTIMATE),
+    "process": UnitCost(1_500 * MIB, "bytes: Python, schemas, decoded rows", "deploy/SIZING.md", Basis.ESTIMATE),
+    "another sink": UnitCost(128 * MIB, "bytes", "a segment and a portion, deploy/SIZING.md", Basis.ESTIMATE),
+    "large row, sink": UnitCost(20, "times its bytes for each sink", "deploy/SIZING.md", Basis.ESTIMATE),
+    "large row, reader": UnitCost(8, "times its bytes for each reader", "deploy/SIZING.md", Basis.ESTIMATE),
+    "reader": UnitCost(96 * MIB, "bytes: three chunks of 32 MiB", "deploy/SIZING.md", Basis.ESTIMATE),
+    "keeper": UnitCost(50 * MIB, "bytes", "deploy/SIZING.md"),
+    "log": UnitCost(60, "seconds of changes in the log", "deploy/SIZING.md: seconds to minutes", Basis.ESTIMATE),
+    "etcd tables": UnitCost(8, "tables a key", "deploy/ETCD.md"),
+    "etcd key": UnitCost(700, "bytes a key", "deploy/ETCD.md"),
+    "etcd history": UnitCost(500, "bytes for each of 1,000 entries", "deploy/ETCD.md"),
+    "delivered p50": UnitCost(0.09, "s", "2026-11-24, deploy/PERFORMANCE.md"),
+    "delivered p99": UnitCost(0.15, "s", "2026-11-24, deploy/PERFORMANCE.md"),
+}
+"""What everything else is made of. Bytes are of memory, of the log or of etcd."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCost:
+    """`part_ms`: for each changing table in a segment. `rows_a_s`: of a dump alone, and `beside_a_s` beside 500 writes a second, on
+    MEASURED_CORES. `commit_s`, `commit_cpu_s`: of a lake's table; `at_once`: tables that it commits at a time."""
+
+    batch_ms: float
+    part_ms: float
+    change_us: float
+    row_us: float
+    rows_a_s: int
+    beside_a_s: int
+    source: str
+    live: Basis = Basis.MEASURED
+    dump: Basis = Basis.MEASURED
+    commit_s: float = 0.0
+    commit_cpu_s: float = 0.0
+    at_once: int = 1
+
+
+_LAKES = "2026-11-23, deploy/ICEBERG-SINK.md"
+_PAGE = "2026-11-23, deploy/SINKS.md"
+_PEERS = "2026-11-24, deploy/PERFORMANCE.md"
+_FEW = "as the sinks beside it, not measured"
+SINKS: Mapping[str, SinkCost] = {
+    "kafka": SinkCost(8, 0.29, 12, 8.1, 79_500, 61_900, _PEERS, live=Basis.ESTIMATE),
+    "mysql": SinkCost(11, 0.4, 12, 20, 40_000, 20_000, _FEW, live=Basis.ESTIMATE, dump=Basis.ESTIMATE),
+    "file:jsonl": SinkCost(6.5, 0.9, 12, 4, 190_000, 100_000, _FEW, dump=Basis.ESTIMATE),
+    "file:parquet": SinkCost(9.3, 1.4, 12, 1.9, 342_000, 194_000, _PEERS),
+    "file:csv": SinkCost(6.5, 0.9, 12, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
+    "delta": SinkCost(2, 0, 12, 4.8, 390_000, 39_400, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
+    "iceberg": SinkCost(2, 0, 12, 5.3, 348_000, 27_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
+    "clickhouse": SinkCost(8, 1.4, 12, 8.6, 202_000, 39_800, _PAGE, live=Basis.ESTIMATE),
+    "opensearch": SinkCost(8, 0.9, 40, 115, 15_500, 5_960, _PAGE, live=Basis.ESTIMATE),
+    "http": SinkCost(8, 0.9, 12, 24.1, 39_900, 20_100, _PAGE, live=Basis.ESTIMATE),
+    "grpc": SinkCost(8, 0.16, 12, 8, 100_000, 50_000, _FEW, dump=Basis.ESTIMATE),
+    "sqlite": SinkCost(11, 0.35, 12, 15, 60_000, 30_000, _FEW, dump=Basis.ESTIMATE),
+}
+"""By the name that `size` has for them; lakes are of `mode=append`."""
+
+ALIASES = {"tidb": "mysql", "elasticsearch": "opensearch", "https": "http", "file:canal-json": "file:csv"}
