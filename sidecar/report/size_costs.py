@@ -16,6 +16,11 @@ MEASURED_CORES = 2
 """Of the machine that they were measured on."""
 MEASURED_WRITES, MEASURED_TABLES = 5_000, 100
 """Changes a second, and tables that change in one segment: up to here live costs were measured."""
+BULK_ROWS = 256
+"""Of a table in one segment: more are written by columns, which costs less than one by one."""
+
+BULK_ROWS = 256
+"""Of a table in one segment: more are written by columns, which costs less than one by one."""
 
 
 class Basis(StrEnum):
@@ -63,12 +68,14 @@ COSTS: Mapping[str, UnitCost] = {
 
 @dataclass(frozen=True, slots=True)
 class SinkCost:
-    """`part_ms`: for each changing table in a segment. `rows_a_s`: of a dump alone, and `beside_a_s` beside 500 writes a second, on
-    MEASURED_CORES. `commit_s`, `commit_cpu_s`: of a lake's table; `at_once`: tables that it commits at a time."""
+    """`part_ms`: for each changing table in a segment. `change_us`: for each change; `bulk_us`, where a part has more than BULK_ROWS, or
+    is the only one. `rows_a_s`: of a dump alone, and `beside_a_s` beside 500 writes a second, on MEASURED_CORES. `commit_s`,
+    `commit_cpu_s`: of a lake's table; `at_once`: tables that it commits at a time."""
 
     batch_ms: float
     part_ms: float
     change_us: float
+    bulk_us: float
     row_us: float
     rows_a_s: int
     beside_a_s: int
@@ -83,20 +90,21 @@ class SinkCost:
 _LAKES = "2026-11-23, deploy/ICEBERG-SINK.md"
 _PAGE = "2026-11-23, deploy/SINKS.md"
 _PEERS = "2026-11-24, deploy/PERFORMANCE.md"
+_OURS = "2026-11-28, tests/bench/sinks.py, beside other programs"
 _FEW = "as the sinks beside it, not measured"
 SINKS: Mapping[str, SinkCost] = {
-    "kafka": SinkCost(8, 0.29, 12, 8.1, 79_500, 61_900, _PEERS, live=Basis.ESTIMATE),
-    "mysql": SinkCost(11, 0.4, 12, 20, 40_000, 20_000, _FEW, live=Basis.ESTIMATE, dump=Basis.ESTIMATE),
-    "file:jsonl": SinkCost(6.5, 0.9, 12, 4, 190_000, 100_000, _FEW, dump=Basis.ESTIMATE),
-    "file:parquet": SinkCost(9.3, 1.4, 12, 1.9, 342_000, 194_000, _PEERS),
-    "file:csv": SinkCost(6.5, 0.9, 12, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
-    "delta": SinkCost(2, 0, 12, 4.8, 390_000, 39_400, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
-    "iceberg": SinkCost(2, 0, 12, 5.3, 348_000, 27_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
-    "clickhouse": SinkCost(8, 1.4, 12, 8.6, 202_000, 39_800, _PAGE, live=Basis.ESTIMATE),
-    "opensearch": SinkCost(8, 0.9, 40, 115, 15_500, 5_960, _PAGE, live=Basis.ESTIMATE),
-    "http": SinkCost(8, 0.9, 12, 24.1, 39_900, 20_100, _PAGE, live=Basis.ESTIMATE),
-    "grpc": SinkCost(8, 0.16, 12, 8, 100_000, 50_000, _FEW, dump=Basis.ESTIMATE),
-    "sqlite": SinkCost(11, 0.35, 12, 15, 60_000, 30_000, _FEW, dump=Basis.ESTIMATE),
+    "kafka": SinkCost(5, 0.29, 80, 40, 8.1, 79_500, 61_900, _PEERS, live=Basis.ESTIMATE),
+    "mysql": SinkCost(8, 0.4, 110, 60, 19.4, 52_000, 15_700, _OURS, live=Basis.ESTIMATE),
+    "file:jsonl": SinkCost(3, 0.83, 75, 40, 8.4, 58_000, 29_000, _OURS, dump=Basis.ESTIMATE),
+    "file:parquet": SinkCost(9.3, 1.4, 38, 12, 1.9, 342_000, 194_000, _PEERS),
+    "file:csv": SinkCost(3, 0.83, 75, 40, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
+    "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 39_400, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
+    "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 27_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
+    "clickhouse": SinkCost(8, 1.4, 20, 12, 8.6, 202_000, 39_800, _PAGE, live=Basis.ESTIMATE),
+    "opensearch": SinkCost(5, 0.83, 150, 115, 115, 15_500, 5_960, _PAGE, live=Basis.ESTIMATE),
+    "http": SinkCost(3, 0.83, 75, 40, 24.1, 39_900, 20_100, _PAGE, live=Basis.ESTIMATE),
+    "grpc": SinkCost(5, 0.16, 80, 40, 10.2, 82_900, 7_800, _OURS),
+    "sqlite": SinkCost(8, 0.2, 220, 55, 10, 50_000, 12_000, _OURS, dump=Basis.ESTIMATE),
 }
 """By the name that `size` has for them; lakes are of `mode=append`."""
 

@@ -625,7 +625,7 @@ def commands_of(page: Path) -> Iterator[str]:
     """Lines of its blocks that run one of our programs."""
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            if match := re.search(r"\bticdc-dump ((?:dump|check|skip|remove|run|merge)\w* .*)", line):
+            if match := re.search(r"\bticdc-dump ((?:dump|check|skip|size|remove|run|merge)\w* .*)", line):
                 yield re.split(r" +#|\|", match[1])[0].strip()
 
 
