@@ -365,7 +365,7 @@ def _limits(load: SizedLoad, live: _Live, dump: _DumpRates) -> Iterator[str]:
 
 
 ACCURACY = (
-    "The measurements are of a machine with 2 cores; ratios travel better than absolute values. Live cores of other shapes of file:, grpc:"
-    " and sqlite: sinks were predicted within 25 % on that machine. A loaded machine has used 1.5 to 2.5 times as much. An estimate is"
-    " arithmetic: measure before you buy."
+    "Measured on a machine with 2 cores: ratios travel better than absolute values. Live cores of other shapes of file:, grpc:"
+    " and sqlite: sinks were predicted within 25 % on that machine. Beside other programs, and in its first minute, a sidecar took up to"
+    " 1.5 and 4 times as much. An estimate is arithmetic: measure before you buy."
 )
