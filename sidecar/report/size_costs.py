@@ -16,8 +16,6 @@ MEASURED_CORES = 2
 """Of the machine that they were measured on."""
 MEASURED_WRITES, MEASURED_TABLES = 5_000, 100
 """Changes a second, and tables that change in one segment: up to here live costs were measured."""
-BULK_ROWS = 256
-"""Of a table in one segment: more are written by columns, which costs less than one by one."""
 
 BULK_ROWS = 256
 """Of a table in one segment: more are written by columns, which costs less than one by one."""
