@@ -59,6 +59,12 @@ def data_name(seq: Seq, *, epoch: int) -> str:
     return f"{seq:020d}-{epoch:010d}.parquet"
 
 
+def beginning_of(segments: range) -> str:
+    """What the names of their manifests and data begin with: others' may begin so, too."""
+    first, last = manifest_name(Seq(segments.start)), manifest_name(Seq(segments.stop - 1))
+    return next((first[:at] for at in range(20, 0, -1) if first[:at] == last[:at]), "")
+
+
 def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
     return f"chunks/{dump_id}/{epoch:010d}-{number:08d}.parquet"
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -34,6 +34,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.hashed import HashedFile, sha256_of
 from sidecar.log.layout import (
     Contents,
+    beginning_of,
     check_next,
     data_name,
     files_of,
@@ -60,6 +61,9 @@ ROW_GROUP_BYTES_MAX = 4 << 20
 
 MANIFESTS_READ_MAX = 1_000
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""
+
+RECOVERED_AT_ONCE_MAX = 100
+"""Manifests that recovery holds: each has the progress of all dumps."""
 
 SEGMENTS_REMOVED_MAX = 100
 """Removed by one call of `retain`, for the same reason."""
@@ -109,7 +113,14 @@ class FolderLog:
         self._orphans: list[str] = []
         self._previous_open: Seq | None = None
         self._proven = False
-        self._traces: dict[int, _Trace] = {}
+        self._unread: Sequence[int] = ()
+        """Segments that are there and not in `_reaches` and `_named_by` yet."""
+        self._reaches: dict[int, Seq] = {}
+        """Of each segment in which a window closed that began in an earlier one: the first one that has to be there to deliver it."""
+        self._named_by: Counter[str] = Counter()
+        """How many segments name each schemas file."""
+        self._swept = 0
+        """Nothing of segments below is left."""
         self._schemas: str | None = None
         self._sums = ("", "")
         """Of the manifests before the last one and of the last one, as they are in `previous` of the one behind each."""
@@ -121,9 +132,13 @@ class FolderLog:
             contents, self._run = listed(self.folder, deep=True)
         last = self._last()
         self._previous_open = None if last is None else last.open_from
+        self._unread, self._swept = self._run, self._run.start
+        self._reaches, self._named_by = {}, Counter()
         named = set() if last is None else files_of(last)
         if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
-            named.update(*map(files_of, self._read(self._run, may_be_gone=True)))
+            for start in range(0, len(self._run), RECOVERED_AT_ONCE_MAX):
+                for manifest in self._read(self._run[start : start + RECOVERED_AT_ONCE_MAX], may_be_gone=True):
+                    named |= files_of(manifest)
         if missing := named - contents.names:
             raise missing_files(self.folder, missing)
         self._orphans = [*filter(storage.is_temporary, contents.names), *contents.orphans(self._run, named=named, epoch=epoch)]
@@ -178,7 +193,8 @@ class FolderLog:
                 raise taken(self.folder, manifest.seq)
             self._run = range(self._run.start, manifest.seq + 1)
             self._sums = (previous, sha256_of(data))
-            self._traces[manifest.seq] = _Trace.of(manifest)
+            if not repeated:
+                self._learn(manifest)
             self._previous_open = None
             self._remove(self._orphans)
         self._orphans = []
@@ -193,19 +209,20 @@ class FolderLog:
         Raises LogTaken when another owner has written on.
         """
         self._check_held()
-        if not self._run or not self._learn_traces():
+        if not self._run or not self._learn_all():
             return 0
-        needed = [trace.first_seq for seq, trace in self._traces.items() if seq > delivered]
+        needed = [first_seq for seq, first_seq in self._reaches.items() if seq > delivered]
         needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
         keep = keep_from(self._run, delivered=delivered, needed=needed)
-        keep = Seq(min(keep, self._run.start + SEGMENTS_REMOVED_MAX))
-        gone = range(self._run.start, keep)
+        gone = range(self._run.start, min(keep, self._run.start + SEGMENTS_REMOVED_MAX))
         if gone:
-            self._remove_segments(gone)
+            self._remove_segments(gone, sweep=gone.stop == keep)
         return len(gone)
 
-    def _remove_segments(self, gone: range) -> None:
-        """The order carries weight: the note, then the manifests upwards, then what they named (see `_remove`)."""
+    def _remove_segments(self, gone: range, *, sweep: bool) -> None:
+        """The order carries weight: the note, then the manifests upwards, then what they named (see `_remove`). `sweep`: and whatever else
+        there is of these segments and of those that were removed since the last sweep: that takes a listing. What a process that was frozen
+        writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
         manifests = self._read(gone)
         with storage_errors(self.folder):
@@ -213,10 +230,14 @@ class FolderLog:
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
             self._run = range(gone.stop, self._run.stop)
-            schemas = set[str]().union(*(self._traces.pop(seq).schemas for seq in gone))
-            schemas = schemas.difference(*(trace.schemas for trace in self._traces.values()), filter(None, [self._schemas]))
-            below = Contents.of(storage.list_names(self.folder, deep=False)).below(Seq(gone.stop))
-            self._remove([*below, *(name for manifest in manifests for name in files_of(manifest)), *schemas])
+            names = {retained_name(Seq(gone.start)), *map(manifest_name, map(Seq, gone)), *self._forget(manifests)}
+            names = names.union(*map(files_of, manifests))
+            if sweep:
+                beginning = beginning_of(range(self._swept, gone.stop))
+                listed_names = storage.list_names(self.folder, deep=False, beginning=beginning)
+                names |= {*Contents.of(name for name in listed_names if name.startswith(beginning)).below(Seq(gone.stop))}
+                self._swept = gone.stop
+            self._remove([*names])
 
     @property
     def segments(self) -> range:
@@ -226,14 +247,30 @@ class FolderLog:
     @property
     def learned(self) -> bool:
         """Whether `retain` has read every manifest: only then does 0 mean that nothing is left to remove."""
-        return len(self._traces) == len(self._run)
+        return not self._unread
 
-    def _learn_traces(self) -> bool:
+    def _learn_all(self) -> bool:
         """Read manifests that this process has not seen yet; False while some are left for the next call."""
-        unknown = [seq for seq in self._run if seq not in self._traces]
-        for manifest in self._read(unknown[:MANIFESTS_READ_MAX]):
-            self._traces[manifest.seq] = _Trace.of(manifest)
-        return len(unknown) <= MANIFESTS_READ_MAX
+        for manifest in self._read(self._unread[:MANIFESTS_READ_MAX]):
+            self._learn(manifest)
+        self._unread = self._unread[MANIFESTS_READ_MAX:]
+        return self.learned
+
+    def _learn(self, manifest: Manifest) -> None:
+        """What retention has to know of a segment that stays. Once for each."""
+        if (first_seq := first_needed(manifest)) < manifest.seq:
+            self._reaches[manifest.seq] = first_seq
+        self._named_by.update(schemas_of(manifest))
+
+    def _forget(self, gone: Sequence[Manifest]) -> set[str]:
+        """The schemas files that only these segments named."""
+        for manifest in gone:
+            self._reaches.pop(manifest.seq, None)
+            self._named_by.subtract(schemas_of(manifest))
+        unnamed = {name for manifest in gone for name in schemas_of(manifest) if not self._named_by[name]}
+        for name in unnamed:
+            del self._named_by[name]
+        return unnamed - {self._schemas}
 
     def _last(self) -> Manifest | None:
         """The last manifest as it is in the log, whose bytes the next one follows."""
@@ -303,18 +340,6 @@ def write_chunk(log: Folder, path: str, rows: pa.Table, *, row_sums: bool = Fals
 
 
 # ---- inside ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Trace:
-    """What retention has to know of a manifest that stays."""
-
-    first_seq: Seq
-    schemas: frozenset[str]
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> _Trace:
-        return cls(first_needed(manifest), schemas_of(manifest))
 
 
 def _row_groups(changes: Iterable[Change], codec: str, by_table: Counter[tuple[str, str]]) -> Iterator[pa.Table]:

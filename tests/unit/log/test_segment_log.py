@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,7 +20,7 @@ from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
 from sidecar.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.log import storage
 from sidecar.log.identity import claim_log
-from sidecar.log.layout import manifest_name
+from sidecar.log.layout import chunk_name, data_name, manifest_name, retained_name
 from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
 from sidecar.log.segment_log import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
@@ -155,6 +155,68 @@ def test_retention_removes_a_bounded_number_at_once(tmp_path: Path, monkeypatch:
         log.commit(manifest(seq))
     fresh = opened(tmp_path)
     assert [fresh.retain(delivered=Seq(9), open_from=None) for _ in range(5)] == [0, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize("segments", [8, 32])
+def test_removing_a_backlog_lists_it_once_and_leaves_nothing_of_others(
+    tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One listing for each call, and 100,000 segments would be listed 1,000 times."""
+    monkeypatch.setattr("sidecar.log.segment_log.SEGMENTS_REMOVED_MAX", 2)
+    log = opened(tmp_path)
+    for seq in range(segments + 1):
+        log.commit(manifest(seq))
+    (tmp_path / data_name(Seq(3), epoch=7)).touch()  # of an owner whose attempt came to nothing
+    listings, list_names = [], storage.list_names
+
+    def counted(folder: Folder, *, deep: bool, beginning: str = "") -> list[str]:
+        listings.append(beginning)
+        return list_names(folder, deep=deep, beginning=beginning)
+
+    monkeypatch.setattr(storage, "list_names", counted)
+    assert [log.retain(delivered=Seq(segments), open_from=None) for _ in range(segments // 2 + 1)] == [*[2] * (segments // 2), 0]
+    assert len(listings) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"exclusive.probe", manifest_name(Seq(segments)), retained_name(Seq(segments))}
+
+
+def test_a_sweep_requests_only_the_names_of_what_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    for seq in range(24):
+        log.commit(manifest(seq))
+    log.retain(delivered=Seq(20), open_from=None)
+    requested: list[str] = []
+
+    def counted(_: Folder, *, deep: bool, beginning: str = "") -> list[str]:
+        assert not deep
+        requested.append(beginning)
+        return []
+
+    monkeypatch.setattr(storage, "list_names", counted)
+    log.retain(delivered=Seq(23), open_from=None)
+    assert requested == [manifest_name(Seq(20))[:19]]
+
+
+@pytest.mark.parametrize("segments", [10, 40])
+def test_recovery_holds_few_manifests_at_once_however_long_the_log_is(
+    tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a dump of 10,000 tables, a manifest is megabytes."""
+    monkeypatch.setattr("sidecar.log.segment_log.RECOVERED_AT_ONCE_MAX", 5)
+    log = opened(tmp_path)
+    for seq in range(segments):
+        log.commit(manifest(seq))
+    write_chunk(log.folder, chunk_name("d1", epoch=1, number=1), ROWS)
+    at_once, read_files = [], storage.read_files
+
+    def counted(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
+        requested = list(names)
+        at_once.append(len(requested))
+        return read_files(folder, requested)
+
+    monkeypatch.setattr(storage, "read_files", counted)
+    FolderLog(log.folder).recover(epoch=2)
+    assert max(at_once) == 5
+    assert sum(at_once) == segments + 1  # and the last one, whose bytes the next manifest follows
 
 
 # ---- no room --------------------------------------------------------------------------------------------------------
