@@ -223,9 +223,16 @@ class CompletedTable(NamedTuple):
 
 def completed(value: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[CompletedTable]:
     """Of `Progress.to_json`: those of `state_after`. Raises as `progress_from_json`."""
+    for table in completing(value, after_ts=after_ts, upto_ts=upto_ts):
+        at, since_seq = CommitTs(int(table["complete_at"])), Seq(int(table.get("since_seq", FIRST_SEQ)))
+        yield CompletedTable(TableName(*table["table"]), at, since_seq, _is_whole(table))
+
+
+def completing(value: dict[str, Any], *, after_ts: CommitTs, upto_ts: CommitTs) -> Iterator[dict[str, Any]]:
+    """The tables of `completed` as they are in `value`."""
     for table in value["tables"]:
-        if table["complete_at"] is not None and after_ts < (at := int(table["complete_at"])) <= upto_ts:
-            yield CompletedTable(TableName(*table["table"]), CommitTs(at), Seq(int(table.get("since_seq", FIRST_SEQ))), _is_whole(table))
+        if table["complete_at"] is not None and after_ts < int(table["complete_at"]) <= upto_ts:
+            yield table
 
 
 def leading(dumps: Sequence[Progress]) -> Progress | None:

@@ -24,11 +24,11 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecar.core.model import Seq, TableName, TableSchema
-from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, progress_from_json, state_after
+from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
@@ -235,6 +235,14 @@ def completed_tables(manifest: Manifest) -> list[CompletedTable]:
     """The tables of which the segment has a dump's last rows. Raises as `dump_after`."""
     with _reading_progress(f"segment {manifest.seq} of the log"):
         return [done for one in manifest.dumps for done in completed(one, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)]
+
+
+def of_segment(manifest: Manifest) -> Manifest:
+    """With no more of its dumps than `dump_after` and `completed_tables` ask for: a segment has the progress of all their tables, and many
+    manifests are held at once. Raises as `dump_after`."""
+    with _reading_progress(f"segment {manifest.seq} of the log"):
+        dumps = [one | {"tables": [*completing(one, after_ts=manifest.after_ts, upto_ts=manifest.upto_ts)]} for one in manifest.dumps]
+    return replace(manifest, progress=dumps[0], more_dumps=tuple(dumps[1:])) if dumps else manifest
 
 
 @contextmanager

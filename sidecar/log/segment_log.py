@@ -62,8 +62,8 @@ ROW_GROUP_BYTES_MAX = 4 << 20
 MANIFESTS_READ_MAX = 1_000
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""
 
-RECOVERED_AT_ONCE_MAX = 100
-"""Manifests that recovery holds: each has the progress of all dumps."""
+MANIFESTS_HELD_MAX = 100
+"""As files, and one of them decoded: each has the progress of all dumps, which is megabytes where they have thousands of tables."""
 
 SEGMENTS_REMOVED_MAX = 100
 """Removed by one call of `retain`, for the same reason."""
@@ -136,9 +136,8 @@ class FolderLog:
         self._reaches, self._named_by = {}, Counter()
         named = set() if last is None else files_of(last)
         if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
-            for start in range(0, len(self._run), RECOVERED_AT_ONCE_MAX):
-                for manifest in self._read(self._run[start : start + RECOVERED_AT_ONCE_MAX], may_be_gone=True):
-                    named |= files_of(manifest)
+            for manifest in self._read(self._run, may_be_gone=True):
+                named |= files_of(manifest)
         if missing := named - contents.names:
             raise missing_files(self.folder, missing)
         self._orphans = [*filter(storage.is_temporary, contents.names), *contents.orphans(self._run, named=named, epoch=epoch)]
@@ -224,14 +223,14 @@ class FolderLog:
         there is of these segments and of those that were removed since the last sweep: that takes a listing. What a process that was frozen
         writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
-        manifests = self._read(gone)
+        named = [(files_of(manifest), schemas_of(manifest)) for manifest in self._read(gone)]
         with storage_errors(self.folder):
             if storage.exists(self.folder, manifest_name(next_seq)):
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
             self._run = range(gone.stop, self._run.stop)
-            names = {retained_name(Seq(gone.start)), *map(manifest_name, map(Seq, gone)), *self._forget(manifests)}
-            names = names.union(*map(files_of, manifests))
+            names = {retained_name(Seq(gone.start)), *map(manifest_name, map(Seq, gone))}
+            names = names.union(*(files for files, _ in named), self._forget(gone, [schemas for _, schemas in named]))
             if sweep:
                 beginning = beginning_of(range(self._swept, gone.stop))
                 listed_names = storage.list_names(self.folder, deep=False, beginning=beginning)
@@ -262,12 +261,12 @@ class FolderLog:
             self._reaches[manifest.seq] = first_seq
         self._named_by.update(schemas_of(manifest))
 
-    def _forget(self, gone: Sequence[Manifest]) -> set[str]:
-        """The schemas files that only these segments named."""
-        for manifest in gone:
-            self._reaches.pop(manifest.seq, None)
-            self._named_by.subtract(schemas_of(manifest))
-        unnamed = {name for manifest in gone for name in schemas_of(manifest) if not self._named_by[name]}
+    def _forget(self, gone: range, schemas: Sequence[frozenset[str]]) -> set[str]:
+        """The schemas files that only these segments named, of `schemas`, those of each."""
+        for seq, names in zip(gone, schemas, strict=True):
+            self._reaches.pop(seq, None)
+            self._named_by.subtract(names)
+        unnamed = {name for name in set[str]().union(*schemas) if not self._named_by[name]}
         for name in unnamed:
             del self._named_by[name]
         return unnamed - {self._schemas}
@@ -307,14 +306,15 @@ class FolderLog:
             storage.remove(self.folder, [manifest])
         storage.remove(self.folder, [name for name in names if not is_manifest(name)])
 
-    def _read(self, seqs: Iterable[int], *, may_be_gone: bool = False) -> list[Manifest]:
+    def _read(self, seqs: Sequence[int], *, may_be_gone: bool = False) -> Iterator[Manifest]:
         """`may_be_gone`: a previous owner may be retaining them away at this moment."""
-        names = {manifest_name(Seq(seq)): seq for seq in seqs}
-        with storage_errors(self.folder):
-            files = storage.read_files(self.folder, names)
-        if len(files) < len(names) and not may_be_gone:
-            raise missing_files(self.folder, names.keys() - files.keys())
-        return [read_manifest(self.folder, name, data) for name, data in files.items()]
+        for start in range(0, len(seqs), MANIFESTS_HELD_MAX):
+            names = [manifest_name(Seq(seq)) for seq in seqs[start : start + MANIFESTS_HELD_MAX]]
+            with storage_errors(self.folder):
+                files = storage.read_files(self.folder, names)
+            if len(files) < len(names) and not may_be_gone:
+                raise missing_files(self.folder, {*names} - files.keys())
+            yield from (read_manifest(self.folder, name, data) for name, data in files.items())
 
 
 def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:

@@ -177,24 +177,22 @@ class TermCertificates:
     def _read_on(self) -> bool:
         """Whether there may be more."""
         assert self._next is not None
-        segments = self._read(range(self._next, self._next + self._at_once))
-        for segment in segments:
+        begins = self._next
+        for segment in self._read(range(begins, begins + self._at_once)):
             self._pass(segment)
-        whole = len(segments) == self._at_once
+        whole = self._next == begins + self._at_once
         self._at_once = min(4 * self._at_once, MANIFESTS_AT_ONCE_MAX) if whole else 1
         return whole
 
-    def _read(self, seqs: range) -> list[ReadSegment]:
-        """Those in a row that are there."""
+    def _read(self, seqs: range) -> Iterator[ReadSegment]:
+        """Those in a row that are there. One is decoded at a time: each has the progress of all dumps."""
         names = [manifest_name(Seq(seq)) for seq in seqs]
         with storage_errors(self._log):
             files = storage.read_files(self._log, names)
-        segments: list[ReadSegment] = []
         for name in names:
             if name not in files:
-                break
-            segments.append(ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name])))
-        return segments
+                return
+            yield ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name]))
 
     def _pass(self, segment: ReadSegment) -> None:
         manifest = segment.manifest
@@ -232,10 +230,10 @@ class TermCertificates:
             return
         for start in range(first, dump.first, MANIFESTS_AT_ONCE_MAX):
             seqs = range(start, min(start + MANIFESTS_AT_ONCE_MAX, dump.first))
-            segments = self._read(seqs)
-            if len(segments) < len(seqs):
-                raise missing_files(self._log, [manifest_name(Seq(seqs[len(segments)]))])
-            write_part(self._log, dump.dump_id, Seq(seqs[0]), Seq(seqs[-1]), [segment.line for segment in segments])
+            lines = [segment.line for segment in self._read(seqs)]
+            if len(lines) < len(seqs):
+                raise missing_files(self._log, [manifest_name(Seq(seqs[len(lines)]))])
+            write_part(self._log, dump.dump_id, Seq(seqs[0]), Seq(seqs[-1]), lines)
         dump.first = first
 
     def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
@@ -343,7 +341,7 @@ class TermCertificates:
 
     def _accepted(self, sink: SinkDelivery) -> dict[str, Any]:
         """`upto_ts` where the log has the segment still."""
-        segments = [] if sink.accepted is None else self._read(range(sink.accepted, sink.accepted + 1))
+        segments = [] if sink.accepted is None else [*self._read(range(sink.accepted, sink.accepted + 1))]
         return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
 
     # ---- what is kept -----------------------------------------------------------------------------------------------------

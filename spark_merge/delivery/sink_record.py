@@ -21,14 +21,14 @@ from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import known_id
-from sidecar.log.layout import manifest_name, read_manifest
+from sidecar.log.layout import manifest_name, of_segment, read_manifest
 from sidecar.log.manifest import Manifest
 from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkTables
 from spark_merge.delivery.complete import followed, received
 from spark_merge.log.follow import check_has
-from spark_merge.log.read import LoggedSchemas
+from spark_merge.log.read import MANIFESTS_AT_ONCE_MAX, LoggedSchemas
 from spark_merge.port.contract import Accepted, Owner
 
 LAG_MAX = 500
@@ -112,7 +112,10 @@ class SinkRecord:
 
     def _still_there(self, seqs: range) -> list[Manifest]:
         """Retention may remove them meanwhile: those were reported, and so the file has what they change."""
-        names = [manifest_name(Seq(seq)) for seq in seqs]
-        with storage_errors(self._log):
-            files = storage.read_files(self._log, names)
-        return [read_manifest(self._log, name, files[name]) for name in names if name in files]
+        manifests: list[Manifest] = []
+        for start in range(seqs.start, seqs.stop, MANIFESTS_AT_ONCE_MAX):
+            names = [manifest_name(Seq(seq)) for seq in range(start, min(start + MANIFESTS_AT_ONCE_MAX, seqs.stop))]
+            with storage_errors(self._log):
+                files = storage.read_files(self._log, names)
+            manifests += (of_segment(read_manifest(self._log, name, files[name])) for name in names if name in files)
+        return manifests

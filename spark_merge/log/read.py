@@ -18,7 +18,7 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import LogBroken, SinkError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
-from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, read_manifest
+from sidecar.log.layout import WAY_OUT, logged_schemas, manifest_name, missing_files, of_segment, read_manifest
 from sidecar.log.manifest import DATA_COLUMNS, Manifest
 from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
@@ -36,7 +36,7 @@ BATCH_BYTES_MAX = 32 << 20
 
 
 def new_manifests(log: Folder, *, after: Seq | None, limit: int) -> list[Manifest]:
-    """The segments after `after`, in order and without a gap, at most `limit`; empty when there is nothing new.
+    """The segments after `after`, in order and without a gap, at most `limit`; empty when there is nothing new. As of `of_segment`.
 
     `after` None: from the first segment that is kept. `after` -1: from segment 0, which must not be retained away.
     Raises LogBroken for a gap or an unreadable manifest, and SinkError for a position before what retention has kept: then the log is
@@ -200,7 +200,7 @@ def _run(log: Folder, first: Seq, count: int) -> list[Manifest]:
     for name in names:
         if name not in files:
             break
-        run.append(read_manifest(log, name, files[name]))
+        run.append(of_segment(read_manifest(log, name, files[name])))
     if len(run) < len(files):  # a later one is there: this one came while they were read, or it is lost
         missing = names[len(run)]
         if not storage.read_files(log, [missing]):

@@ -197,11 +197,11 @@ def test_a_sweep_requests_only_the_names_of_what_was_removed(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("segments", [10, 40])
-def test_recovery_holds_few_manifests_at_once_however_long_the_log_is(
+def test_recovery_and_retention_hold_few_manifests_at_once_however_long_the_log_is(
     tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a dump of 10,000 tables, a manifest is megabytes."""
-    monkeypatch.setattr("sidecar.log.segment_log.RECOVERED_AT_ONCE_MAX", 5)
+    monkeypatch.setattr("sidecar.log.segment_log.MANIFESTS_HELD_MAX", 5)
     log = opened(tmp_path)
     for seq in range(segments):
         log.commit(manifest(seq))
@@ -214,9 +214,11 @@ def test_recovery_holds_few_manifests_at_once_however_long_the_log_is(
         return read_files(folder, requested)
 
     monkeypatch.setattr(storage, "read_files", counted)
-    FolderLog(log.folder).recover(epoch=2)
-    assert max(at_once) == 5
+    later = FolderLog(log.folder)
+    later.recover(epoch=2)
     assert sum(at_once) == segments + 1  # and the last one, whose bytes the next manifest follows
+    assert later.retain(delivered=Seq(segments), open_from=None) == segments - 1
+    assert max(at_once) == 5
 
 
 # ---- no room --------------------------------------------------------------------------------------------------------

@@ -16,11 +16,13 @@ from sidecar.log import storage
 from sidecar.log.certificate import SegmentLine
 from sidecar.log.certificate_parts import collected, read_parts
 from sidecar.log.dump_files import CERTIFICATES
-from sidecar.log.layout import chunk_name, manifest_name
+from sidecar.log.layout import chunk_name, manifest_name, read_manifest
+from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.pace.sinks import BatchDone
 from sidecar.run import certifying
 from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S, TermCertificates, dumps_of
+from sidecar.run.collecting import ReadSegment
 from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
 
@@ -75,6 +77,29 @@ def test_the_certificate_comes_when_the_sinks_have_the_last_window(world: World)
         {"sink": "other", "seq": 1, "upto_ts": "20"},
         {"sink": "copy", "seq": 1, "upto_ts": "20"},
     ]
+
+
+def test_one_manifest_of_a_backlog_is_decoded_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a dump of 10,000 tables, 64 of them would take hundreds of megabytes."""
+    for _ in range(100):
+        world.segment()
+    decoded, at_once = list[Seq](), list[int]()
+
+    def reading(*args: Any) -> Manifest:
+        manifest = read_manifest(*args)
+        decoded.append(manifest.seq)
+        return manifest
+
+    def passing(self: TermCertificates, segment: ReadSegment) -> None:
+        at_once.append(len(decoded))
+        decoded.clear()
+        passed(self, segment)
+
+    passed = TermCertificates._pass
+    monkeypatch.setattr("sidecar.run.certifying.read_manifest", reading)
+    monkeypatch.setattr(TermCertificates, "_pass", passing)
+    world.step()
+    assert at_once == [1] * 100
 
 
 def test_a_sink_that_does_not_receive_the_dump_is_not_waited_for(world: World) -> None:
