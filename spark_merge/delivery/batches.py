@@ -109,6 +109,8 @@ class Delivery:
         self.more = False
         """More was in the log than the last batch took."""
         self._settings, self._tasks, self._watched = settings, tasks, watched
+        self._left: Sequence[Manifest] = ()
+        """Manifests that were read and are in no batch yet."""
         with noting(lambda: "opening the sink"), watched():
             if (before := sink.look()) is not None:
                 check_has(settings.log, before)  # first: who opens it makes it this log's
@@ -191,13 +193,23 @@ class Delivery:
         after = Seq((self.began or 0) - 1) if self.accepted is None else self.accepted
         if standing.begun is None:
             limits = self._tasks.limits(self._settings.limits)
-            there = self._received(after, limits.segments_max)
+            there = [received(manifest, self._receives_as) for manifest in self._ahead(after, limits.segments_max)]
             manifests = cut(there, limits)
             if not self.gather_s and self.accept_s <= ACCEPT_QUICK_S:
                 manifests = _ahead_of_windows(manifests) or manifests
             self.more = len(manifests) < len(there) or len(there) == limits.segments_max
             return manifests
         return self._received(after, standing.begun - after)
+
+    def _ahead(self, after: Seq, limit: int) -> Sequence[Manifest]:
+        """As `new_manifests`. Those that the last batch left are not read again while the log has the first one of them still: else each
+        batch that ends at a DDL would cost as many reads as the largest one."""
+        log, left = self._settings.log, [manifest for manifest in self._left if manifest.seq > after]
+        if left and (left[0].seq != after + 1 or new_manifests(log, after=after, limit=1) != left[:1]):
+            left = []
+        more = new_manifests(log, after=left[-1].seq if left else after, limit=max(limit - len(left), 0))
+        self._left = [*left, *more]
+        return self._left[:limit]
 
     def _received(self, after: Seq, limit: int) -> list[Manifest]:
         return [received(manifest, self._receives_as) for manifest in new_manifests(self._settings.log, after=after, limit=limit)]

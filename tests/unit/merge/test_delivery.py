@@ -12,10 +12,10 @@ import pytest
 
 from sidecar.core.chunk import ClosedWindow
 from sidecar.core.model import CommitTs, Seq
-from sidecar.errors import FeedError, LogBroken, OwnershipLost
+from sidecar.errors import FeedError, LogBroken, OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.layout import is_manifest, manifest_name
-from sidecar.log.manifest import Manifest
+from sidecar.log.manifest import Manifest, from_json, to_json
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pace.sinks import SinkTables
@@ -153,6 +153,40 @@ def test_a_batch_that_was_begun_is_done_again_without_a_look_at_what_follows_it(
     assert [segment.seq for segment in again.deliver()] == [first, first + 1]
     assert reads.names == [manifest_name(Seq(first)), manifest_name(Seq(first + 1))]
     assert first + 1 < SEGMENTS - 1, "there is more in the log"
+
+
+def one_at_a_time(log: Folder, name: Path) -> Delivery:
+    """Though many segments are there: as where each ends at a DDL."""
+    return Delivery(CommittingSink(str(name), log_id="log-1"), JobSettings(log, limits=BatchLimits(rows_max=-1)), Here())
+
+
+def test_a_small_batch_reads_what_it_delivers_and_not_what_is_behind_it(
+    tmp_path: Path, log: Folder, history: RandomHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch that ends at a DDL would read 200 manifests for one segment."""
+    write_log(log, without_windows(history))
+    delivery, reads = one_at_a_time(log, tmp_path), ManifestReads(log)
+    monkeypatch.setattr(storage, "read_files", reads.read_files)
+    delivery.deliver()
+    assert {manifest_name(Seq(seq)) for seq in range(SEGMENTS + 1)} <= set(reads.names)
+    for seq in range(1, SEGMENTS):
+        reads.names.clear()
+        assert [segment.seq for segment in delivery.deliver()] == [seq]
+        assert reads.names == [manifest_name(Seq(seq)), manifest_name(Seq(SEGMENTS))]
+    assert delivery.deliver() == []
+
+
+def test_what_was_read_for_a_later_batch_is_not_delivered_of_a_log_that_has_been_replaced(
+    tmp_path: Path, log: Folder, history: RandomHistory
+) -> None:
+    write_log(log, without_windows(history))
+    delivery = one_at_a_time(log, tmp_path)
+    delivery.deliver()
+    name = manifest_name(Seq(1))
+    manifest = from_json(storage.read_file(log, name), name=name)
+    storage.write_atomically(log, name, to_json(replace(manifest, after_ts=CommitTs(manifest.after_ts + 1))))
+    with pytest.raises(SinkError, match="the log was replaced while it was read"):
+        delivery.deliver()
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
