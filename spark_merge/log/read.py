@@ -7,8 +7,9 @@ missing is never taken for "nothing new" when later segments exist, or when the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import IO
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ from sidecar.process.progress import progressed
 
 MANIFESTS_AT_ONCE_MAX = 64
 """Requested at once while there is a backlog."""
+
+WHOLE_FILE_BYTES_MAX = 4 << 20
+"""Of a segment's rows that are read by one request, where each request waits for the network."""
 
 _TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
 _COLUMNS = [(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]
@@ -91,7 +95,7 @@ def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_
     """These columns of the segment's rows, all or those of the ordinals `within`, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
-    with _reading(log, manifest.data), storage.open_to_read(log, manifest.data) as file, whole_pages(file) as parquet:
+    with _reading(log, manifest.data), _opened(log, manifest.data, manifest.bytes) as file, whole_pages(file) as parquet:
         _check_rows(log, manifest, parquet)
         start, wanted = 0, range(manifest.rows) if within is None else within
         for group in range(parquet.metadata.num_row_groups):
@@ -101,6 +105,12 @@ def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_
                 yield parquet.read_row_group(group, columns=list(columns)).slice(first - start, last - first)
                 progressed()
             start = stop
+
+
+def _opened(log: Folder, name: str, size: int) -> AbstractContextManager[IO[bytes]]:
+    """To open a file to read it anywhere takes a request more: for its size, which the manifest says."""
+    whole = log.protocol != "file" and size <= WHOLE_FILE_BYTES_MAX
+    return BytesIO(storage.read_file(log, name)) if whole else storage.open_to_read(log, name)
 
 
 def read_rows(log: Folder, manifest: Manifest, within: range | None = None) -> pa.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,6 +160,26 @@ def test_rows_are_read_whole_or_by_their_ordinals(log: FolderLog, within: range)
     assert whole.column("ordinal").to_pylist() == list(range(ROW_GROUP_ROWS_MAX + 2))
     assert some.column("ordinal").to_pylist() == list(within)
     assert some.equals(whole.slice(within.start, len(within)))
+
+
+@pytest.mark.parametrize("size_max", [0, 1 << 20])
+def test_a_small_segment_that_is_not_on_this_machine_is_read_by_one_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_max: int
+) -> None:
+    """To open it takes one for its size, and so a third more of what a segment waits for."""
+    monkeypatch.setattr("spark_merge.log.read.WHOLE_FILE_BYTES_MAX", size_max)
+    remote = FolderLog(open_folder(f"memory://logs{tmp_path}"))
+    remote.recover(epoch=1)
+    written, opened = append(remote, 0, rows=10), list[str]()
+    open_to_read = storage.open_to_read
+
+    def counted(folder: Folder, name: str) -> AbstractContextManager[IO[bytes]]:
+        opened.append(name)
+        return open_to_read(folder, name)
+
+    monkeypatch.setattr(storage, "open_to_read", counted)
+    assert read_rows(remote.folder, written)["key"].to_pylist() == [b"k"] * 10
+    assert opened == ([] if size_max else [written.data])
 
 
 def test_no_rows_have_the_same_columns(log: FolderLog) -> None:
