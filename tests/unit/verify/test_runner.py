@@ -9,15 +9,19 @@ from pathlib import Path
 from random import Random
 from threading import Event
 from time import monotonic, sleep
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
 
+from sidecar.core.model import TableName
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
+from sidecar.log.storage import Folder
 from sidecar.log.verification import (
     CheckState,
     RequestedTable,
+    Unjudged,
     VerifyReport,
     VerifyRequest,
     differences_name,
@@ -81,6 +85,48 @@ def test_a_sink_that_cannot_be_read_or_is_unknown_says_why_and_the_others_are_co
         (CheckState.SKIPPED, "its rows cannot be read back"), (CheckState.EQUAL, ""), (CheckState.SKIPPED, "there is no sink other"),
     ]  # fmt: skip
     assert report.state is CheckState.FAILED, "what was not compared is not equal"
+
+
+def of_tables(count: int, *, unjudged: bool = False) -> VerifyRequest:
+    tables = tuple(RequestedTable("shop", f"t{number}") for number in range(count))
+    why = tuple(Unjudged("mine", one.schema, one.table, ("extra",), "the filter") for one in tables)
+    return VerifyRequest("v1", ("mine",), tables, unjudged=why if unjudged else ())
+
+
+@pytest.mark.parametrize("count", [500, 2_000])
+def test_the_reports_of_a_verification_of_many_tables_grow_with_the_tables(
+    world: World, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """As often as a short report, one of 30,000 tables would be 12 MB twice a second, for as long as they all take."""
+    clock, written = iter(range(10 * count)), list[int]()
+    write_atomically = storage.write_atomically
+
+    def counted(folder: Folder, name: str, data: bytes) -> None:
+        written.append(len(data))
+        write_atomically(folder, name, data)
+
+    monkeypatch.setattr(storage, "write_atomically", counted)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: next(clock) / 10))
+    Verifications(replace(settings_of(world), write_every_s=1.0)).carry_out(of_tables(count), Event())
+    assert len(written) <= 60
+    assert sum(written) < 30_000 * count
+
+
+def test_each_table_of_many_looks_up_what_is_not_judged_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[str]()
+
+    def named(self: Unjudged) -> TableName:
+        looked.append(self.table)
+        return TableName(self.schema, self.table)
+
+    def refused(*_: object) -> None:
+        raise SinkError("nothing is compared here", hint="nothing")
+
+    monkeypatch.setattr(Unjudged, "name", property(named))
+    monkeypatch.setattr(runner, "TableCheck", refused)
+    report = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db")).carry_out(of_tables(20, unjudged=True), Event())
+    assert {one.state for one in report.tables} == {CheckState.FAILED}
+    assert len(looked) == 20
 
 
 def test_a_worker_that_ends_in_a_table_leaves_the_others_to_the_next_one(world: World) -> None:
