@@ -176,14 +176,17 @@ def _schemas_read(log: Folder, name: str) -> Mapping[TableName, TableSchema]:
     place = (str(log), name)
     if (schemas := _SCHEMAS_KEPT.get(place)) is None:
         schemas = read_schemas(log, name)
-        if len(_SCHEMAS_KEPT) >= SCHEMAS_KEPT_MAX:
+        tables = sum(map(len, [*_SCHEMAS_KEPT.values(), schemas]))
+        if len(_SCHEMAS_KEPT) >= (SCHEMAS_KEPT_MAX if tables <= TABLES_KEPT_MAX else SCHEMAS_KEPT_MIN):
             _SCHEMAS_KEPT.clear()
         _SCHEMAS_KEPT[place] = schemas
     return schemas
 
 
-SCHEMAS_KEPT_MAX = 32
-"""A process lives for months, and each DDL makes a new file."""
+SCHEMAS_KEPT_MAX, SCHEMAS_KEPT_MIN = 32, 8
+TABLES_KEPT_MAX = 50_000
+"""Of all files that are kept, 3 kB each: a process lives for months, and each DDL makes a new file of all tables. As many files as several
+sinks need at once are kept however many tables they have."""
 
 _SCHEMAS_KEPT: dict[tuple[str, str], Mapping[TableName, TableSchema]] = {}
 

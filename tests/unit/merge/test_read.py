@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from sidecar.log.layout import completed_tables, dump_after, manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
 from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog, write_chunk
 from sidecar.log.storage import Folder, open_folder
-from spark_merge.log.read import beginning, new_manifests, read_rows, read_schemas
+from spark_merge.log.read import LoggedSchemas, beginning, new_manifests, read_rows, read_schemas
 from spark_merge.merge.task import open_chunk
 from spark_merge.port.contract import DueChunk
 
@@ -180,6 +180,20 @@ def test_a_small_segment_that_is_not_on_this_machine_is_read_by_one_request(
     monkeypatch.setattr(storage, "open_to_read", counted)
     assert read_rows(remote.folder, written)["key"].to_pylist() == [b"k"] * 10
     assert opened == ([] if size_max else [written.data])
+
+
+@pytest.mark.parametrize(("tables", "kept"), [(1, 32), (10, 8)])
+def test_the_schemas_that_are_kept_are_bounded_in_tables(log: FolderLog, monkeypatch: pytest.MonkeyPatch, tables: int, kept: int) -> None:
+    """32 files of 10,000 tables would take a gigabyte."""
+    monkeypatch.setattr("spark_merge.log.read._SCHEMAS_KEPT", schemas_kept := dict[tuple[str, str], Mapping[TableName, TableSchema]]())
+    monkeypatch.setattr("spark_merge.log.read.TABLES_KEPT_MAX", 50)
+    most = 0
+    for ddl in range(40):
+        names = [TableName(f"after{ddl}", f"t{number}") for number in range(tables)]
+        name = log.write_schemas({one: TableSchema(one, (), ()) for one in names})
+        assert set(LoggedSchemas(log.folder, name)) == set(names)
+        most = max(most, len(schemas_kept))
+    assert most == kept
 
 
 def test_no_rows_have_the_same_columns(log: FolderLog) -> None:
