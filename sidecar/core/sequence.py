@@ -21,6 +21,7 @@ It does not know what a row means, what a mark is, or where bytes come from.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from collections.abc import Sequence as Envelopes
 from dataclasses import dataclass, field
@@ -33,8 +34,9 @@ from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Message, R
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.sql.lexer import begins
 
-CHANGE_OVERHEAD_BYTES = 300
-"""What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects)."""
+CHANGE_OVERHEAD_BYTES = 370
+"""What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects, and a place in
+_LaneWaits)."""
 
 _order = itemgetter(0, 1)  # Change.commit_ts, Change.rank
 _commit_ts = itemgetter(0)
@@ -72,6 +74,29 @@ class _Run:
 
 
 @dataclass(slots=True)
+class _LaneWaits:
+    """The lowest position of what one lane has sent and is not released. A change costs one step, however much is held and however long:
+    positions rise within a lane. `_places`: (position, ts), both rising. A change whose ts is not above all before it is no place, as one
+    of a lower position is released no sooner."""
+
+    _places: deque[tuple[int, CommitTs]] = field(default_factory=deque)
+
+    def add(self, position: int, ts: CommitTs) -> None:
+        places = self._places
+        if places and position < places[-1][0]:  # of a later lane of that name
+            self._places = places = deque((min(position, before), at) for before, at in places)
+        if not places or ts > places[-1][1]:
+            places.append((position, ts))
+
+    def oldest(self, upto_ts: CommitTs) -> int | None:
+        """Of what is above `upto_ts`, which never goes back."""
+        places = self._places
+        while places and places[0][1] <= upto_ts:
+            places.popleft()
+        return places[0][0] if places else None
+
+
+@dataclass(slots=True)
 class Sequence:
     """Feed it with `accept`, empty it with `release`. `identity` is equal for two arrivals of one change (codecs/contract).
 
@@ -94,6 +119,10 @@ class Sequence:
     _spared_ts: CommitTs = NO_TS
     _read: dict[Lane, int] = field(default_factory=dict)
     _held: list[Change] = field(default_factory=list)
+    """Sorted up to `_arrived`, then as it came."""
+    _arrived: int = 0
+    _waits: dict[Lane, _LaneWaits] = field(default_factory=dict)
+    """Of what was held after a release. Neither of spilled rows nor of DDLs."""
     _ddls: list[Ddl] = field(default_factory=list)
     _runs: list[_Run] = field(default_factory=list)
 
@@ -188,8 +217,10 @@ class Sequence:
         of_ddls = {ddl.commit_ts for ddl in self._ddls if ddl.commit_ts <= upto_ts}
         if not of_ddls and not self._has_rows(upto_ts) and not even_if_empty:
             return
+        cuts = sorted(of_ddls | {CommitTs(ts - 1) for ts in of_ddls})
+        self._note_arrived(above_ts=cuts[0] if cuts else upto_ts)
         self._sort_held()
-        for cut in sorted(of_ddls | {CommitTs(ts - 1) for ts in of_ddls}):
+        for cut in cuts:
             if cut in of_ddls or self._has_rows(cut):
                 yield self._segment(cut, dict(self.positions))
         if upto_ts > self.after_ts and (even_if_empty or of_ddls or self._has_rows(upto_ts)):
@@ -199,6 +230,7 @@ class Sequence:
         """Cut one segment off. Between DDL cuts the positions of before are kept: they are older, so they are safe."""
         end = bisect_right(self._held, upto_ts, key=_commit_ts)
         taken, self._held = self._held[:end], self._held[end:]
+        self._arrived = len(self._held)
         self._lowest_ts = self._held[0].commit_ts if self._held else NO_TS_YET
         ddls = {(TableName(ddl.schema, ddl.table).folded(), ddl.query): ddl for ddl in self._ddls if ddl.commit_ts == upto_ts}
         self._ddls = [ddl for ddl in self._ddls if ddl.commit_ts > upto_ts]
@@ -256,11 +288,25 @@ class Sequence:
             for lane, position in run.positions.items():
                 if position < oldest.get(lane, 0):
                     oldest[lane] = position
-        for held in (self._held, self._ddls):
-            for envelope in held:
-                if envelope.commit_ts > upto_ts and envelope.position < oldest.get(envelope.lane, 0):
-                    oldest[envelope.lane] = envelope.position
+        for lane, waits in list(self._waits.items()):
+            if (waiting := waits.oldest(upto_ts)) is None:
+                del self._waits[lane]
+            elif waiting < oldest.get(lane, 0):
+                oldest[lane] = waiting
+        for ddl in self._ddls:
+            if ddl.commit_ts > upto_ts and ddl.position < oldest.get(ddl.lane, 0):
+                oldest[ddl.lane] = ddl.position
         return oldest
+
+    def _note_arrived(self, *, above_ts: CommitTs) -> None:
+        """What came since the last release and stays now: each change once, however long it is held."""
+        waits = self._waits
+        for change in self._held[self._arrived :]:
+            if change[0] > above_ts:
+                if (of_lane := waits.get(change.lane)) is None:
+                    of_lane = waits[change.lane] = _LaneWaits()
+                of_lane.add(change.position, change[0])
+        self._arrived = len(self._held)
 
     def _spill(self) -> None:
         self._sort_held()
@@ -271,6 +317,8 @@ class Sequence:
         self._runs.append(_Run(next(reader, None), reader, positions))
         self.spilled_rows += len(self._held)
         self._held, self.held_bytes, self._lowest_ts = [], 0, NO_TS_YET
+        self._arrived = 0
+        self._waits.clear()
 
     def _forget_empty_runs(self) -> Iterator[Change]:
         """Runs after the last of the segment's rows: no rows of its own."""

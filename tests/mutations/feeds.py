@@ -104,6 +104,27 @@ FEEDS = [
         "tests/unit/feeds/test_kv_feed.py::test_rows_of_an_exchanged_partition_change_tables_at_the_ddl",
     ),
     Mutation(
+        "what is held of a lane that has ended hides what a later one of its name has sent",
+        "sidecar/core/sequence.py::_LaneWaits.add",
+        "min(position, before)",
+        "before",
+        "tests/unit/core/test_sequence.py::test_what_is_held_of_a_lane_counts_beside_a_later_one_of_its_name",
+    ),
+    Mutation(
+        "a position points behind a change that waits",
+        "sidecar/core/sequence.py::_LaneWaits.oldest",
+        "places[0][1] <= upto_ts",
+        "places[0][1] <= upto_ts + 50",
+        "tests/unit/core/test_sequence.py::test_positions_point_at_the_oldest_change_not_yet_released",
+    ),
+    Mutation(
+        "a change that waits is looked at in each release",
+        "sidecar/core/sequence.py::Sequence._note_arrived",
+        "[self._arrived :]",
+        "",
+        "tests/unit/core/test_sequence.py::test_a_change_that_waits_for_a_late_lane_costs_no_more_the_longer_it_waits[80]",
+    ),
+    Mutation(
         "a new table's rows are never asked for",
         "sidecar/feeds/kv/schemas.py::KvSchemas._note",
         "self.wanted.setdefault(one, event.commit_ts)",
@@ -176,7 +197,7 @@ FEEDS = [
     Mutation(
         "positions of what was read last, not of the oldest held",
         "sidecar/core/sequence.py::Sequence._oldest_held",
-        "envelope.commit_ts > upto_ts and envelope.position < oldest.get(envelope.lane, 0)",
+        "waiting < oldest.get(lane, 0)",
         "False",
         SIMULATION,
     ),

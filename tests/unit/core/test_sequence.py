@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.core.model import CommitTs, Envelope, Lane, ts_at
 from sidecar.core.sequence import SPARE_TS, Sequence
@@ -134,6 +136,82 @@ def test_a_lane_that_says_nothing_stays_where_it_was() -> None:
     accept(s, put(5, "x", position=3), resolved(10, position=4))
     ((segment, _),) = release(s, {"a"})
     assert segment.positions == {"a": 5, "quiet": 7}
+
+
+@given(data=st.data())
+def test_positions_are_those_of_a_walk_over_all_that_is_held(data: st.DataObject) -> None:
+    """In any order within a lane, over DDLs, and where a lane ends and another one of its name comes, at a lower or a higher position."""
+    s, lanes = sequence(), ["a", "b", "c"]
+    position, marks = dict.fromkeys(lanes, 0), dict.fromkeys(lanes, 1)
+    sent: dict[str, list[tuple[int, int]]] = {lane: [] for lane in lanes}
+    returned = set[str]()
+    accept(s, *(resolved(1, lane=lane, position=0) for lane in lanes))
+    for _ in range(data.draw(st.integers(1, 30))):
+        lane = data.draw(st.sampled_from(lanes))
+        position[lane] += 1
+        match data.draw(st.sampled_from(["change", "change", "change", "ddl", "mark", "return"])):
+            case "mark":
+                marks[lane] += data.draw(st.integers(0, 20))
+                accept(s, resolved(marks[lane], lane=lane, position=position[lane]))
+            case "return":
+                s.forget_ended({Lane(one) for one in lanes if one != lane})
+                returned.add(lane)
+                position[lane] = data.draw(st.integers(0, 40))
+                accept(s, resolved(marks[lane], lane=lane, position=position[lane]))
+            case kind:
+                ts = marks[lane] + data.draw(st.integers(0, 30))
+                make = ddl(ts, lane=lane, position=position[lane]) if kind == "ddl" else put(ts, "x", lane=lane, position=position[lane])
+                accept(s, make)
+                sent[lane].append((ts, position[lane]))
+        released = [segment for segment, _ in release(s, set(lanes))]
+        for segment in released:
+            for one in lanes:
+                held = [at for ts, at in sent[one] if ts > segment.upto_ts]
+                assert segment.positions[Lane(one)] <= min(held, default=10**9), "what is held would not be read again"
+        if released and not released[-1].ddls:
+            for one in set(lanes) - returned:
+                held = [at for ts, at in sent[one] if ts > s.after_ts]
+                assert s.positions[Lane(one)] == min(held, default=position[one] + 1)
+
+
+def test_what_is_held_of_a_lane_counts_beside_a_later_one_of_its_name() -> None:
+    s = sequence()
+    accept(s, resolved(10), put(50, "old", lane="b", position=9), resolved(10, lane="b", position=10))
+    release(s, {"a", "b"}, even_if_empty=True)
+    s.forget_ended({Lane("a")})
+    accept(s, put(40, "new", lane="b", position=2), put(60, "last", lane="b", position=3), resolved(20, lane="b", position=4))
+    accept(s, resolved(20, position=1))
+    ((segment, _),) = release(s, {"a", "b"}, even_if_empty=True)
+    assert segment.positions == {"a": 2, "b": 2}
+
+
+class CountedLane(str):
+    """Each look at what is known of a lane hashes its name."""
+
+    looks = 0
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        CountedLane.looks += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("marks", [20, 80])
+def test_a_change_that_waits_for_a_late_lane_costs_no_more_the_longer_it_waits(marks: int) -> None:
+    s, quick, late = sequence(), Lane(CountedLane("quick")), Lane("late")
+    rows = 50
+    s.accept(late, 0, [resolved(2, lane="late")])
+    CountedLane.looks = 0
+    for mark in range(1, marks + 1):
+        for n in range(rows):
+            s.accept(quick, mark * rows + n, [put(mark * 1000 + n, "k", position=mark * rows + n)._replace(lane=quick)])
+        s.accept(quick, mark * rows + rows, [resolved(mark * 1000 + 999)._replace(lane=quick)])
+        s.accept(late, mark, [resolved(2 + mark, lane="late", position=mark)])
+        upto_ts = s.upto({quick, late})
+        assert upto_ts is not None
+        (segment,) = s.release(upto_ts, even_if_empty=True)
+        assert segment.positions[quick] == rows
+    assert CountedLane.looks < 8 * marks * rows
 
 
 def test_a_held_ddl_counts_in_the_positions() -> None:
