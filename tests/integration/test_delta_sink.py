@@ -69,7 +69,7 @@ class TestDelta(SinkPort):
     def test_files_of_which_a_previous_owner_has_brought_a_part_are_taken_by_no_table(
         self, story: Story, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A former owner commits two segments of each table late, and its successor's tasks have written four of them in one file."""
+        """A previous owner commits two segments of each table late, and its successor's tasks have written four of them in one file."""
         monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
         previous, successor = story.place.sink(), story.place.sink()
         batch, work = story.begin(previous)
@@ -87,6 +87,30 @@ class TestDelta(SinkPort):
             successor.accept(longer, written)
         story.check_beginning()
         story.finish()
+
+    def test_what_a_previous_owner_has_brought_behind_a_batch_is_in_no_file_of_the_next_one(
+        self, story: Story, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing is done twice for it."""
+        monkeypatch.setattr(DeltaSink, "_sweep_staged", lambda _: None)
+        previous, successor, delivery = story.place.sink(), story.place.sink(), story.delivery
+        monkeypatch.setattr(story, "delivery", partial(delivery, segments_max=6))
+        batch, work = story.begin(previous)
+        outcomes = Here().run(work)
+        monkeypatch.setattr(story, "delivery", partial(delivery, segments_max=3))
+        shorter, tasks = story.begin(successor)
+        with monkeypatch.context() as patch:
+            patch.setattr("spark_merge.sinks.position.PositionKeeper.check", lambda *_: None)
+            with pytest.raises(OwnershipLost):
+                previous.accept(batch, outcomes)
+        written = Here().run(tasks)
+        successor.accept(shorter, written)
+        last = batch.heads[-1].seq
+        tables = successor.plan(batch.heads[len(shorter.heads) :], cores=1).writer.tables  # type: ignore[attr-defined]  # a DeltaWriter
+        brought = {file.table for outcome in written for file in outcome.note} & tables.keys()
+        assert brought
+        assert {tables[name].due for name in brought} == {last + 1}
+        story.check_beginning()
 
     def test_a_commit_of_somebody_else_between_look_and_commit_is_no_loss(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """An OPTIMIZE, say: the table is looked at anew."""

@@ -33,13 +33,16 @@ from spark_merge.port.keys import are_last, key_codes
 from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
 from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.held import missing
 
 MERGE_BYTES_MAX = 512 << 20
 
 
-def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> None:
+def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment: Moment, folder: Folder) -> Seq:
+    """As `Table.bring`."""
+
     def act(value: DeltaTable, due: Seq) -> Act | None:
-        new = table.missing(files, due)
+        new = missing(files, due, table=f"the Delta table {table.uri}")
         if not new:
             return None
         only = _only_pass(new)
@@ -47,7 +50,7 @@ def merge(table: Table, place: TablePlace, files: Sequence[WrittenFile], moment:
             return with_transactions(adding(new), Transaction(_live(moment.log_id), 0), Transaction(_pass(moment.log_id, only), 1))
         return with_transactions(_merging(place, new, folder), Transaction(_live(moment.log_id), 1))
 
-    table.bring(place.layout, moment, act)
+    return table.bring(place.layout, moment, act)
 
 
 def touched(log_id: str) -> Transaction:

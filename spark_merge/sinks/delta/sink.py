@@ -5,9 +5,10 @@
 - The position, the fence and the record for all tables are the files sink's commits (folder/output.py) beside the tables.
 - A worker that died between two tables' commits leaves tables of which some are a batch ahead; the batch done again brings the others there
   (table.py).
-- An earlier owner that read the fence and was frozen before a table's commit may still make it: then these rows are there once, and the
-  owner's own commit omits them. Its files are never swept, or such a commit would name files that are gone: `VACUUM` takes what no commit
-  names, later than any worker is frozen.
+- An earlier owner that read the fence and was frozen before a table's commit may still make it: then these rows are there once. Tasks omit
+  what their table had at the plan; where that has changed since, a file that has some of it fails the batch, which is done again.
+- Files of an earlier owner are never swept, or such a commit would name files that are gone: `VACUUM` takes what no commit names, later
+  than any worker is frozen.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -41,6 +43,8 @@ from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import CHUNK_PARTS, LIVE_PARTS, FolderIdentity, owner_of
 from spark_merge.sinks.folder.output import OutputFolder, position_of, segment_of
 from spark_merge.sinks.table_ddl import check_key, checked_effects
+
+T = TypeVar("T")
 
 TABLES_AT_ONCE_MAX = 8
 """Whose commits wait for the storage side by side."""
@@ -88,8 +92,9 @@ class DeltaSink:
                 files[file.table].append(file)
         moment = _moment(self._log_id, batch.heads, self._position.state.owner)
         places = self._places(batch.heads)
-        self._side_by_side(partial(self._bring, places[name], results, moment) for name, results in sorted(files.items()))
-        self._known.update((batch.heads[0].schemas[name], _brought(places[name], moment.last)) for name in files)
+        brought = self._side_by_side(partial(self._bring, places[name], results, moment) for name, results in sorted(files.items()))
+        for name, due in zip(sorted(files), brought, strict=True):
+            self._known[batch.heads[0].schemas[name]] = _brought(places[name], due)
         last = batch.heads[-1]
         checked_effects(last, self._settings.ddl_done)
         if last.ddls:
@@ -110,17 +115,15 @@ class DeltaSink:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _side_by_side(self, acts: Iterable[Callable[[], None]]) -> None:
+    def _side_by_side(self, acts: Iterable[Callable[[], T]]) -> list[T]:
         with side_by_side(TABLES_AT_ONCE_MAX) as pool:
-            for done in [pool.submit(act) for act in acts]:
-                done.result()
+            return [done.result() for done in [pool.submit(act) for act in acts]]
 
-    def _bring(self, place: TablePlace, files: Sequence[WrittenFile], moment: Moment) -> None:
+    def _bring(self, place: TablePlace, files: Sequence[WrittenFile], moment: Moment) -> Seq:
         table = self._table(place.place)
         if self._settings.mode == "append":
-            table.append(place.layout, files, moment)
-        else:
-            merge(table, place, files, moment, self._settings.folder)
+            return table.append(place.layout, files, moment)
+        return merge(table, place, files, moment, self._settings.folder)
 
     def _alter(self, head: Head, moment: Moment) -> None:
         settings = self._settings
@@ -177,9 +180,9 @@ class DeltaSink:
         return result
 
 
-def _brought(place: TablePlace, last: Seq) -> TablePlace:
-    """When it has the rows up to `last`: a table that is not there after that is gone."""
-    return replace(place, layout=replace(place.layout, missing=()), due=Seq(last + 1))
+def _brought(place: TablePlace, due: Seq) -> TablePlace:
+    """When it has the rows before `due`: a table that is not there after that is gone."""
+    return replace(place, layout=replace(place.layout, missing=()), due=due)
 
 
 def _moment(log_id: str, heads: Sequence[Head], owner: Owner) -> Moment:

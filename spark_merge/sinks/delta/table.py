@@ -1,7 +1,8 @@
 """One Delta table as its one writer has it: what it is, how far it is, and its commits.
 
 - Each commit carries the application's transaction: the log's name, and the last segment of the batch plus one. So a table itself says
-  which segments it has, and a batch that is done again, in whatever cut, gives it the others only.
+  which segments it has, and a batch that is done again, in whatever cut, gives it the others only: its tasks write no others, and a file
+  with segments of both kinds is refused (../held.py).
 - A commit is made for exactly the version after the one that was looked at (no retries in delta-rs, whose own look for conflicts then plays
   no part). Where another commit was first, an OPTIMIZE or an earlier owner that woke up, the table is read again. So of two workers that
   bring the same segments one commits them, whichever.
@@ -33,6 +34,7 @@ from spark_merge.sinks.delta import statistics
 from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
 from spark_merge.sinks.errors import storage_errors
+from spark_merge.sinks.held import missing
 
 TRIES_MAX = 20
 """Of a commit that others are faster than."""
@@ -105,14 +107,14 @@ class Table:
         with delta_errors(self.uri):
             return table.transaction_version(name) or 0
 
-    def bring(self, layout: Layout, moment: Moment, act: Callable[[DeltaTable, Seq], Act | None]) -> None:
+    def bring(self, layout: Layout, moment: Moment, act: Callable[[DeltaTable, Seq], Act | None]) -> Seq:
         """One commit that `act` makes of the table as it is and the first segment that it has not; None: there is nothing to do. The table
-        is made, and gets the columns that `layout` has, before that."""
+        is made, and gets the columns that `layout` has, before that. Gives the first segment that the table has not then."""
         for _ in range(TRIES_MAX):
             table = self.load()
             due = Seq(0) if table is None else self.due(table, moment.log_id, moment.of)
             if due > moment.last:
-                return
+                return due
             if table is None:
                 self._make(layout)
                 continue
@@ -123,7 +125,7 @@ class Table:
                 self.commit(table, lambda value, how: value.alter.add_columns(list(map(_field, missing)), commit_properties=how))
                 continue
             if (made := act(table, due)) is None or self.commit(table, made, moment):
-                return
+                return Seq(moment.last + 1)
         raise self._overtaken()
 
     def _overtaken(self) -> SinkError:
@@ -132,22 +134,14 @@ class Table:
             hint="nobody else may write to it; run OPTIMIZE and VACUUM less often",
         )
 
-    def append(self, layout: Layout, files: Sequence[WrittenFile], moment: Moment) -> None:
+    def append(self, layout: Layout, files: Sequence[WrittenFile], moment: Moment) -> Seq:
+        """As `bring`."""
+
         def act(_: DeltaTable, due: Seq) -> Act | None:
-            new = self.missing(files, due)
+            new = missing(files, due, table=f"the Delta table {self.uri}")
             return adding(new) if new else None
 
-        self.bring(layout, moment, act)
-
-    def missing(self, files: Sequence[WrittenFile], due: Seq) -> list[WrittenFile]:
-        """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
-        result = [file for file in files if file.last >= due]
-        if any(file.first < due for file in result):
-            raise SinkError(
-                f"the Delta table {self.uri} has got segments up to {due - 1} from an earlier worker while this batch was written",
-                hint="nothing: the batch is done again from there",
-            )
-        return result
+        return self.bring(layout, moment, act)
 
     def exact(self, table: DeltaTable) -> bool:
         """Whether the log has no statistics of its files that may be wrong (statistics.py)."""

@@ -19,7 +19,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import FIRST_SEQ, Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from spark_merge.ddl.routes import check_disjoint
@@ -28,6 +28,7 @@ from spark_merge.port.contract import Accepted, Head, Owner, has_rows
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.folder.output import strays
+from spark_merge.sinks.held import missing
 from spark_merge.sinks.iceberg.ddl import LakeAltered
 from spark_merge.sinks.iceberg.evolution import evolved, same_columns
 from spark_merge.sinks.iceberg.lake import CONFLICTS_MAX, Lake, Outpaced, outpaced
@@ -136,19 +137,20 @@ class LakeTables:
         altered = self._mode.alterations(last)
         for name in sorted(files.keys() | altered.keys()):
             act = partial(self._bring, name, last, files.get(name, ()), altered.get(name))
-            self._lake.retried(act, doing=f"committing {'.'.join(self._lake.settings.identifier(name))}")
+            done = self._lake.retried(act, doing=f"committing {'.'.join(self._lake.settings.identifier(name))}")
             if name in self._targets:
                 schema, target = self._targets[name]
-                self._targets[name] = schema, replace(target, done=last.seq)
+                self._targets[name] = schema, replace(target, done=done)
         for one in altered.values():
             for table in filter(None, (one.before, one.after)):
                 self._targets.pop(table.name, None)
 
-    def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: LakeAltered | None) -> None:
+    def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: LakeAltered | None) -> Seq:
+        """The last segment that the table has then."""
         for _ in range(CONFLICTS_MAX):
             table = self._lake.table(self._lake.settings.identifier(name))
             if table is None and not files:
-                return  # a table that has had no rows
+                return last.seq  # a table that has had no rows
             table = table or self._loaded(name)
             there = self._standing(table)
             if there.owner is not None and there.owner > self._owner:
@@ -157,8 +159,8 @@ class LakeTables:
                 )
             done = seq_of_table(there)
             if done is not None and done >= last.seq:
-                return
-            due = _missing(table, files, done)
+                return done
+            due = missing(files, FIRST_SEQ if done is None else Seq(done + 1), table=".".join(table.name()))
             if any(file.version != version_of(table) for file in due):
                 raise SinkError(
                     f"{'.'.join(table.name())} was replaced or altered while this batch was written",
@@ -167,7 +169,7 @@ class LakeTables:
             standing = Standings(self._log_id, self._mode.name, self._owner, Accepted.of(last.manifest))
             change = self._mode.change(TableBatch(table, last, due, altered, self._targets.get(name), standing))
             if change is None:
-                return
+                return last.seq
             try:
                 self._lake.commit(table, change)
             except Outpaced:
@@ -176,7 +178,7 @@ class LakeTables:
                 schema, target = self._targets[name]
                 self._targets[name] = schema, replace(target, merges=self._mode.merges(table))
             self._sweep(table, name, there.accepted)
-            return
+            return last.seq
         raise outpaced(self._lake.settings.identifier(name))
 
     def _sweep(self, table: Table, name: TableName, before: Accepted | None) -> None:
@@ -207,17 +209,6 @@ class LakeTables:
                 hint="name another namespace, or another place for this table by routes=",
             )
         return standings
-
-
-def _missing(table: Table, files: Sequence[LakeFile], done: Seq | None) -> list[LakeFile]:
-    """Those whose segments the table has not. Raises SinkError for one of which it has the first segments alone."""
-    results = [file for file in files if done is None or file.last > done]
-    if any(done is not None and file.first <= done for file in results):
-        raise SinkError(
-            f"{'.'.join(table.name())} has got segments up to {done} from an earlier worker while this batch was written",
-            hint="nothing: the batch is done again from there",
-        )
-    return results
 
 
 def seq_of_table(standing: Standings) -> Seq | None:

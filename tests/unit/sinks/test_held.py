@@ -18,7 +18,7 @@ def rows(*values: int) -> pa.Table:
 
 
 def test_the_largest_becomes_a_file_when_all_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "HELD_BYTES_MAX", 32)
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 32 + 2 * held.COLUMN_BYTES)
     written: list[tuple[str, list[int]]] = []
     waiting = Held[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
     waiting.add("a", Seq(1), rows(1, 2))
@@ -31,6 +31,32 @@ def test_the_largest_becomes_a_file_when_all_are_too_many(monkeypatch: pytest.Mo
     waiting.add("a", Seq(3), rows(7))
     waiting.write_all()
     assert written[2:] == [("a", [7])]
+
+
+@pytest.mark.parametrize("columns", [3, 60])
+def test_what_many_small_parts_take_is_bounded(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one live row of each of many segments: a part alone costs a hundred times its values."""
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 8 << 20)
+    written: list[HeldRows] = []
+    waiting = Held[str](lambda _, one: written.append(one))
+    most = 0
+    for number in range(2_000):
+        waiting.add("a", Seq(number), pa.table({f"c{column}": pa.array([number], pa.int64()) for column in range(columns)}))
+        held_now = waiting._held.get("a")
+        most = max(most, 0 if held_now is None else sum(len(part.columns) * part.column(0).num_chunks for part in held_now.parts))
+    waiting.write_all()
+    assert most <= columns * (held.PARTS_JOINED + 2_000 // held.PARTS_JOINED + 1), "objects of Arrow"
+    assert [row["c0"] for one in written for row in one.rows().to_pylist()] == list(range(2_000))
+    assert len(written) == 1, "the values alone are few"
+
+
+def test_a_text_takes_the_buffer_of_the_block_that_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "HELD_BYTES_MAX", 1 << 20)
+    written: list[HeldRows] = []
+    waiting = Held[str](lambda _, one: written.append(one))
+    block = pa.array(["short", "x" * (1 << 20)])
+    waiting.add("a", Seq(1), pa.table({"text": block.slice(0, 1)}))
+    assert len(written) == 1
 
 
 def test_what_a_file_is_of_is_known() -> None:
