@@ -12,7 +12,7 @@
     written      a batch whose rows are there while its DDLs are pending;  keyed  a SQL table, read back by its key
     folder       an output folder;  errors  what a storage's errors mean
     options      a sink's options, declared once;  server  a server to connect to;  durations, passwords  values in a URI
-    grouped      texts in groups that a request holds
+    grouped      texts in groups that a request holds;  held  rows that wait for a lake's file
     folders      a folder's URI to a sink of files;  folder_uri  the folder of a URI
     table_ddl    what tables of `mode=merge` cannot follow;  row_versions  rows of outputs that keep rows of all times
     formats      rows of all times in files and messages: each format's writer, and its inverse

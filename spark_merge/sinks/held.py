@@ -65,7 +65,7 @@ def _size(rows: pa.Table) -> int:
     return size
 
 
-class Held(Generic[K]):
+class HeldByFile(Generic[K]):
     """By what becomes one file. `write` makes it."""
 
     def __init__(self, write: Callable[[K, HeldRows], object]) -> None:

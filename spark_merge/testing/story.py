@@ -11,7 +11,7 @@ from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
 from threading import Barrier
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,6 +40,11 @@ TABLES = 3
 
 class Died(Exception):
     """The worker's process is gone; its sink and its tasks with it."""
+
+
+def dying(*_: object, **__: object) -> NoReturn:
+    """In place of a step that a worker dies at."""
+    raise Died
 
 
 @dataclass

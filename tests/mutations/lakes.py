@@ -24,6 +24,27 @@ LAKE_SINKS = [
         "tests/integration/test_delta_sink.py::TestDelta::test_files_of_which_a_previous_owner_has_brought_a_part_are_taken_by_no_table[append]",
     ),
     Mutation(
+        "a log's reader takes rows of after its position",
+        "spark_merge/sinks/formats/parquet.py::LogPart.__call__",
+        "pc.less_equal(",
+        "pc.greater_equal(",
+        "tests/integration/test_delta_sink.py::TestDelta::test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing[append]",
+    ),
+    Mutation(
+        "a reader of a merged Delta table lacks what came with later rows",
+        "spark_merge/sinks/delta/reading.py::DeltaReader._go_back",
+        'int(about["first_seq"]) > self.accepted.seq or "ddl" in about',
+        "True",
+        "tests/integration/test_delta_sink.py::TestDelta::test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing[merge]",
+    ),
+    Mutation(
+        "a reader of a merged Iceberg table lacks what came with later rows",
+        "spark_merge/sinks/iceberg/reading.py::_has_earlier",
+        "reported is None or int(reported) <= seq",
+        "False",
+        "tests/contract/test_iceberg_merge.py::test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing",
+    ),
+    Mutation(
         "a Delta task writes what its table has",
         "spark_merge/sinks/delta/writer.py::DeltaWriter.__call__",
         " and seq >= to.due",
@@ -32,7 +53,7 @@ LAKE_SINKS = [
     ),
     Mutation(
         "rows that wait for their file are not bounded",
-        "spark_merge/sinks/held.py::Held.add",
+        "spark_merge/sinks/held.py::HeldByFile.add",
         "> HELD_BYTES_MAX",
         "< 0",
         "tests/unit/sinks/test_held.py::test_the_largest_becomes_a_file_when_all_are_too_many",

@@ -1,12 +1,15 @@
 """A Delta table's rows at the output's position (spark_merge/port/readable.py).
 
-    the output's position P ─► the table's last version that has no segment after P ─► its files, in parts ─► rows as canonical text
+    the output's position P ─► the table as of P ─► its files, in parts ─► rows as canonical text
 
-- Commits of a table come before the position, so a table may be a batch ahead of it: then the version before that batch is read. All tables
-  are so read at one position, after the DDLs at its end.
-- `append`: each row is a version. What rows from before a schema change are in the present columns is in spark_merge/ddl/eras.py; the DDLs
-  are those of `_ddl`. Of a row a column's value is in one of the Delta columns that have had its name.
-- `merge`: a row is a row of the table. delta-rs rewrites files and writes no deletion vectors.
+- Commits of a table come before the position, so a table may be a batch ahead of it. All tables are read at one position, after the DDLs at
+  its end.
+- A commit may have segments of before P and of after it: the worker that made it died, and the next one's batch was shorter.
+- `append`: of a table that is ahead only rows of segments up to P count. Each row is a version. What rows from before a schema change are
+  in the present columns is in spark_merge/ddl/eras.py; the DDLs are those of `_ddl`. Of a row a column's value is in one of the Delta
+  columns that have had its name.
+- `merge`: of a table that is ahead the version before its first commit that P has not is read. Where that one has segments of before P, it
+  is read itself, and the reading is not exact. A row is a row of the table. delta-rs rewrites files and writes no deletion vectors.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -90,13 +93,15 @@ class DeltaReader:
             logs = dealt(self._log_files(schema, wanted), attrgetter("bytes"), parts)
             return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in logs))
         place = table_place(self.routes.target(schema.name))
-        table = self._at_position(place)
-        if table is None:
+        loaded = self._loaded(place)
+        if loaded is None:
             return Reading(self.accepted, True, ())
+        table, ahead = loaded
+        is_exact = not ahead or self._go_back(table)
         sources = _sources(schema, columns_of(table), self.mode)
         files = self._files(table, place, wanted, key_columns(schema, [sources]))
         groups = dealt(files, attrgetter("bytes"), parts)
-        return Reading(self.accepted, True, tuple(DeltaPart(schema, group, sources, wanted) for group in groups))
+        return Reading(self.accepted, is_exact, tuple(DeltaPart(schema, group, sources, wanted) for group in groups))
 
     # ---- the log of changes -------------------------------------------------------------------------------------------
 
@@ -104,22 +109,26 @@ class DeltaReader:
         results = eras(schema, self._ddls(), keeps_partitions=True)
         places = self._places_of(results)
         for place in dict.fromkeys(places):
-            table = self._at_position(place)
-            if table is not None:
+            loaded = self._loaded(place)
+            if loaded is not None:
                 own = [era for era, to in zip(results, places, strict=True) if to == place]
-                yield from self._files_of_log(schema, table, place, own, wanted)
+                yield from self._files_of_log(schema, *loaded, place, own, wanted)
 
     def _files_of_log(
-        self, schema: TableSchema, table: DeltaTable, place: str, own: Sequence[Era], wanted: WantedKeys | None
+        self, schema: TableSchema, table: DeltaTable, ahead: bool, place: str, own: Sequence[Era], wanted: WantedKeys | None
     ) -> Iterator[LogFile]:
+        assert self.accepted is not None, "there are rows"
         there = columns_of(table)
         prefix = layout_of(schema, there, "append").prefix
         known = [(era, _sources(schema, there, self.mode, [one.name for one in era.columns])) for era in own]
-        envelope = LogEnvelope(*(prefix + name for name in LogEnvelope._fields))
+        envelope, upto = (
+            LogEnvelope(*(prefix + name for name in LogEnvelope._fields)),
+            (prefix + "seq", self.accepted.seq) if ahead else None,
+        )
         for file in self._files(table, place, wanted, key_columns(schema, [one for _, one in known]), prefix + "commit_ts"):
             met = tuple(one for one in known if file.times is None or one[0].meets(*file.times))
             if met:
-                yield LogFile(file.folder, file.name, file.bytes, envelope, met)
+                yield LogFile(file.folder, file.name, file.bytes, envelope, met, upto)
 
     def _ddls(self) -> list[DdlRecord]:
         assert self.accepted is not None, "there are rows"
@@ -141,8 +150,8 @@ class DeltaReader:
 
     # ---- a table --------------------------------------------------------------------------------------------------------
 
-    def _at_position(self, place: str) -> DeltaTable | None:
-        """Raises SinkError for a table that cannot be read so."""
+    def _loaded(self, place: str) -> tuple[DeltaTable, bool] | None:
+        """And whether it is ahead of the position. Raises SinkError for a table that cannot be read."""
         table = Table(self.folder, place)
         position = table.load()
         if position is None:
@@ -157,24 +166,24 @@ class DeltaReader:
         assert self.accepted is not None, "there are rows"
         names = (self.log_id, self.log_id.rpartition("#")[0])
         last = max(table.transaction(position, app(name) + of) for name in names for of in ("", " ddl")) - 1
-        if last > self.accepted.seq:
-            self._go_back(position)
-        return position
+        return position, last > self.accepted.seq
 
-    def _go_back(self, table: DeltaTable) -> None:
-        """To the version before its first commit that the position has not."""
+    def _go_back(self, table: DeltaTable) -> bool:
+        """To the version before its first commit that the position has not. False: that one has segments of before the position, too, and
+        the table is as it left it."""
         assert self.accepted is not None, "there are rows"
-        first: int | None = None
         count = _COMMITS_FIRST
         with delta_errors(table.table_uri):
             while True:
                 commits = table.history(count)
-                ahead = [commit["version"] for commit in commits if _last_seq(commit) > self.accepted.seq]
-                first = min(ahead)
+                first = min((commit for commit in commits if _last_seq(commit) > self.accepted.seq), key=itemgetter("version"))
                 if any(0 <= _last_seq(commit) <= self.accepted.seq for commit in commits) or len(commits) < count:
                     break
                 count *= 4
-            table.load_as_version(first - 1)
+            about = _metadata(first)
+            is_exact = int(about["first_seq"]) > self.accepted.seq or "ddl" in about
+            table.load_as_version(first["version"] - (1 if is_exact else 0))
+            return is_exact
 
     def _files(
         self, table: DeltaTable, place: str, wanted: WantedKeys | None, key: Mapping[str, Source], commit_ts: str = ""
@@ -197,8 +206,14 @@ class DeltaReader:
 
 def _last_seq(commit: Mapping[str, Any]) -> int:
     """-1: it is of no batch."""
+    return int(_metadata(commit).get("last_seq", -1))
+
+
+def _metadata(commit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of table.Moment."""
     reported = json.loads(commit.get("userMetadata") or "{}")
-    return int(reported["ticdc-dump"]["last_seq"]) if isinstance(reported, dict) and "ticdc-dump" in reported else -1
+    result: Mapping[str, Any] = reported.get("ticdc-dump", {}) if isinstance(reported, dict) else {}
+    return result
 
 
 def _sources(schema: TableSchema, there: Sequence[DeltaColumn], mode: Mode, previous: Sequence[str | None] = ()) -> Sources:

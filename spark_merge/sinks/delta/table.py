@@ -77,7 +77,7 @@ class Moment:
             "last_seq": self.last,
             "upto_ts": str(self.upto_ts),
             "owner": list(self.owner),
-        }
+        } | ({"ddl": True} if self.of else {})
         return json.dumps({"ticdc-dump": reported}, separators=(",", ":"))
 
 

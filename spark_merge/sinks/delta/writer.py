@@ -25,7 +25,7 @@ from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion,
 from spark_merge.sinks.delta.columns import Layout, Mode
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.formats.parquet import parquet_writer
-from spark_merge.sinks.held import Held, HeldRows
+from spark_merge.sinks.held import HeldByFile, HeldRows
 
 STAGED = "_staged"
 
@@ -84,7 +84,7 @@ class DeltaWriter:
         counts: Counts = {}
         files: list[WrittenFile] = []
         attempt = secrets.token_hex(4)
-        held = Held[_Under](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
+        held = HeldByFile[_Under](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
         for portion in portions:
             to, seq = self.tables[portion.schema.name], portion.unit.seq
             for block in counted_blocks(portion, counts):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sidecar.core.model import TableSchema
+from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import Folder
 from spark_merge.codecs.encode.block import Block
@@ -85,13 +85,15 @@ class LogEnvelope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """`eras`: those that may have rows in it, and where their columns are."""
+    """`eras`: those that may have rows in it, and where their columns are. `upto`: where the rows' segments are, and the last one that
+    counts; None: all do."""
 
     folder: Folder
     name: str
     bytes: int
     envelope: LogEnvelope
     eras: tuple[tuple[Era, Sources], ...]
+    upto: tuple[Source, Seq] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,11 @@ class LogPart:
             sources = [one for _, one in file.eras]
             with opened(file.folder, file.name) as parquet_rows:
                 groups = parquet_rows.groups_with(self.wanted, key_columns(self.schema, sources))
-                for _, rows in parquet_rows.batches({*file.envelope}.union(*(one.used() for one in sources)), groups):
+                envelope = {*file.envelope, *(() if file.upto is None else file.upto[:1])}
+                for _, every in parquet_rows.batches(envelope.union(*(one.used() for one in sources)), groups):
+                    rows = every
+                    if file.upto is not None:
+                        rows = every.filter(pc.less_equal(every.column(parquet_rows.name_of(file.upto[0])), file.upto[1]))
                     for era, own in file.eras:
                         mine = _of_era(rows, parquet_rows.name_of(file.envelope.commit_ts), era)
                         if mine.num_rows:
@@ -117,6 +123,8 @@ class LogPart:
 
 def _of_era(rows: pa.Table, commit_ts: str | None, era: Era) -> pa.Table:
     times = rows.column(commit_ts)
+    if not rows.num_rows:
+        return rows
     bounds = pc.min_max(times)
     if era.after_ts < bounds["min"].as_py() and bounds["max"].as_py() <= era.upto_ts:
         return rows

@@ -27,7 +27,7 @@ from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import Block, counted_blocks
 from spark_merge.port.contract import Counts, Outcome, Owner, Portion, Task
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.held import Held, HeldRows
+from spark_merge.sinks.held import HeldByFile, HeldRows
 from spark_merge.sinks.iceberg.types import rows_of_block
 from spark_merge.sinks.iceberg.writer import Files, LakeTarget, written_schema
 
@@ -43,7 +43,7 @@ class MergeWriter:
         counts: Counts = {}
         tables: dict[TableName, _Table] = {}
         files = Files(self.owner)
-        held = Held[tuple[TableName, bool]](lambda under, rows: tables[under[0]].write(files, rows))
+        held = HeldByFile[tuple[TableName, bool]](lambda under, rows: tables[under[0]].write(files, rows))
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target = self.targets.get(schema.name)

@@ -56,12 +56,14 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """What the properties of a table say, of the record's and of a data table's alike. `owner` None: nobody has opened it."""
+    """What the properties of a table say, of the record's and of a data table's alike. `owner` None: nobody has opened it. `first`: of the
+    segments whose rows come with a commit; it is in its snapshot alone."""
 
     log_id: str
     mode: Mode
     owner: Owner | None = None
     accepted: Accepted | None = None
+    first: Seq | None = None
 
     def properties(self) -> dict[str, str]:
         result = {"version": VERSIONS[self.mode], "log": self.log_id} | ({"mode": self.mode} if self.mode != "append" else {})
@@ -73,7 +75,8 @@ class Standings:
 
     def summary(self) -> dict[str, str]:
         """Of a snapshot, for who travels in time."""
-        return {name: value for name, value in self.properties().items() if name.removeprefix(PREFIX) in ("seq", "upto-ts")}
+        first = {} if self.first is None else {f"{PREFIX}first-seq": str(self.first)}
+        return {name: value for name, value in self.properties().items() if name.removeprefix(PREFIX) in ("seq", "upto-ts")} | first
 
 
 def standing_of(table: Table, *, log_id: str, mode: Mode) -> Standings | None:

@@ -2,8 +2,10 @@
 
     the position P ─► the table's last snapshot that has no segment after P ─► its files, in parts ─► rows as canonical text
 
-- Commits of a table come before the position, so a table may be a batch ahead of it: then the snapshot before that batch is read, with the
-  columns that it was followed by. All tables are so read at one position.
+- Commits of a table come before the position, so a table may be a batch ahead of it. Its first snapshot that P has not is then read, with
+  its own columns: those of before the schema change at its end. All tables are read at one position.
+- Such a snapshot may have segments of before P, too: the worker that made it died, and the next one's batch was shorter. In `append` only
+  rows of segments up to P count. In `merge` the reading is not exact then; else the snapshot before it is read.
 - Columns are matched by field id, as every reader of Iceberg does: one that was renamed is the same, one that was dropped is gone.
 - `append`: each row is a version. The rows of before a schema change are as spark_merge/ddl/eras.py says; the DDLs are those of
   `_ticdc_dump`.
@@ -39,16 +41,17 @@ from spark_merge.sinks.iceberg.position import PREFIX, standing_of
 from spark_merge.sinks.iceberg.types import envelope_fields
 from spark_merge.sinks.row_versions import dealt
 
-_SEQ = f"{PREFIX}seq"
+_SEQ, _FIRST_SEQ = f"{PREFIX}seq", f"{PREFIX}first-seq"
 
 
 @dataclass(frozen=True, slots=True)
 class TableThen:
-    """A table at the position. `entries`: its live files."""
+    """A table at the position. `entries`: its live files. `ahead`: they have segments after it."""
 
     table: Table
     schema: Schema
     entries: tuple[ManifestEntry, ...]
+    ahead: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,10 @@ class IcebergReader:
         if self.lake.settings.mode == "append":
             groups = dealt(self._log_files(schema, wanted), attrgetter("bytes"), parts)
             return Reading(self.accepted, True, tuple(LogPart(schema, group, wanted) for group in groups))
-        return Reading(self.accepted, True, self._merged_parts(schema, wanted, parts))
+        then = self._at_position(self.lake.settings.identifier(schema.name))
+        if then is None:
+            return Reading(self.accepted, True, ())
+        return Reading(self.accepted, not then.ahead, self._merged_parts(schema, then, wanted, parts))
 
     # ---- the log of changes -------------------------------------------------------------------------------------------
 
@@ -88,8 +94,9 @@ class IcebergReader:
         self, schema: TableSchema, then: TableThen, own: Sequence[Era], wanted: WantedKeys | None, *, renamed: bool
     ) -> Iterator[LogFile]:
         """`renamed`: the table has another name by now, and columns that it had when it was renamed."""
-        _, _, commit_ts, op, origin, *_ = (field.field_id for field in then.schema.fields)
-        envelope = LogEnvelope(commit_ts, op, origin)
+        assert self.accepted is not None, "there are rows"
+        seq, _, commit_ts, op, origin, *_ = (field.field_id for field in then.schema.fields)
+        envelope, upto = LogEnvelope(commit_ts, op, origin), (seq, self.accepted.seq) if then.ahead else None
         known = [(era, _sources_of_log(then, era, renamed=renamed)) for era in own]
         key = key_columns(schema, [one for _, one in known])
         for entry in then.entries:
@@ -99,7 +106,7 @@ class IcebergReader:
             first, last = _bounds(then.schema, file, commit_ts)
             met = tuple(one for one in known if first is None or last is None or one[0].meets(first, last))
             if met and _may_have(then.schema, file, wanted, key):
-                yield LogFile(*self._place(file), envelope, met)
+                yield LogFile(*self._place(file), envelope, met, upto)
 
     def _record(self) -> list[tuple[str, DdlRecord]]:
         """What is in the record up to the position, in order: what, and names and text."""
@@ -111,10 +118,7 @@ class IcebergReader:
 
     # ---- tables as they are ---------------------------------------------------------------------------------------------
 
-    def _merged_parts(self, schema: TableSchema, wanted: WantedKeys | None, parts: int) -> tuple[MergedPart, ...]:
-        then = self._at_position(self.lake.settings.identifier(schema.name))
-        if then is None:
-            return ()
+    def _merged_parts(self, schema: TableSchema, then: TableThen, wanted: WantedKeys | None, parts: int) -> tuple[MergedPart, ...]:
         sources = _sources(schema, then, "merge")
         key = key_columns(schema, [sources])
         data, deletes = list[MergedFile](), list[DeleteFile]()
@@ -145,21 +149,27 @@ class IcebergReader:
         if standing is None:
             raise _not_ours(table, "rows of something else")
         ahead = standing.accepted is not None and standing.accepted.seq > self.accepted.seq
-        snapshot, schema = _before(table, self.accepted.seq) if ahead else (table.current_snapshot(), table.schema())
+        snapshot, schema = table.current_snapshot(), table.schema()
+        if ahead:
+            first = _first_ahead(table, self.accepted.seq)
+            schemas = {one.schema_id: one for one in table.metadata.schemas}
+            schema = schemas[first.schema_id] if first.schema_id is not None else schema
+            ahead = self.lake.settings.mode == "append" or _has_earlier(first, self.accepted.seq)
+            snapshot = first if ahead else table.metadata.snapshot_by_id(first.parent_snapshot_id or -1)
         if snapshot is None:
             return None
 
         def entries() -> tuple[ManifestEntry, ...]:
             return tuple(entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io))
 
-        return TableThen(table, schema, self.lake.retried(entries, doing=f"reading {'.'.join(place)}"))
+        return TableThen(table, schema, self.lake.retried(entries, doing=f"reading {'.'.join(place)}"), ahead)
 
 
-def _before(table: Table, seq: Seq) -> tuple[Any, Schema]:
-    """The snapshot before the first one that has segments after `seq`, and its columns: a schema change comes with the snapshot of its
-    segment, whose own columns are those of before."""
+def _first_ahead(table: Table, seq: Seq) -> Any:
+    """The first snapshot that has segments after `seq`."""
     first = table.current_snapshot()
-    while first is not None and first.parent_snapshot_id is not None:
+    assert first is not None, "the table is ahead"
+    while first.parent_snapshot_id is not None:
         parent = table.metadata.snapshot_by_id(first.parent_snapshot_id)
         if parent is None:
             raise SinkError(
@@ -167,10 +177,15 @@ def _before(table: Table, seq: Seq) -> tuple[Any, Schema]:
                 hint="read again when the batch is accepted; keep the snapshots of an hour, at least, when you expire them",
             )
         if _seq_of(parent) <= seq and not _is_ahead(table, parent, seq):
-            schemas = {one.schema_id: one for one in table.metadata.schemas}
-            return parent, schemas[first.schema_id] if first.schema_id is not None else table.schema()
+            break
         first = parent
-    return None, table.schema()
+    return first
+
+
+def _has_earlier(snapshot: Any, seq: Seq) -> bool:
+    """Whether rows of segments up to `seq` came with it; also where it is of a version that did not say."""
+    reported = snapshot.summary[_FIRST_SEQ] if snapshot.summary is not None else None
+    return reported is None or int(reported) <= seq
 
 
 def _is_ahead(table: Table, snapshot: Any, seq: Seq) -> bool:

@@ -166,7 +166,8 @@ class LakeTables:
                     f"{'.'.join(table.name())} was replaced or altered while this batch was written",
                     hint="nothing: the batch is done again",
                 )
-            standing = Standings(self._log_id, self._mode.name, self._owner, Accepted.of(last.manifest))
+            first = min((file.first for file in due), default=last.seq)
+            standing = Standings(self._log_id, self._mode.name, self._owner, Accepted.of(last.manifest), first)
             change = self._mode.change(TableBatch(table, last, due, altered, self._targets.get(name), standing))
             if change is None:
                 return last.seq

@@ -29,7 +29,7 @@ from spark_merge.port.contract import Counts, DumpPass, Outcome, Owner, Portion,
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import file_path
 from spark_merge.sinks.formats.parquet import parquet_writer
-from spark_merge.sinks.held import Held, HeldRows
+from spark_merge.sinks.held import HeldByFile, HeldRows
 from spark_merge.sinks.iceberg.partitions import Place, parted
 from spark_merge.sinks.iceberg.types import Mode, arrow_schema, in_order, rows_of
 
@@ -107,7 +107,7 @@ class IcebergWriter:
         counts: Counts = {}
         tables: dict[TableName, _Table] = {}
         files = Files(self.owner)
-        held = Held[TableName](lambda name, rows: tables[name].write(files, rows))
+        held = HeldByFile[TableName](lambda name, rows: tables[name].write(files, rows))
         for portion in portions:
             seq, schema = portion.unit.seq, portion.schema
             target, blocks = self.targets.get(schema.name), counted_blocks(portion, counts)

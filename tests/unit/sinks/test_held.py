@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecar.core.model import Seq
 from spark_merge.port.contract import DumpPass
 from spark_merge.sinks import held
-from spark_merge.sinks.held import Held, HeldRows
+from spark_merge.sinks.held import HeldByFile, HeldRows
 
 
 def rows(*values: int) -> pa.Table:
@@ -20,7 +20,7 @@ def rows(*values: int) -> pa.Table:
 def test_the_largest_becomes_a_file_when_all_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "HELD_BYTES_MAX", 32 + 2 * held.COLUMN_BYTES)
     written: list[tuple[str, list[int]]] = []
-    waiting = Held[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
+    waiting = HeldByFile[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
     waiting.add("a", Seq(1), rows(1, 2))
     waiting.add("b", Seq(1), rows(3))
     assert written == []
@@ -38,7 +38,7 @@ def test_what_many_small_parts_take_is_bounded(columns: int, monkeypatch: pytest
     """As one live row of each of many segments: a part alone costs a hundred times its values."""
     monkeypatch.setattr(held, "HELD_BYTES_MAX", 8 << 20)
     written: list[HeldRows] = []
-    waiting = Held[str](lambda _, one: written.append(one))
+    waiting = HeldByFile[str](lambda _, one: written.append(one))
     most = 0
     for number in range(2_000):
         waiting.add("a", Seq(number), pa.table({f"c{column}": pa.array([number], pa.int64()) for column in range(columns)}))
@@ -53,7 +53,7 @@ def test_what_many_small_parts_take_is_bounded(columns: int, monkeypatch: pytest
 def test_a_text_takes_the_buffer_of_the_block_that_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "HELD_BYTES_MAX", 1 << 20)
     written: list[HeldRows] = []
-    waiting = Held[str](lambda _, one: written.append(one))
+    waiting = HeldByFile[str](lambda _, one: written.append(one))
     block = pa.array(["short", "x" * (1 << 20)])
     waiting.add("a", Seq(1), pa.table({"text": block.slice(0, 1)}))
     assert len(written) == 1
@@ -61,7 +61,7 @@ def test_a_text_takes_the_buffer_of_the_block_that_it_is_a_part_of(monkeypatch: 
 
 def test_what_a_file_is_of_is_known() -> None:
     written: list[HeldRows] = []
-    waiting = Held[str](lambda _, one: written.append(one))
+    waiting = HeldByFile[str](lambda _, one: written.append(one))
     waiting.add("a", Seq(7), rows(1), dump_pass=DumpPass("d", Seq(0)))
     waiting.add("a", Seq(3), rows(2), dump_pass=DumpPass("d", Seq(1)))
     waiting.write_all()
@@ -74,7 +74,7 @@ def test_each_row_is_in_one_file_in_order(added: list[tuple[str, int]], bound: i
     written: list[tuple[str, list[int]]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(held, "HELD_BYTES_MAX", bound)
-        waiting = Held[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
+        waiting = HeldByFile[str](lambda under, one: written.append((under, one.rows()["n"].to_pylist())))
         for under, value in added:
             waiting.add(under, Seq(1), rows(value))
         waiting.write_all()
