@@ -86,19 +86,19 @@ class SinkCost:
 
 
 _LAKES = "2026-11-23, deploy/ICEBERG-SINK.md"
-_PAGE = "2026-11-23, deploy/SINKS.md"
+_PAGE, _PAGE_NEW = "2026-11-23, deploy/SINKS.md", "2026-11-28, deploy/SINKS.md"
 _PEERS = "2026-11-24, deploy/PERFORMANCE.md"
 _OURS = "2026-11-28, tests/bench/sinks.py, beside other programs"
 _FEW = "as the sinks beside it, not measured"
 SINKS: Mapping[str, SinkCost] = {
     "kafka": SinkCost(5, 0.29, 80, 40, 8.1, 79_500, 61_900, _PEERS, live=Basis.ESTIMATE),
-    "mysql": SinkCost(8, 0.4, 110, 60, 19.4, 52_000, 15_700, _OURS, live=Basis.ESTIMATE),
+    "mysql": SinkCost(8, 0.4, 110, 60, 19.4, 39_300, 19_900, _PAGE_NEW, live=Basis.ESTIMATE),
     "file:jsonl": SinkCost(3, 0.83, 75, 40, 8.4, 58_000, 29_000, _OURS, dump=Basis.ESTIMATE),
     "file:parquet": SinkCost(9.3, 1.4, 38, 12, 1.9, 342_000, 194_000, _PEERS),
     "file:csv": SinkCost(3, 0.83, 75, 40, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
-    "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 39_400, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
-    "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 27_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
-    "clickhouse": SinkCost(8, 1.4, 20, 12, 8.6, 202_000, 39_800, _PAGE, live=Basis.ESTIMATE),
+    "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 41_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
+    "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 38_200, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
+    "clickhouse": SinkCost(8, 1.4, 20, 12, 6.5, 283_000, 31_800, _PAGE_NEW, live=Basis.ESTIMATE),
     "opensearch": SinkCost(5, 0.83, 150, 115, 115, 15_500, 5_960, _PAGE, live=Basis.ESTIMATE),
     "http": SinkCost(3, 0.83, 75, 40, 24.1, 39_900, 20_100, _PAGE, live=Basis.ESTIMATE),
     "grpc": SinkCost(5, 0.16, 80, 40, 10.2, 82_900, 7_800, _OURS),
