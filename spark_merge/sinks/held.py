@@ -30,33 +30,31 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class HeldRows:
-    """`first`, `last`: their segments. `passes`: of a dump's rows, empty for live ones. `sizes`: what each part takes here."""
+    """`first`, `last`: their segments. `passes`: of a dump's rows, empty for live ones. `bytes`: of memory. `loose`: how many parts at the
+    end are not joined."""
 
     first: Seq
     last: Seq
     parts: list[pa.Table] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
     passes: set[DumpPass] = field(default_factory=set)
+    bytes: int = 0
     loose: int = 0
-    """How many parts at the end are not joined."""
 
     def rows(self) -> pa.Table:
         return pa.concat_tables(self.parts)
 
     def add(self, rows: pa.Table, *, copies: int) -> int:
         """How many bytes more they take."""
+        before = self.bytes
         self.parts.append(rows)
-        self.sizes.append(_size(rows) * copies)
+        self.bytes += _size(rows) * copies
         self.loose += 1
-        if self.loose < PARTS_JOINED:
-            return self.sizes[-1]
-        self.loose, ends = 0, self.parts[-PARTS_JOINED:]
-        if sum(one.nbytes for one in ends) > JOINED_BYTES_MAX:
-            return self.sizes[-1]
-        more = -sum(self.sizes[-PARTS_JOINED:-1])
-        self.parts[-PARTS_JOINED:] = [joined := pa.concat_tables(ends).combine_chunks()]
-        self.sizes[-PARTS_JOINED:] = [size := _size(joined) * copies]
-        return more + size
+        if self.loose == PARTS_JOINED:
+            self.loose, ends = 0, self.parts[-PARTS_JOINED:]
+            if sum(one.nbytes for one in ends) <= JOINED_BYTES_MAX:
+                self.parts[-PARTS_JOINED:] = [joined := pa.concat_tables(ends).combine_chunks()]
+                self.bytes += (_size(joined) - sum(map(_size, ends))) * copies
+        return self.bytes - before
 
 
 def _size(rows: pa.Table) -> int:
@@ -71,8 +69,7 @@ class HeldByFile(Generic[K]):
     def __init__(self, write: Callable[[K, HeldRows], object]) -> None:
         self._write = write
         self._held: dict[K, HeldRows] = {}
-        self._bytes: dict[K, int] = {}
-        self._all_bytes = 0
+        self._bytes = 0
 
     def add(self, under: K, seq: Seq, rows: pa.Table, *, dump_pass: DumpPass | None = None, copies: int = 1) -> None:
         """`copies`: how often the rows are in memory while they are written."""
@@ -80,11 +77,9 @@ class HeldByFile(Generic[K]):
         held.first, held.last = min(held.first, seq), max(held.last, seq)
         if dump_pass is not None:
             held.passes.add(dump_pass)
-        more = held.add(rows, copies=copies)
-        self._bytes[under] = self._bytes.get(under, 0) + more
-        self._all_bytes += more
-        if self._all_bytes > HELD_BYTES_MAX:
-            self._make_file(max(self._bytes, key=self._bytes.__getitem__))
+        self._bytes += held.add(rows, copies=copies)
+        if self._bytes > HELD_BYTES_MAX:
+            self._make_file(max(self._held, key=lambda one: self._held[one].bytes))
 
     def write_all(self) -> None:
         for under in list(self._held):
@@ -92,7 +87,7 @@ class HeldByFile(Generic[K]):
 
     def _make_file(self, under: K) -> None:
         held = self._held.pop(under)
-        self._all_bytes -= self._bytes.pop(under)
+        self._bytes -= held.bytes
         with noting(lambda: f"the file of {under}, segments {held.first} to {held.last}"):
             self._write(under, held)
 

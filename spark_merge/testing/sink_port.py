@@ -87,6 +87,9 @@ class SinkPort(DumpsPort):
         story.finish(segments_max=1)
         story.check_end()
 
+    def test_a_reader_at_a_position_amid_what_the_output_has_lacks_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+        story.check_readers_amid_a_commit(monkeypatch)
+
     def test_a_previous_worker_that_wakes_up_can_not_accept(self, story: Story) -> None:
         """Frozen after its tasks wrote: before the next owner accepts anything, and after it has accepted all."""
         previous = story.place.sink()

@@ -27,6 +27,7 @@ from spark_merge.merge.cut import BatchLimits
 from spark_merge.port.contract import Accepted, Batch, Outcome, Sink, Standing
 from spark_merge.port.readable import Readable, Reading
 from spark_merge.port.readable import newest as newest_rows
+from spark_merge.sinks.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.histories import RandomHistory
 from spark_merge.testing.places import Here, Place, Shown, accepted
@@ -339,6 +340,15 @@ class Story:
                 assert not reading.exact or result == expected, (table, parts)
                 assert not end or result == expected, (table, parts)
         sink.close()
+
+    def check_readers_amid_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A worker died between what its batch left at the target and the position, and the next one's batches are shorter."""
+        with monkeypatch.context() as patch, suppress(Died):
+            patch.setattr(PositionKeeper, "accept", dying)
+            self.delivery(segments_max=4).deliver()
+        for _ in range(3):
+            self.delivery(segments_max=2).deliver()
+            self.check_read_back()
 
     def begin(self, sink: Sink, *, epoch: int | None = None) -> tuple[Batch, list[TaskWork]]:
         """The first batch of a sink and its tasks, stage after stage, none of them run."""

@@ -25,7 +25,7 @@ from spark_merge.testing import histories
 from spark_merge.testing.dumps_port import DumpsPort
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
-from spark_merge.testing.story import Died, Story, die_after_each, dying, mortal, of
+from spark_merge.testing.story import Died, Story, die_after_each, mortal, of
 from spark_merge.testing.true_histories import true_history
 from tests.lanes import LANE
 from tests.support.lake import catalog_of, on_s3, tables_of, uri_of
@@ -55,15 +55,7 @@ class TestDumps(DumpsPort):
 
 
 def test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker died between its tables' commits and the position, and the next one's batch was shorter."""
-    story = story_of(tmp_path, place, monkeypatch)
-    with monkeypatch.context() as patch:
-        patch.setattr(PositionKeeper, "accept", dying)
-        with pytest.raises(Died):
-            story.delivery(segments_max=4).deliver()
-    for _ in range(3):
-        story.delivery(segments_max=2).deliver()
-        story.check_read_back()
+    story_of(tmp_path, place, monkeypatch).check_readers_amid_a_commit(monkeypatch)
 
 
 if LANE.whole:  # the tests after it have a share of it

@@ -25,7 +25,7 @@ from spark_merge.sinks.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
-from spark_merge.testing.story import Died, Story, die_after_each, dying, mortal, of
+from spark_merge.testing.story import Story, die_after_each, mortal, of
 from tests.lanes import LANE
 from tests.support.lake import NAMESPACE, catalog_of, lake_place, on_s3, rows_at, tables_of, uri_of
 from tests.support.services.s3 import S3
@@ -64,16 +64,6 @@ class TestIceberg(SinkPort):
         story.finish(segments_max=1)
         story.check_end()
         self.check_files(story)
-
-    def test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A worker died between its tables' commits and the position, and the next one's batch was shorter."""
-        with monkeypatch.context() as patch:
-            patch.setattr(PositionKeeper, "accept", dying)
-            with pytest.raises(Died):
-                story.delivery(segments_max=4).deliver()
-        for _ in range(3):
-            story.delivery(segments_max=2).deliver()
-            story.check_read_back()
 
     def test_files_that_a_previous_worker_made_too_late_to_know_are_taken_by_no_table(
         self, story: Story, monkeypatch: pytest.MonkeyPatch

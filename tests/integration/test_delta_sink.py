@@ -22,11 +22,10 @@ from sidecar.log.storage import open_folder, s3
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only
-from spark_merge.sinks.position import PositionKeeper
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
-from spark_merge.testing.story import TABLES, Died, Story, die_after_each, dying, mortal, of
+from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
 from spark_merge.testing.true_histories import true_history
 from tests.contract.test_sink_port import bucket as bucket  # a fixture
 from tests.lanes import LANE
@@ -112,16 +111,6 @@ class TestDelta(SinkPort):
         assert brought
         assert {tables[name].due for name in brought} == {last + 1}
         story.check_beginning()
-
-    def test_a_reader_at_a_position_amid_a_tables_commit_lacks_nothing(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A worker died between its tables' commits and the position, and the next one's batch was shorter."""
-        with monkeypatch.context() as patch:
-            patch.setattr(PositionKeeper, "accept", dying)
-            with pytest.raises(Died):
-                story.delivery(segments_max=4).deliver()
-        for _ in range(3):
-            story.delivery(segments_max=2).deliver()
-            story.check_read_back()
 
     def test_a_commit_of_somebody_else_between_look_and_commit_is_no_loss(self, story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
         """An OPTIMIZE, say: the table is looked at anew."""

@@ -32,8 +32,8 @@ STAGED = "_staged"
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """`place`: of the Delta table below the output's folder. `key`: the handle key's Delta columns. `due`: the first segment that the table
-    has not, or an earlier one; none before it is written."""
+    """`place`: of the Delta table below the output's folder. `key`: the handle key's Delta columns. `due`: the first segment that
+    is written. The table has those before it, and perhaps more."""
 
     place: str
     layout: Layout
@@ -63,7 +63,7 @@ class WrittenFile:
         return self.path.startswith(f"{STAGED}/")
 
 
-class _Under(NamedTuple):
+class _FileOf(NamedTuple):
     """What becomes a file. `dump`: a dump's rows or deletes, and not live ones."""
 
     table: TableName
@@ -84,20 +84,20 @@ class DeltaWriter:
         counts: Counts = {}
         files: list[WrittenFile] = []
         attempt = secrets.token_hex(4)
-        held = HeldByFile[_Under](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
+        held = HeldByFile[_FileOf](lambda under, rows: files.append(self._written(under, rows, f"{len(files)}", attempt)))
         for portion in portions:
             to, seq = self.tables[portion.schema.name], portion.unit.seq
             for block in counted_blocks(portion, counts):
                 if block.rows and seq >= to.due:
                     dump = block.dump_pass is not None
-                    under = _Under(portion.schema.name, self.mode == "merge" and (not dump or block.deletes), dump)
+                    under = _FileOf(portion.schema.name, self.mode == "merge" and (not dump or block.deletes), dump)
                     held.add(under, seq, typed(block, to.layout.files()), dump_pass=block.dump_pass)
         held.write_all()
         with storage_errors(self.folder):
             storage.make_durable(self.folder, [file.path for file in files])
         return Outcome(task.id, counts, files)
 
-    def _written(self, under: _Under, held: HeldRows, part: str, attempt: str) -> WrittenFile:
+    def _written(self, under: _FileOf, held: HeldRows, part: str, attempt: str) -> WrittenFile:
         to = self.tables[under.table]
         into = to.layout.files() if under.staged or self.mode == "append" else merged_columns(to.layout)
         name = f"{held.last:020d}-{part}.{self.owner.epoch}-{self.owner.incarnation}-{attempt}.parquet"
