@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sidecar.core.chunk import ChunkFile
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.log import storage
 from sidecar.log.absent import parted
 from sidecar.log.storage import Folder, open_folder
@@ -24,6 +24,7 @@ PREVIOUS = Path(__file__).parents[1] / "data" / "log-0.1.0"
 PREVIOUS_LOG_ID = "default/default/orders/2026-11-21T03:36:19.933428409Z"
 SEGMENTS, DELIVERED = 6, 4
 """In the log, and of them in the outputs."""
+SEGMENTS_MAX = 100_000
 
 
 def former(name: str, into: Path) -> Folder:
@@ -31,12 +32,14 @@ def former(name: str, into: Path) -> Folder:
     return open_folder(str(shutil.copytree(PREVIOUS / name, into / name)))
 
 
-def output_by_the_rule(log: Folder) -> list[dict[str, Any]]:
-    """Every row that a log of one codec gives, as the rows of the JSON lines: by segment, then table, then output order."""
+def output_by_the_rule(log: Folder, *, after: Seq | None = None) -> list[dict[str, Any]]:
+    """Every row that a log of one codec gives, as the rows of the JSON lines: by segment, then table, then output order. `after`: no
+    window is open there."""
+    schemas_at = cache(partial(read_schemas, log))
     changes: list[OutputRow] = []
     results: list[dict[str, Any]] = []
-    for manifest in new_manifests(log, after=None, limit=1000):
-        schemas = read_schemas(log, manifest.schemas)
+    for manifest in new_manifests(log, after=after, limit=SEGMENTS_MAX):
+        schemas = schemas_at(manifest.schemas)
         rows = read_rows(log, manifest)
         rows = rows.append_column("seq", pa.repeat(pa.scalar(manifest.seq, pa.int64()), rows.num_rows))
         changes += [_change(schemas, row) for row in decode(rows, codec=manifest.codec, schemas=schemas).to_pylist()]

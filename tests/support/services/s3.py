@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import chain, repeat
 from threading import Condition, Event, Thread
 from types import TracebackType
@@ -28,10 +29,15 @@ HELD_S_MAX = 300.0
 
 
 class Held:
-    """Writes of names that match `pattern` wait until `release`."""
+    """Writes of names that match `pattern` wait until `release`: before they are carried out, or `after` that, before their answer.
+    `one`: only those of the first such name. `content`: what their bytes match."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, after: bool = False, one: bool = False, content: bytes = b"") -> None:
         self.pattern = re.compile(pattern)
+        self.after = after
+        self.name = ""
+        """Of the first that waits."""
+        self._one, self._content = one, re.compile(content)
         self.writers: list[int] = []
         """The ports, on this machine, of those who wait."""
         self._waiting = Condition()
@@ -52,10 +58,11 @@ class Held:
             self._released = True
             self._waiting.notify_all()
 
-    def pass_by(self, name: str, port: int) -> None:
+    def pass_by(self, name: str, port: int, data: bytes) -> None:
         """Called by the server for each write."""
-        if self.pattern.search(name):
-            with self._waiting:
+        with self._waiting:
+            if self.pattern.search(name) and self._content.search(data) and not (self._one and self.name not in ("", name)):
+                self.name = self.name or name
                 self.writers.append(port)
                 self._waiting.notify_all()
                 self._waiting.wait_for(lambda: self._released, HELD_S_MAX)
@@ -134,9 +141,9 @@ class S3:
         return f"{text}&access-key={KEYS['AWS_ACCESS_KEY_ID']}&secret-access-key={KEYS['AWS_SECRET_ACCESS_KEY']}" if keys else text
 
     @contextmanager
-    def held(self, pattern: str) -> Iterator[Held]:
-        """While the body runs, or until `Held.release`."""
-        held = Held(pattern)
+    def held(self, pattern: str, *, after: bool = False, one: bool = False, content: bytes = b"") -> Iterator[Held]:
+        """While the body runs, or until `Held.release`. The options are Held's."""
+        held = Held(pattern, after=after, one=one, content=content)
         self._held.append(held)
         try:
             yield held
@@ -158,9 +165,11 @@ class S3:
         if self._server is None:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionResetError("killed")
-        if environ["REQUEST_METHOD"] == "PUT":
-            for held in list(self._held):
-                held.pass_by(environ["PATH_INFO"], int(environ["REMOTE_PORT"]))
+        held = list(self._held) if environ["REQUEST_METHOD"] == "PUT" else []
+        write = environ["PATH_INFO"], int(environ["REMOTE_PORT"]), _body(environ) if held else b""
+        for one in held:
+            if not one.after:
+                one.pass_by(*write)
         error = next(self._errors, None)
         if error is not None and error.is_for(environ):
             if error.done:
@@ -169,4 +178,14 @@ class S3:
                 environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return error.say(environ["REQUEST_METHOD"], start_response)
         answer: Iterable[bytes] = self._application(environ, start_response)
+        for one in held:
+            if one.after:
+                one.pass_by(*write)
         return answer
+
+
+def _body(environ: dict[str, Any]) -> bytes:
+    """All of it, whatever becomes of the writer; it can be read again."""
+    data: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = BytesIO(data)
+    return data

@@ -17,6 +17,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -108,6 +109,17 @@ class SparkCluster:
         worker = self._workers.pop(number)
         worker.kill()
         worker.wait()
+
+    def kill_executor(self, pid: int) -> None:
+        """SIGKILL, with its Python, which would live on for a moment; they are gone when it returns."""
+        ours = self._ours()
+        doomed = {pid}
+        while more := {child for child, (parent, _) in ours.items() if parent in doomed} - doomed:
+            doomed |= more
+        for one in doomed:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        self._await(lambda: not doomed & self._ours().keys(), "an executor does not end", "master")
 
     def worker_reports(self, number: int, pattern: str) -> None:
         """Until its log has it. Raises RuntimeError with the end of the log."""
