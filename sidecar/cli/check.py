@@ -33,7 +33,9 @@ def check(
     config: Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML); see deploy/config.example.toml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     no_write: Annotated[bool, typer.Option("--no-write", help="Probe by reading only: no key, no file, no row is written.")] = False,
-    spark: Annotated[bool, typer.Option("--spark", help="Start a Spark session and let a task list the log.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Start a Spark session. Its tasks list the log and, if they read dumps, read from the source.")
+    ] = False,
     wait: Annotated[float, typer.Option(min=1.0, help="Seconds to wait for messages of the feed.")] = 15.0,
 ) -> None:
     """Check everything that would make a dump wrong or stuck, and name the setting to change."""

@@ -26,8 +26,7 @@ from sidecar.cli.usage import CONTEXT, Commands, Use
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
-    from sidecar.config import Config, SourceSection
-    from spark_merge.sinks.mysql.server import SqlServer
+    from sidecar.config import Config
 
 EXIT_DIFFERENT, EXIT_ERROR = 1, 3
 
@@ -134,28 +133,6 @@ def _begun(path: Path) -> Config:
     return settings
 
 
-def source_server(source: SourceSection) -> SqlServer:
-    """The changefeed's upstream, as the SQL sink names a server: on a Spark cluster every host needs the files that it names."""
-    from sidecar.process.kept_secrets import keep
-    from spark_merge.sinks.mysql.server import SqlServer
-
-    tls, timeout_s = source.tls, max(int(source.statement_timeout_s), 1)
-    server = SqlServer(
-        ((source.host, source.port),),
-        user=source.user,
-        tls=bool(tls.ca_file),
-        password_file=source.password_file,
-        ssl_ca=tls.ca_file,
-        ssl_cert=tls.cert_file,
-        ssl_key=tls.key_file,
-        read_s=timeout_s,
-        write_s=timeout_s,
-    )
-    if not source.password_file:
-        keep(server.SECRET_KIND, str(server), "")
-    return server
-
-
 @app.command(rich_help_panel=Use.RUN)
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
@@ -207,7 +184,7 @@ def merge(
     from spark_merge.delivery.batches import JobSettings
     from spark_merge.delivery.watchdog import Watchdog
     from spark_merge.verify.lateness import LATE_S
-    from spark_merge.worker.read_task import ReadingSettings, ReadSource
+    from spark_merge.worker.read_reach import reading_settings
     from spark_merge.worker.worker import Worker, WorkerSettings
     from spark_merge.worker.worker import end_with_stdin as watch_stdin
 
@@ -217,15 +194,13 @@ def merge(
     log_id = log_id or log_of(settings)
     log, kafka = log_folder(settings.log.uri), settings.kafka
     job = JobSettings(log, server_tz=kafka.server_tz, ambiguous=kafka.ambiguous, epoch_max=epoch)
-    spark, server = settings.spark, source_server(settings.source)
-    source = settings.source
-    read_source = ReadSource(server, source.tls, source.statement_timeout_s, source.retry_s)
+    spark, reading = settings.spark, reading_settings(settings)
     worker = Worker(
         WorkerSettings(
             *(job, settings.sinks, name_of(log_id, own_id(log)), spark.master, spark.memory, spark.worker_rows),
-            source=server,
+            source=reading.source.server,
             late_s=settings.dump.delivery_bound_s or LATE_S,
-            reading=ReadingSettings(read_source, log, settings.certificate.row_sums, settings.tikv if settings.tikv.pd else None),
+            reading=reading,
         ),
         watched=Watchdog().watched,
         notice=logging.getLogger("ticdc-dump").warning,

@@ -4,7 +4,6 @@
 - The log is judged without claiming it: `changefeed.txt` is compared, never written. Without `Options.write` nothing is; with it
   the log's own probe of exclusive creation is, as at every start of a sidecar.
 - A sink may not be ahead of the log: then the log was replaced, and the sink would refuse its first segment.
-- Spark itself is started only on request (--spark): it takes ten seconds and the memory of a worker.
 """
 
 from __future__ import annotations
@@ -330,35 +329,3 @@ def spark(section: SparkSection) -> Checking[None]:
         yield failed(f"{java} is {first or 'no Java'}, and Spark needs {JAVA_MIN} or later", setting="JAVA_HOME", hint=hint)
         return
     yield ok(f"Java {version} ({java}), pyspark {metadata.version('pyspark')}")
-
-
-def spark_session(section: SparkSection, log_uri: str, *, requested_for: bool) -> Checking[None]:
-    """A task, where tasks will run, sees the log."""
-    if not requested_for:
-        raise CheckSkipped("not requested", hint="give --spark to start a session and let a task list the log")
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from spark_merge.worker.job import session
-
-    folder = storage.log_folder(log_uri)
-    hint = f"the tasks of {section.master} must reach {folder} under the same name, and have ticdc-dump installed"
-    try:
-        spark = session(master=section.master, memory=section.memory)
-        try:
-            (names,) = spark.sparkContext.parallelize([0], 1).map(partial(_listed_by_a_task, folder)).collect()
-        finally:
-            spark.stop()
-    except (PySparkException, Py4JError) as error:
-        what = f"Spark at {section.master} did not carry out a task: {str(error).partition(chr(10))[0]}"
-        yield failed(what, setting="spark.master, spark.memory", hint=hint)
-        return
-    here = set(storage.list_names(folder, deep=False))
-    if here and not set(names) & here:
-        yield failed(f"a task at {section.master} finds none of the log's {len(here)} files", setting="log.uri", hint=hint)
-    else:
-        yield ok(f"a task at {section.master} sees the log's {len(names)} files")
-
-
-def _listed_by_a_task(folder: Folder, _: int) -> list[str]:
-    return storage.list_names(folder, deep=False)

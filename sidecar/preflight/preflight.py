@@ -22,7 +22,7 @@ from sidecar.feeds.push import checks as push
 from sidecar.feeds.tikv import checks as tikv
 from sidecar.log.identity import known_id
 from sidecar.log.storage import open_folder
-from sidecar.preflight import changefeed, machine, ranges, source, zone
+from sidecar.preflight import changefeed, executors, machine, ranges, source, zone
 from sidecar.process import secret_files
 from sidecar.process.checks import (
     Check,
@@ -143,7 +143,7 @@ def _targets(it: CheckResult) -> Checking[None]:
 
 
 def _spark_session(it: CheckResult) -> Checking[None]:
-    return machine.spark_session(it.config.spark, it.config.log.uri, requested_for=it.options.spark)
+    return executors.spark_session(it.config, requested_for=it.options.spark)
 
 
 _MARK_WRITE = Check(

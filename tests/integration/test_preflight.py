@@ -221,11 +221,22 @@ def test_the_command_reports_every_check_and_exits_with_1_for_a_failure(stage: S
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("master", "status", "what"),
-    [("local[1]", "ok", "sees the log's"), ("nonsense://host", "failed", "Spark at nonsense://host does not start")],
+    ("master", "port", "status", "what"),
+    [
+        ("local[1]", None, "ok", ("sees the log's", "and reads from ")),
+        ("local[1]", 1, "failed", (f"a task on {socket.gethostname()} (executor in ", "127.0.0.1:1")),
+        ("nonsense://host", None, "failed", ("Spark at nonsense://host does not start",)),
+    ],
 )
-def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status: str, what: str) -> None:
-    path = stage.config(log=f"file://{stage.folder}/spark-log", spark={"managed": True, "master": master, "memory": "512m"})
+def test_a_task_of_a_real_session_sees_the_log_and_reads_from_the_source(
+    stage: Stage, master: str, port: int | None, status: str, what: tuple[str, ...]
+) -> None:
+    path = stage.config(
+        log=f"file://{stage.folder}/spark-log",
+        spark={"managed": True, "master": master, "memory": "512m"},
+        dump={"read_on": "spark"},
+        source={"port": port or stage.rig.source.port, "retry_s": 1},
+    )
     program = "import typer; from sidecar.cli.check import register; a = typer.Typer(); a.callback()(lambda: None); register(a); a()"
     done = subprocess.run(
         [sys.executable, "-c", program, "check", "--config", str(path), "--json", "--spark", "--wait", "60"],
@@ -237,7 +248,8 @@ def test_a_task_of_a_real_session_sees_the_log(stage: Stage, master: str, status
     assert done.returncode == (0 if status == "ok" else EXIT_FAILED), done.stdout + done.stderr
     (result,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "spark session"]
     assert result["status"] == status
-    assert what in result["findings"][0]["what"]
+    assert all(part in result["findings"][0]["what"] for part in what)
+    assert port is None or 'dump.read_on = "sidecar"' in result["findings"][0]["hint"]
 
 
 # ---- this machine ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""What a dump's tasks read with, as the settings have it, and whether a task where it runs reaches all of that.
+
+`try_reads` reads what a chunk's reader would: by the same sessions, with the password from where the executor's host keeps it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+import msgspec
+
+from sidecar.config import Config, SourceSection, TikvSection
+from sidecar.errors import TicdcDumpError
+from sidecar.log.errors import storage_errors
+from sidecar.log.storage import list_names, log_folder
+from sidecar.mysql.retry import carried_out
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
+from sidecar.process.kept_secrets import keep
+from sidecar.rowcodec.key_values import KeyRange
+from sidecar.tikv.scan import SnapshotScan
+from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.worker.read_task import TRIED_S, ReadingSettings, ReadSource
+
+_ROWS = KeyRange(b"t", b"u")
+"""Of all tables in TiKV (pingcap/tidb pkg/tablecodec)."""
+
+
+def source_server(source: SourceSection) -> SqlServer:
+    """The changefeed's upstream, as the SQL sink names a server: on a Spark cluster every host needs the files that it names."""
+    tls, timeout_s = source.tls, max(int(source.statement_timeout_s), 1)
+    server = SqlServer(
+        ((source.host, source.port),),
+        user=source.user,
+        tls=bool(tls.ca_file),
+        password_file=source.password_file,
+        ssl_ca=tls.ca_file,
+        ssl_cert=tls.cert_file,
+        ssl_key=tls.key_file,
+        read_s=timeout_s,
+        write_s=timeout_s,
+    )
+    if not source.password_file:
+        keep(server.SECRET_KIND, str(server), "")
+    return server
+
+
+def reading_settings(config: Config) -> ReadingSettings:
+    """As the settings have it; no secret is in it."""
+    source = config.source
+    read_source = ReadSource(source_server(source), source.tls, source.statement_timeout_s, source.retry_s)
+    tikv = config.tikv if config.tikv.pd else None
+    return ReadingSettings(read_source, log_folder(config.log.uri), config.certificate.row_sums, tikv)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """`setting`: which names it."""
+
+    setting: str
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsTried:
+    """Of one task. `folder`: where its executor runs, which has Spark's id of it on a cluster."""
+
+    host: str
+    folder: str
+    files: tuple[str, ...]
+    unreached: tuple[Unreached, ...]
+
+
+def try_reads(settings: ReadingSettings, sql: bool, tikv: bool, _: int) -> ReadsTried:  # Spark gives the place
+    """A task: list the log, and read from TiDB or TiKV where chunks are read from there."""
+    files: list[str] = []
+    unreached: list[Unreached] = []
+
+    def attempt(setting: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except TicdcDumpError as error:
+            unreached.append(Unreached(setting, error.message, error.hint))
+
+    def list_log() -> None:
+        with storage_errors(settings.log):
+            files.extend(list_names(settings.log, deep=False))
+
+    attempt("log.uri", list_log)
+    if sql:
+        attempt("source", lambda: _select(settings.source))
+    if tikv and (section := settings.tikv) is not None:
+        attempt("tikv.pd", lambda: _scan(section))
+    return ReadsTried(socket.gethostname(), os.getcwd(), tuple(files), tuple(unreached))
+
+
+def _select(source: ReadSource) -> None:
+    with closing(MysqlSession(source, Role.READ_SOURCE)) as session:
+        carried_out(session, lambda: session.rows("SELECT 1"), doing="a SELECT of a Spark task")
+
+
+def _scan(section: TikvSection) -> None:
+    """The first row of all."""
+    brief = msgspec.structs.replace(section, outage_max_s=min(section.outage_max_s, TRIED_S))
+    with closing(SnapshotScan(brief)) as scan:
+        scan.rows([_ROWS], scan.now_ts(), rows_max=1, bytes_max=1)
