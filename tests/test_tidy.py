@@ -91,8 +91,8 @@ def _whole(name: str) -> str:
 ROOMS = {_whole(room): [_whole(name) for name in below.split()] for room, below in _BELOW.items()}
 
 WALLS = {
-    "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.machine",
-    "py4j": "spark_merge.worker.job sidecar.preflight.machine",
+    "pyspark": "spark_merge.worker.job spark_merge.worker.daemon sidecar.replay.replay sidecar.preflight.executors",
+    "py4j": "spark_merge.worker.job sidecar.preflight.executors",
     "fsspec": "sidecar.log.storage",
     "s3fs": "sidecar.log.storage",
     "botocore": "sidecar.log.storage",

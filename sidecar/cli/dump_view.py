@@ -44,6 +44,7 @@ PREVIEW_COLUMNS = (
     FittedColumn("bytes (about)", number=True, drop_order=1),
     FittedColumn("read by", folds=True),
 )
+_READERS = {"sidecar": "the sidecar", "spark": "Spark"}
 STATE_STYLES = {"queued": "yellow", "running": "green", "paused": "yellow", "failed": "bold red", "finished": "bold green"}
 
 
@@ -92,8 +93,10 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     yield "changefeed", f"{status.changefeed.namespace}/{status.changefeed.id}"
     if status.dump_id:
         only = f", for {', '.join(status.dump_sinks)} only" if status.dump_sinks else ""
-        of_tikv = ", read from TiKV" if status.read_with == ReadWith.TIKV else ""
-        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{of_tikv}{only}"
+        source = "TiKV" if status.read_with == ReadWith.TIKV else "TiDB"
+        by = f" by {_READERS[status.read_on]}" if status.read_on else ""
+        read = f", read from {source}{by}" if status.read_with else ""
+        yield "dump", f"{status.dump_id}, {BRACKETS_NAMES[status.brackets]} brackets{read}{only}"
     yield "state", Text(state if status.dump_id else "no dump has been started", style=STATE_STYLES.get(state, ""))
     if status.reason:
         yield "reason", status.reason

@@ -66,7 +66,8 @@ class SidecarStatus:
     worker began, by place: its own process or Spark. `skipped_rows`: of the log, skipped by an operator (sidecar/log/skips.py).
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
-    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names."""
+    log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names. `read_on`: where a
+    dump's rows are read, sidecar or spark."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -106,6 +107,7 @@ class SidecarStatus:
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
     services: Sequence[ServiceStatus] = ()
+    read_on: str = ""
 
     @property
     def progress(self) -> Progress | None:

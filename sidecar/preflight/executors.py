@@ -14,7 +14,7 @@ from sidecar.log import storage
 from sidecar.process.checks import Checking, CheckSkipped, failed, ok
 
 TASKS_MAX = 64
-"""A cluster that has more cores is not asked on each."""
+"""A cluster that has more cores is tried on so many."""
 
 
 def spark_session(config: Config, *, requested_for: bool) -> Checking[None]:
@@ -47,10 +47,10 @@ def spark_session(config: Config, *, requested_for: bool) -> Checking[None]:
     is_ok = True
     for one in executors.values():
         where = f"on {one.host} (executor in {one.folder})"
-        found = [(each.setting, f"a task {where} failed: {each.what}", _remedy(each.setting, each.hint)) for each in one.unreached]
+        findings = [(each.setting, f"a task {where} failed: {each.what}", _remedy(each.setting, each.hint)) for each in one.unreached]
         if here and not set(one.files) & here and not any(each.setting == "log.uri" for each in one.unreached):
-            found.append(("log.uri", f"a task {where} finds none of the log's {len(here)} files", hint))
-        for setting, what, remedy in found:
+            findings.append(("log.uri", f"a task {where} finds none of the log's {len(here)} files", hint))
+        for setting, what, remedy in findings:
             is_ok = False
             yield failed(what, setting=setting, hint=remedy)
     if is_ok:

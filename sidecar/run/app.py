@@ -305,8 +305,8 @@ class Sidecar:
                 self._worker.serve(term.epoch)
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
-                self.status = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
-                status = self.status
+                read = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
+                status = self.status = replace(read, read_on="spark" if self.config.reads_on_spark else "sidecar")
                 services.spare("samples", lambda: self.measured.see(status, wall_ms()))
                 services.spare("log lines", lambda: say(*events.received(status, self.deliveries.report, now_s)))
 

@@ -1,6 +1,6 @@
 """The merge worker's process. It must not know what a sink's output is made of.
 
 worker    a thread for each sink, reports, epochs, the end with its parent. Read this first
-reading   tasks that read chunks of dumps, for the sidecar;  read_task  such a task
+reading   tasks that read chunks of dumps, for the sidecar;  read_task  such a task;  read_reach  whether it could read
 job       tasks on Spark: SESSIONS ARE MADE HERE ONLY;  daemon, greeting  Spark's Python workers, and what Spark prints
 """

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sidecar.config import Config, SourceSection, TikvSection
+from sidecar.adapters.tikv.reads import try_tikv
+from sidecar.config import Config, SourceSection
 from sidecar.errors import TicdcDumpError
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import list_names, log_folder
@@ -21,13 +22,8 @@ from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.kept_secrets import keep
-from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv.scan import SnapshotScan
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.worker.read_task import TRIED_S, ReadingSettings, ReadSource
-
-_ROWS = KeyRange(b"t", b"u")
-"""Of all tables in TiKV (pingcap/tidb pkg/tablecodec)."""
 
 
 def source_server(source: SourceSection) -> SqlServer:
@@ -94,18 +90,12 @@ def try_reads(settings: ReadingSettings, sql: bool, tikv: bool, _: int) -> Reads
     attempt("log.uri", list_log)
     if sql:
         attempt("source", lambda: _select(settings.source))
-    if tikv and (section := settings.tikv) is not None:
-        attempt("tikv.pd", lambda: _scan(section))
+    if tikv and settings.tikv is not None:
+        section = msgspec.structs.replace(settings.tikv, outage_max_s=min(settings.tikv.outage_max_s, TRIED_S))
+        attempt("tikv.pd", lambda: try_tikv(section))
     return ReadsTried(socket.gethostname(), os.getcwd(), tuple(files), tuple(unreached))
 
 
 def _select(source: ReadSource) -> None:
     with closing(MysqlSession(source, Role.READ_SOURCE)) as session:
         carried_out(session, lambda: session.rows("SELECT 1"), doing="a SELECT of a Spark task")
-
-
-def _scan(section: TikvSection) -> None:
-    """The first row of all."""
-    brief = msgspec.structs.replace(section, outage_max_s=min(section.outage_max_s, TRIED_S))
-    with closing(SnapshotScan(brief)) as scan:
-        scan.rows([_ROWS], scan.now_ts(), rows_max=1, bytes_max=1)

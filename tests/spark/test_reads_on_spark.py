@@ -2,8 +2,8 @@
 
     low mark ──► chunk file ──► its report ──► high mark ──► segment data ──► manifest ──► progress in etcd ──► acknowledged ──► finished
 
-Whoever writes waits at the step, in the log's storage or at a lock of the watermark row, until somebody has died. What the storage has
-received by then is written all the same, after that death.
+The write of a step waits, in the log's storage or at a lock of the watermark row, until the process is dead. What the storage has received
+by then is written all the same, after that death.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Story:
 
         status = self.sidecar.await_status(is_over, timeout_s=DEADLINE_S)
         assert status["state"] == "finished", status["reason"]
+        assert (status["read_on"], status["read_with"]) == ("spark", "sql")
         self.complete_at |= {TableName(t["schema"], t["table"]): CommitTs(int(t["complete_at_tso"])) for t in status["tables"]}
         segments = new_manifests(self.log, after=self.seq, limit=SEGMENTS_MAX)
         self.seq = segments[-1].seq

@@ -572,7 +572,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "stream_waiting_for")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "read_on", "stream_waiting_for")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -609,6 +609,7 @@ class DumpStatus(_message.Message):
     TIMELINE_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     READ_WITH_FIELD_NUMBER: _ClassVar[int]
+    READ_ON_FIELD_NUMBER: _ClassVar[int]
     STREAM_WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
@@ -646,8 +647,9 @@ class DumpStatus(_message.Message):
     timeline: Timeline
     services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
     read_with: str
+    read_on: str
     stream_waiting_for: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., read_on: _Optional[str] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "error", "failures", "again_s")

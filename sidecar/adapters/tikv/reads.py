@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -40,6 +41,12 @@ class _InForce:
     """The schemas between two DDLs."""
 
     schemas: Schemas
+
+
+def try_tikv(section: TikvSection) -> None:
+    """Read one row, of any table. Raises TicdcDumpError."""
+    with closing(SnapshotScan(section)) as scan:
+        scan.rows([KeyRange(b"t", b"u")], scan.now_ts(), rows_max=1, bytes_max=1)
 
 
 class TikvReads:

@@ -105,7 +105,9 @@ def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_wh
     sinks = [pb.SinkStatus(sink="lake", tables_known=True, tables=tables), pb.SinkStatus(sink="new")]
     text = picture(status(dump_sinks=["lake"], sinks=sinks))
     assert "watermark brackets, for lake only" in text
-    assert "watermark brackets, read from TiKV, for lake only" in picture(status(dump_sinks=["lake"], sinks=sinks, read_with="tikv"))
+    on_spark = picture(status(dump_sinks=["lake"], sinks=sinks, read_with="tikv", read_on="spark"))
+    assert "watermark brackets, read from TiKV by Spark, for lake only" in on_spark
+    assert "watermark brackets, read from TiDB by the sidecar" in picture(status(read_with="sql", read_on="sidecar"))
     assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in text
     assert "new: 0 of" not in text, "it has received nothing yet"
 

@@ -73,6 +73,7 @@ STATUS = SidecarStatus(
     last_ddl_ts=CommitTs(TS - 2),
     last_ddl="DROP TABLE t",
     merge_worker="running",
+    read_on="spark",
     last_error="TiDB went away",
     estimates={ORDERS: 40},
     readers=2,
