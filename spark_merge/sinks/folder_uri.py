@@ -22,9 +22,9 @@ def checked_folder(uri: SinkUri) -> Folder:
     return folder_of(uri)
 
 
-def has_files_of_others(folder: Folder, identity: str) -> bool:
+def has_files_of_others(folder: Folder, identity: str, *, probe: str) -> bool:
     """Whether there are files in it, and no output of ours, which has the file `identity`. A worker that begins at this moment writes that
-    file first, so it is looked for last. Raises SinkError."""
+    file before all others but `probe`, so it is looked for last. Raises SinkError."""
     with storage_errors(folder):
-        there = any(not storage.is_temporary(name) for name in storage.list_names(folder, deep=True))
+        there = any(name != probe and not storage.is_temporary(name) for name in storage.list_names(folder, deep=True))
         return there and not storage.exists(folder, identity)

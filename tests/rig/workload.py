@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pymysql
 
@@ -42,6 +43,12 @@ class WorkloadCounts:
     statements: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     errors: Counter[int] = field(default_factory=Counter)
+
+
+class StatementMaker(Protocol):
+    """Makes the statements of one session: kind, SQL and arguments."""
+
+    def statement(self) -> tuple[str, str, list[Any]]: ...
 
 
 class Writer:
@@ -111,9 +118,18 @@ def fill(source: MySqlAddress, *, rows: int, seed: int) -> None:
 
 
 class Workload:
-    """`with Workload(source, writes_per_s=500) as workload`. `counts` may be read at any time."""
+    """`with Workload(source, writes_per_s=500) as workload`. `counts` may be read at any time. `writes_per_s` is in statements;
+    `maker` makes them for each session (default: one row of the rig's tables each)."""
 
-    def __init__(self, source: MySqlAddress, *, writes_per_s: float = 500, sessions: int = 4, seed: int = 1) -> None:
+    def __init__(
+        self,
+        source: MySqlAddress,
+        *,
+        writes_per_s: float = 500,
+        sessions: int = 4,
+        seed: int = 1,
+        maker: Callable[[Random], StatementMaker] | None = None,
+    ) -> None:
         self.counts = WorkloadCounts()
         self._source = source
         self._every_s = sessions / writes_per_s
@@ -122,8 +138,9 @@ class Workload:
         self._error: BaseException | None = None
         connection = source.connect()
         with connection.cursor() as cursor:
-            self._tables = read_tables(cursor)
+            tables = read_tables(cursor)
         connection.close()
+        self._maker = maker or (lambda numbers: Writer(tables, numbers))
         self._threads = [
             threading.Thread(target=self._run, args=(Random(f"{seed} {number}"),), name=f"workload-{number}", daemon=True)
             for number in range(sessions)
@@ -158,7 +175,7 @@ class Workload:
 
     def _run(self, numbers: Random) -> None:
         try:
-            writer = Writer(self._tables, numbers)
+            writer = self._maker(numbers)
             while not self._stopping.is_set():
                 try:
                     self._session(writer, numbers)
@@ -170,7 +187,7 @@ class Workload:
         except BaseException as error:  # noqa: BLE001  (handed to the thread that stops it)
             self._error = error
 
-    def _session(self, writer: Writer, numbers: Random) -> None:
+    def _session(self, writer: StatementMaker, numbers: Random) -> None:
         connection = connect(self._source)
         try:
             due_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What goes wrong in a soak, at random but by a seed, and the dumps that go on all along.
+"""What goes wrong in a soak, at random but by a seed, and the dumps and verifications that go on all along.
 
 Deaths come in the first quarter only: what dies gives back what it held, and a leak shows in what lives on. Outages and frozen processes,
 which must be lived through, come until the end.
@@ -6,6 +6,7 @@ which must be lived through, come until the end.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from tests.rig.sidecar_process import MergeWorkerProcess, SidecarProcess
 
 DEATHS_SHARE = 0.25
 PARTITIONS_MAX = 6
-_DUMP = ("--chunk-rows", "50", "--rows-per-second", "300")
+_DUMP = ("--chunk-rows", "500", "--rows-per-second", "2000")
 _AT_REST = ("finished", "failed", "none", "")
+_EQUAL = "equal"
+_SHOWN_CHARS = 4000
 
 
 class Trouble:
@@ -30,11 +33,13 @@ class Trouble:
         self._rig, self._sidecar = rig, sidecar
         self.counts: Counter[str] = Counter()
         self.dumped = 0
+        self._verified: dict[str, str] = {}
 
     def run(self, seconds: float, reported: Callable[[str], None]) -> None:
         began_s = time.monotonic()
         while (passed_s := time.monotonic() - began_s) < seconds:
             self.dump()
+            self.verification()
             kind = self._random.choice(self._kinds(deaths=passed_s < seconds * DEATHS_SHARE))
             reported(f"{passed_s:7.1f} s  {kind.__name__}")
             kind()
@@ -50,6 +55,30 @@ class Trouble:
             self.counts[f"dumps {status['state']}"] += 1
             self.dumped += rows(status)
         self._ask("dumpstart", *_DUMP)
+
+    def verification(self) -> None:
+        """Start the next one if none is under way; raises AssertionError if one has found a difference: nobody has spoilt a row."""
+        done = self._sidecar.cdc("dumpverify", "--list", "--json")
+        if done.returncode:
+            self._refused("dumpverify --list")
+            return
+        operations = json.loads(done.stdout)["operations"]
+        for one in operations:
+            self._verified[one["id"]] = f"verifications {one['state']}"
+            assert one["state"] != "finished" or one["result"] == _EQUAL, self._differences(one["id"])
+        if all(one["state"] != "running" for one in operations):
+            self._ask("dumpverify", "--detach")
+
+    def _differences(self, number: str) -> str:
+        return self._sidecar.cdc("dumpverify", "--differences", "--id", number).stdout[-_SHOWN_CHARS:]
+
+    def last_verification(self) -> None:
+        """One that has found everything equal, after all else."""
+        self._sidecar.cdc("dumpverify", "--id", "last", "--json", timeout_s=DEADLINE_S)  # that is over, whatever it found
+        done = self._sidecar.cdc("dumpverify", "--json", timeout_s=DEADLINE_S)
+        assert done.returncode == 0, f"{done.returncode}: {done.stdout[-_SHOWN_CHARS:]}{done.stderr}"
+        self._verified["last"] = "verifications finished"
+        self.counts.update(self._verified.values())
 
     def last_dump(self) -> dict[str, Any]:
         """The status of one that has finished, after all else."""
@@ -94,9 +123,11 @@ class Trouble:
 
     def _ask(self, command: str, *arguments: str) -> None:
         """What is refused because the sidecar is amid something else is counted, and asked again in the next round."""
-        try:
-            self._sidecar.ask(command, *arguments)
-        except AssertionError:
-            if self._sidecar.ended() is not None:
-                raise
-            self.counts[f"{command} refused"] += 1
+        done = self._sidecar.cdc(command, *arguments)
+        if done.returncode:
+            self._refused(command)
+
+    def _refused(self, command: str) -> None:
+        ended = self._sidecar.ended()
+        assert ended is None, f"the sidecar ended with {ended}: {self._sidecar.log.read_text()[-_SHOWN_CHARS:]}"
+        self.counts[f"{command} refused"] += 1

@@ -12,7 +12,7 @@ from sidecar.log.storage.folder import S3_PARAMETERS, place_problem
 from spark_merge.ddl.routes import Routes
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.columns import Mode
-from spark_merge.sinks.folder.layout import IDENTITY
+from spark_merge.sinks.folder.layout import IDENTITY, PROBE
 from spark_merge.sinks.folder_uri import has_files_of_others
 from spark_merge.sinks.options import commit_interval, commit_tss, names_of, one_of, option, read, routes
 
@@ -39,7 +39,7 @@ def settings_of(uri: SinkUri) -> DeltaSettings:
 
 
 def holds_rows(uri: SinkUri) -> bool:
-    return has_files_of_others(_folder(uri), IDENTITY)
+    return has_files_of_others(_folder(uri), IDENTITY, probe=PROBE)
 
 
 def _folder(uri: SinkUri) -> Folder:

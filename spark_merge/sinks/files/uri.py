@@ -8,7 +8,7 @@ from sidecar.log.storage.folder import S3_PARAMETERS
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.sinks.files.sink import FileSink
-from spark_merge.sinks.folder.layout import FILE_FORMATS, IDENTITY, FileFormat
+from spark_merge.sinks.folder.layout import FILE_FORMATS, IDENTITY, PROBE, FileFormat
 from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
 from spark_merge.sinks.options import names_of, one_of, option, read
 
@@ -23,7 +23,7 @@ def _open(uri: SinkUri) -> Sink:
 
 
 def _holds_rows(uri: SinkUri) -> bool:
-    return has_files_of_others(folder_of(uri), IDENTITY)
+    return has_files_of_others(folder_of(uri), IDENTITY, probe=PROBE)
 
 
 FILE = SinkKind(_open, names_of(FileOptions), _holds_rows)

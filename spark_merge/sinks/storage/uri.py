@@ -8,7 +8,7 @@ from sidecar.errors import SinkError
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.folder_uri import checked_folder, folder_of, has_files_of_others
-from spark_merge.sinks.storage.layout import IDENTITY, OURS
+from spark_merge.sinks.storage.layout import IDENTITY, OURS, PROBE
 from spark_merge.sinks.storage.options import options_of
 from spark_merge.sinks.storage.sink import StorageSink
 
@@ -25,7 +25,7 @@ def open_storage(uri: SinkUri) -> Sink:
 
 def storage_holds_rows(uri: SinkUri) -> bool:
     """Files of somebody else: TiCDC's, where the sidecar takes its place."""
-    return has_files_of_others(folder_of(uri), IDENTITY)
+    return has_files_of_others(folder_of(uri), IDENTITY, probe=PROBE)
 
 
 def storage_leaves(uri: SinkUri) -> str:

@@ -10,7 +10,7 @@ from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.sinks.folder_uri import has_files_of_others
 
-IDENTITY = "_log.json"
+IDENTITY, PROBE = "_log.json", "_exclusive.probe"
 
 
 @pytest.fixture
@@ -20,12 +20,19 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.mark.parametrize(
     ("names", "others"),
-    [([], False), (["theirs/part-0.csv"], True), ([IDENTITY, "part-0.jsonl"], False), ([".part-0.jsonl.0123456789abcdef.tmp"], False)],
+    [
+        ([], False),
+        ([PROBE], False),
+        ([PROBE, "theirs.csv"], True),
+        (["theirs/part-0.csv"], True),
+        ([IDENTITY, "part-0.jsonl"], False),
+        ([".part-0.jsonl.0123456789abcdef.tmp"], False),
+    ],
 )
 def test_files_are_of_others_where_no_output_of_ours_is(folder: Folder, names: list[str], others: bool) -> None:
     for name in names:
         storage.write_atomically(folder, name, b"{}")
-    assert has_files_of_others(folder, IDENTITY) is others
+    assert has_files_of_others(folder, IDENTITY, probe=PROBE) is others
 
 
 def test_a_worker_that_begins_at_this_moment_is_nobody_else(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,4 +44,4 @@ def test_a_worker_that_begins_at_this_moment_is_nobody_else(folder: Folder, monk
         return real(requested, deep=deep)
 
     monkeypatch.setattr(storage, "list_names", listed)
-    assert not has_files_of_others(folder, IDENTITY)
+    assert not has_files_of_others(folder, IDENTITY, probe=PROBE)
