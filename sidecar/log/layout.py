@@ -147,10 +147,14 @@ class Contents:
         """What no manifest names and no later one will: left by earlier epochs, or below the floor.
 
         Data of another owner's attempt at a segment in the middle of the log stays until the segment is retained away.
+        Of chunks see `chunks_before`: any manifest may name one.
         """
         data = [name for name, (seq, by) in self.data.items() if by < epoch and seq >= run.stop - 1 and name not in named]
-        chunks = [name for name, by in self.chunks.items() if by < epoch and name not in named]
-        return [*self.below(Seq(run.start)), *data, *chunks]
+        return [*self.below(Seq(run.start)), *data]
+
+    def chunks_before(self, epoch: int) -> set[str]:
+        """The chunk files that earlier epochs have written."""
+        return {name for name, by in self.chunks.items() if by < epoch}
 
 
 def check_next(log: object, run: range, seq: Seq) -> None:

@@ -4,12 +4,15 @@ Each rule is against a previous owner that is still alive, or a crash between tw
 - Only the manifest makes a segment, and only one owner can create it. The next seq is the last one + 1.
 - A manifest that was removed could be created again by an owner that slept. So a commit counts only if the manifest
   before it is still there: retention goes upwards and leaves the last one, so it removed nothing after that.
-- Recovery lists orphans; they are removed after the first commit: until then a previous owner might still name them. So might it
-  windows that were open when it wrote last (`Manifest.open_from`): until then retention leaves their segments, too.
+- Recovery reads the last manifest only, however long the log is. It lists orphans; they are removed after the first commit: until then a
+  previous owner might still name them. So might it windows that were open when it wrote last (`Manifest.open_from`): until then
+  retention leaves their segments, too. Which chunks of earlier epochs are orphans is known when `retain` has read every manifest.
 - A volume without room is recovered and retained as any other. That creation is exclusive is then proven before the first commit.
 - A manifest has the sha256 of the one before it. A commit that is repeated has it again, so it makes the same bytes.
 - Retention notes first up to where it removes. Then manifests go before what they name: who can read a manifest finds
   all its files, and a crash between leaves only what the next recovery or retention removes.
+- An owner that slept can only create the first manifest of a later epoch again. So those of one epoch go in any order, by one request where
+  the storage has it, and before those of the next epoch: that manifest never lacks while the one before it is there.
 
 What names and listings mean is `layout`; how bytes become durable is `storage`.
 """
@@ -20,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +62,7 @@ ROW_GROUP_ROWS_MAX = 32_768
 ROW_GROUP_BYTES_MAX = 4 << 20
 """Keys and values of one row group. Bounds what a segment of any length holds in memory: measured, ten times this at most."""
 
-MANIFESTS_READ_MAX = 1_000
+MANIFESTS_READ_MAX = 100
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""
 
 MANIFESTS_HELD_MAX = 100
@@ -111,6 +114,9 @@ class FolderLog:
         self._check_held = check_held
         self._run: range = range(0)
         self._orphans: list[str] = []
+        self._unnamed: set[str] = set()
+        """Chunks of earlier epochs that no manifest names, of those that were read."""
+        self._committed = False
         self._previous_open: Seq | None = None
         self._proven = False
         self._unread: Sequence[int] = ()
@@ -131,16 +137,14 @@ class FolderLog:
                 self._prove_exclusive()
             contents, self._run = listed(self.folder, deep=True)
         last = self._last()
-        self._previous_open = None if last is None else last.open_from
+        self._previous_open, self._committed = None if last is None else last.open_from, False
         self._unread, self._swept = self._run, self._run.start
         self._reaches, self._named_by = {}, Counter()
         named = set() if last is None else files_of(last)
-        if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
-            for manifest in self._read(self._run, may_be_gone=True):
-                named |= files_of(manifest)
         if missing := named - contents.names:
             raise missing_files(self.folder, missing)
         self._orphans = [*filter(storage.is_temporary, contents.names), *contents.orphans(self._run, named=named, epoch=epoch)]
+        self._unnamed = contents.chunks_before(epoch)
         return last
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
@@ -194,7 +198,7 @@ class FolderLog:
             self._sums = (previous, sha256_of(data))
             if not repeated:
                 self._learn(manifest)
-            self._previous_open = None
+            self._previous_open, self._committed = None, True
             self._remove(self._orphans)
         self._orphans = []
 
@@ -210,6 +214,10 @@ class FolderLog:
         self._check_held()
         if not self._run or not self._learn_all():
             return 0
+        if self._unnamed and self._committed:
+            with storage_errors(self.folder):
+                storage.remove(self.folder, self._unnamed)
+            self._unnamed = set()
         needed = [first_seq for seq, first_seq in self._reaches.items() if seq > delivered]
         needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
         keep = keep_from(self._run, delivered=delivered, needed=needed)
@@ -219,18 +227,20 @@ class FolderLog:
         return len(gone)
 
     def _remove_segments(self, gone: range, *, sweep: bool) -> None:
-        """The order carries weight: the note, then the manifests upwards, then what they named (see `_remove`). `sweep`: and whatever else
+        """The order carries weight: the note, then the manifests, an epoch after another, then what they named. `sweep`: and whatever else
         there is of these segments and of those that were removed since the last sweep: that takes a listing. What a process that was frozen
         writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
-        named = [(files_of(manifest), schemas_of(manifest)) for manifest in self._read(gone)]
+        named = [(manifest.epoch, files_of(manifest), schemas_of(manifest)) for manifest in self._read(gone)]
         with storage_errors(self.folder):
             if storage.exists(self.folder, manifest_name(next_seq)):
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
             self._run = range(gone.stop, self._run.stop)
-            names = {retained_name(Seq(gone.start)), *map(manifest_name, map(Seq, gone))}
-            names = names.union(*(files for files, _ in named), self._forget(gone, [schemas for _, schemas in named]))
+            for _, manifests in groupby(zip(gone, named, strict=True), key=lambda one: one[1][0]):
+                storage.remove(self.folder, [manifest_name(Seq(seq)) for seq, _ in manifests])
+            names = self._forget(gone, [schemas for _, _, schemas in named]).union(*(files for _, files, _ in named))
+            names.add(retained_name(Seq(gone.start)))
             if sweep:
                 beginning = beginning_of(range(self._swept, gone.stop))
                 listed_names = storage.list_names(self.folder, deep=False, beginning=beginning)
@@ -259,6 +269,7 @@ class FolderLog:
         """What retention has to know of a segment that stays. Once for each."""
         if (first_seq := first_needed(manifest)) < manifest.seq:
             self._reaches[manifest.seq] = first_seq
+        self._unnamed -= files_of(manifest)
         self._named_by.update(schemas_of(manifest))
 
     def _forget(self, gone: range, schemas: Sequence[frozenset[str]]) -> set[str]:
@@ -301,18 +312,17 @@ class FolderLog:
         return Contents.of(storage.list_names(self.folder, deep=False)).floor == 0
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Manifests first, one by one and upwards, because storages that remove many at once keep no order."""
+        """Manifests, whose epochs are not known, first, one by one and upwards: storages that remove many at once keep no order."""
         for manifest in sorted(filter(is_manifest, names)):
             storage.remove(self.folder, [manifest])
         storage.remove(self.folder, [name for name in names if not is_manifest(name)])
 
-    def _read(self, seqs: Sequence[int], *, may_be_gone: bool = False) -> Iterator[Manifest]:
-        """`may_be_gone`: a previous owner may be retaining them away at this moment."""
+    def _read(self, seqs: Sequence[int]) -> Iterator[Manifest]:
         for start in range(0, len(seqs), MANIFESTS_HELD_MAX):
             names = [manifest_name(Seq(seq)) for seq in seqs[start : start + MANIFESTS_HELD_MAX]]
             with storage_errors(self.folder):
                 files = storage.read_files(self.folder, names)
-            if len(files) < len(names) and not may_be_gone:
+            if len(files) < len(names):
                 raise missing_files(self.folder, {*names} - files.keys())
             yield from (read_manifest(self.folder, name, data) for name, data in files.items())
 

@@ -136,12 +136,15 @@ class Term:
                 closing.callback(reserve.give_up, self._folder)
             closing.callback(self._opened.close)
 
-    def _retain(self) -> int:
-        """A certificate that has not come to a segment needs what a sink needs that has not: that, and where its windows began."""
+    def _retain(self) -> bool:
+        """Whether there may be more to do. A certificate that has not come to a segment needs what a sink needs that has not: that, and where
+        its windows began."""
         delivered, collected = self._delivered(), self.collected()
         needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
         passed = delivered if delivered is None or collected is None else min(delivered, collected)
-        return 0 if passed is None else self._log.retain(delivered=passed, open_from=min(needed, default=None))
+        if passed is None:
+            return False
+        return self._log.retain(delivered=passed, open_from=min(needed, default=None)) > 0 or not self._log.learned
 
     def _delivered(self) -> Seq | None:
         """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's

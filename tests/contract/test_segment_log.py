@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -435,8 +435,8 @@ def test_a_missing_chunk_file_stops(place: Place) -> None:
     for name in names:
         place.chunk(name)
     log = owner(place, epoch=1)
-    append(log, 0, windows=(window(0, *names),))
-    append(log, 1)
+    append(log, 0)
+    append(log, 1, windows=(window(0, *names),))
     place.delete(names[1])
     with pytest.raises(LogBroken, match=names[1]):
         place.open().recover(epoch=2)
@@ -466,6 +466,7 @@ def test_after_a_crash_at_any_step_the_next_owner_keeps_what_is_named_and_remove
     mine = chunk_name("d1", epoch=2, number=1)
     place.chunk(mine)
     written = append(later, kept.seq + 1, epoch=2)
+    later.retain(delivered=Seq(0), open_from=None)
     assert place.names() == named | {mine, manifest_name(written.seq), data_name(written.seq, epoch=2)}
     assert recovered(place.open(), epoch=3) == written
 
@@ -476,7 +477,11 @@ def test_chunks_named_anywhere_in_the_log_stay(place: Place) -> None:
         place.chunk(name)
     append(log, 0, windows=(window(0, OLD_CHUNKS[0]),))
     append(log, 1)
-    append(owner(place, epoch=2), 2, epoch=2)
+    later = owner(place, epoch=2)
+    later.retain(delivered=Seq(0), open_from=None)
+    assert place.names() >= set(OLD_CHUNKS), "a previous owner might still name them"
+    append(later, 2, epoch=2)
+    later.retain(delivered=Seq(0), open_from=None)
     assert place.names() & set(OLD_CHUNKS) == {OLD_CHUNKS[0]}
 
 
@@ -602,6 +607,32 @@ def test_an_owner_that_slept_cannot_write_a_segment_that_is_retained_away(place:
     assert kept_seqs(place) == [seq + 3, seq + 4]
 
 
+@pytest.mark.parametrize("done", range(6))
+def test_nor_can_it_amid_a_removal_in_any_order(folder_place: FolderPlace, done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 removes many at once in no order: here the last ones first, until the remover dies."""
+    place, steps, removed = folder_place, iter(range(done)), storage.remove
+
+    def dies(folder: Folder, names: Iterable[str]) -> None:
+        for name in sorted(names, reverse=True):
+            if next(steps, None) is None:
+                raise KeyboardInterrupt
+            removed(folder, [name])
+
+    first = owner(place, epoch=1)
+    for past in range(2):
+        append(first, past)
+    asleep, awake = owner(place, epoch=1), owner(place, epoch=2)
+    for later in range(2, 6):
+        append(awake, later, epoch=2)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(storage, "remove", dies)
+        awake.retain(delivered=Seq(5), open_from=None)
+    with pytest.raises(LogTaken):
+        append(asleep, 2, epoch=1)
+    append(owner(place, epoch=3), 6, epoch=3)
+    assert kept_seqs(place) == [5, 6]
+
+
 def test_a_previous_owner_retains_nothing(place: Place) -> None:
     """It does not know the windows that the next owner has open."""
     filled(place)
@@ -634,7 +665,9 @@ def test_a_crash_inside_retention_is_finished_by_the_next_owner(
         patch.setattr(storage, "remove", dies)
         with pytest.raises(KeyboardInterrupt):
             log.retain(delivered=Seq(2), open_from=None)
-    last = append(owner(place, epoch=2), 3, epoch=2)
+    later = owner(place, epoch=2)
+    last = append(later, 3, epoch=2)
+    later.retain(delivered=Seq(2), open_from=None)
     assert recovered(place.open(), epoch=3) == last
     assert place.names() - {name for name in place.names() if name.startswith("retained-")} == {
         *(manifest_name(Seq(seq)) for seq in (2, 3)),

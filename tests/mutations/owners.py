@@ -54,6 +54,27 @@ FENCES = [
         f"{OF_THE_LOG}::test_an_owner_that_slept_cannot_write_a_segment_that_is_retained_away[local-2]",
     ),
     Mutation(
+        "manifests of several epochs are removed in any order",
+        "sidecar/log/segment_log.py::FolderLog._remove_segments",
+        "key=lambda one: one[1][0]",
+        "key=lambda _: 0",
+        f"{OF_THE_LOG}::test_nor_can_it_amid_a_removal_in_any_order[local-3]",
+    ),
+    Mutation(
+        "a chunk that a manifest in the middle of the log names is taken for an orphan",
+        "sidecar/log/segment_log.py::FolderLog._learn",
+        "self._unnamed -= files_of(manifest)",
+        "self._unnamed -= set()",
+        f"{OF_THE_LOG}::test_chunks_named_anywhere_in_the_log_stay[local]",
+    ),
+    Mutation(
+        "chunks that a previous owner might still name are removed",
+        "sidecar/log/segment_log.py::FolderLog.retain",
+        " and self._committed",
+        "",
+        f"{OF_THE_LOG}::test_chunks_named_anywhere_in_the_log_stay[local]",
+    ),
+    Mutation(
         "a former owner retains",
         "sidecar/log/segment_log.py::FolderLog._remove_segments",
         "storage.exists(self.folder, manifest_name(next_seq))",

@@ -67,6 +67,8 @@ class MemoryLog:
         self.disk = disk
         self._run: range = range(0)
         self._orphans: list[str] = []
+        self._unnamed: set[str] = set()
+        self._committed = False
         self._previous_open: Seq | None = None
 
     @property
@@ -76,15 +78,13 @@ class MemoryLog:
     def recover(self, *, epoch: int) -> Manifest | None:
         contents = Contents.of(self.disk.names())
         self._run = contents.run(self.disk)
-        manifests = [self._read(Seq(seq)) for seq in self._run[-1:]]
-        if any(chunk_epoch < epoch for chunk_epoch in contents.chunks.values()):
-            manifests = [self._read(Seq(seq)) for seq in self._run]
-        named = set().union(*map(files_of, manifests))
+        last = self._read(Seq(self._run[-1])) if self._run else None
+        named = set() if last is None else files_of(last)
         if missing := named - contents.names:
             raise missing_files(self.disk, missing)
-        self._orphans = contents.orphans(self._run, named=named, epoch=epoch)
-        self._previous_open = manifests[-1].open_from if manifests else None
-        return manifests[-1] if manifests else None
+        self._orphans, self._unnamed = contents.orphans(self._run, named=named, epoch=epoch), contents.chunks_before(epoch)
+        self._previous_open, self._committed = None if last is None else last.open_from, False
+        return last
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:  # noqa: ARG002 - rows are kept as they are
         check_next(self.disk, self._run, seq)
@@ -110,7 +110,7 @@ class MemoryLog:
         if manifest.seq < self.disk.floor or self.disk.manifests.setdefault(manifest_name(manifest.seq), data) != data:
             raise taken(self.disk, manifest.seq)
         self._run = range(self._run.start, manifest.seq + 1)
-        self._previous_open = None
+        self._previous_open, self._committed = None, True
         self.disk.remove(self._orphans)
         self._orphans = []
 
@@ -118,6 +118,9 @@ class MemoryLog:
         """As `FolderLog.retain`, all at once."""
         if not self._run:
             return 0
+        if self._unnamed and self._committed:
+            self.disk.remove(self._unnamed.difference(*(files_of(self._read(Seq(seq))) for seq in self._run)))
+            self._unnamed = set()
         needed = [first_needed(self._read(Seq(seq))) for seq in self._run if seq > delivered]
         needed += [seq for seq in (open_from, self._previous_open) if seq is not None]
         gone = range(self._run.start, keep_from(self._run, delivered=delivered, needed=needed))

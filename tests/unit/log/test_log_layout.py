@@ -69,10 +69,11 @@ def test_a_run_with_a_gap_is_broken(names: list[str], missing: int) -> None:
 def test_orphans_are_of_earlier_epochs_and_named_nowhere() -> None:
     chunks = [chunk_name("d1", epoch=epoch, number=number) for epoch in (1, 2, 3) for number in (0, 1)]
     data = [data_name(Seq(seq), epoch=epoch) for seq in (4, 5, 6) for epoch in (1, 2, 3)]
-    named = {data_name(Seq(5), epoch=1), chunks[0]}
+    named = {data_name(Seq(5), epoch=1)}
     contents = Contents.of([*manifests(3, 4, 5), retained_name(Seq(4)), *chunks, *data])
     orphans = contents.orphans(contents.run("log"), named=named, epoch=2)
-    assert sorted(orphans) == sorted([manifest_name(Seq(3)), chunks[1], data_name(Seq(6), epoch=1)])
+    assert sorted(orphans) == sorted([manifest_name(Seq(3)), data_name(Seq(6), epoch=1)])
+    assert contents.chunks_before(2) == {*chunks[:2]}
 
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 50), st.lists(st.integers(0, 50)))

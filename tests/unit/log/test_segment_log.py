@@ -32,10 +32,10 @@ def changes(count: int, *, value_bytes: int = 500) -> Iterator[Change]:
         yield Change(CommitTs(number), Rank.PUT, "shop", "orders", b"%d" % number, os.urandom(value_bytes), Lane("kafka/orders/1"), number)
 
 
-def manifest(seq: int, *, progress: dict[str, Any] | None = None) -> Manifest:
+def manifest(seq: int, *, epoch: int = 1, progress: dict[str, Any] | None = None) -> Manifest:
     return Manifest(
         Seq(seq),
-        1,
+        epoch,
         CommitTs(seq),
         CommitTs(seq + 1),
         None,
@@ -216,9 +216,28 @@ def test_recovery_and_retention_hold_few_manifests_at_once_however_long_the_log_
     monkeypatch.setattr(storage, "read_files", counted)
     later = FolderLog(log.folder)
     later.recover(epoch=2)
-    assert sum(at_once) == segments + 1  # and the last one, whose bytes the next manifest follows
+    assert at_once == [1], "the last one, whose bytes the next manifest follows"
     assert later.retain(delivered=Seq(segments), open_from=None) == segments - 1
+    assert sum(at_once) == 1 + segments + segments - 1
     assert max(at_once) == 5
+
+
+@pytest.mark.parametrize("segments", [10, 40])
+def test_retention_removes_the_manifests_of_an_epoch_by_one_request(tmp_path: Path, segments: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    for seq in range(segments):
+        log.commit(manifest(seq, epoch=1 if seq < 5 else 2))
+    requests, remove = [], storage.remove
+
+    def counted(folder: Folder, names: Iterable[str]) -> None:
+        requests.append(sorted(names))
+        remove(folder, requests[-1])
+
+    monkeypatch.setattr(storage, "remove", counted)
+    log.retain(delivered=Seq(segments), open_from=None)
+    of_epochs = [[manifest_name(Seq(seq)) for seq in seqs] for seqs in (range(5), range(5, segments - 1))]
+    assert requests[:2] == of_epochs
+    assert requests[2:] == [[retained_name(Seq(0))]]
 
 
 # ---- no room --------------------------------------------------------------------------------------------------------
