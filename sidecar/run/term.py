@@ -137,8 +137,8 @@ class Term:
             closing.callback(self._opened.close)
 
     def _retain(self) -> bool:
-        """Whether there may be more to do. A certificate that has not come to a segment needs what a sink needs that has not: that, and where
-        its windows began."""
+        """Whether there may be more to do. A certificate that has not come to a segment needs what a sink needs that has not: that, and
+        where its windows began."""
         delivered, collected = self._delivered(), self.collected()
         needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
         passed = delivered if delivered is None or collected is None else min(delivered, collected)

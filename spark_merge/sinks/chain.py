@@ -117,9 +117,13 @@ class CommitChain(Generic[Commit, Detail, Payload]):
     def __init__(self, output: CommittedOutput[Commit, Detail, Payload]) -> None:
         self._output, self._commits = output, output.commits
         self._by = secrets.token_hex(8)
+        self._mine: Stored[Detail] | None = None
         self.place = str(output.commits.folder)
 
     def read(self) -> Stored[Detail] | None:
+        """A commit never changes: while this process' own one is the last, a listing is enough."""
+        if (mine := self._mine) is not None and self._is_last(cast("Commit", mine.version).number):
+            return mine
         log_id = self._output.log_id()
         if log_id is None:
             return None
@@ -142,7 +146,8 @@ class CommitChain(Generic[Commit, Detail, Payload]):
         if opening or number % KEPT == 0:
             self._output.head(number, after.detail)
             self._commits.remove_below(number - KEPT)
-        return Stored(after, commit)
+        self._mine = Stored(after, commit)
+        return self._mine
 
     def _may_open(self, last: Commit | None, log_id: str) -> bool:
         check_exclusive(self._commits.folder, self._output.probe)

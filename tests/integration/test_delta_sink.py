@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from sidecar.log.storage import open_folder, s3
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.delta.sink import DeltaSink
 from spark_merge.sinks.delta.table import Table, transaction_only
+from spark_merge.sinks.registry import open_sink
 from spark_merge.testing import histories
 from spark_merge.testing.places import Here, Place
 from spark_merge.testing.sink_port import SinkPort
@@ -29,8 +31,10 @@ from spark_merge.testing.story import TABLES, Story, die_after_each, mortal, of
 from spark_merge.testing.true_histories import true_history
 from tests.contract.test_sink_port import bucket as bucket  # a fixture
 from tests.lanes import LANE
+from tests.support.deliveries import Segments, change, deliver, opened
 from tests.support.delta_place import delta_table, folder_of, history_place
 from tests.support.services.ports import free_port
+from tests.support.services.s3 import BUCKET, S3
 
 WHERE = ["append", "merge", *(["append on s3", "merge on s3"] if LANE.whole else [])]
 
@@ -147,6 +151,26 @@ def test_tables_are_as_they_are_however_often_a_dump_reads_them(tmp_path: Path, 
     while delivery.deliver():
         story.check_beginning()
     story.check_end()
+
+
+@pytest.mark.parametrize("batches", [3, 12])
+def test_a_batch_reads_as_much_however_many_commits_a_table_has(tmp_path: Path, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests, answer = list[str](), S3._answer
+
+    def counted(self: S3, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "GET":
+            requests.append(environ["PATH_INFO"])
+        return answer(self, environ, start_response)
+
+    monkeypatch.setattr(S3, "_answer", counted)
+    log = open_folder(str(tmp_path))
+    with S3() as server:
+        sink = opened(open_sink(f"delta+{server.uri(tmp_path.name + str(batches), keys=True)}&mode=append", log_id="log-1"))
+        for seq in range(batches):
+            requests.clear()
+            deliver(sink, Segments([seq], [change(seq, 100 * seq, after=[str(seq), "x"])]), log=log)
+        listings, looks = requests.count(f"/{BUCKET}"), [path for path in requests if "/_commits/" in path or path.endswith("_log.json")]
+        assert (len(requests) - listings, listings, looks) == (4, 5, [])
 
 
 def test_of_two_commits_from_one_version_delta_takes_one(tmp_path: Path) -> None:

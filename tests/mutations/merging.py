@@ -108,6 +108,13 @@ MERGING = [
         f"{SINKS}::TestFiles::test_a_previous_worker_that_wakes_up_can_not_accept[jsonl]",
     ),
     Mutation(
+        "a worker believes that its own commit is the last",
+        "spark_merge/sinks/chain.py::CommitChain.read",
+        ' and self._is_last(cast("Commit", mine.version).number)',
+        "",
+        "tests/contract/test_positions.py::TestFolder::test_a_replaced_owner_changes_nothing",
+    ),
+    Mutation(
         "a commit under a number that was removed counts",
         "spark_merge/sinks/chain.py::CommitChain._create",
         " and self._is_last(commit.number)",

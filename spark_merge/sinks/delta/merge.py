@@ -30,7 +30,7 @@ from sidecar.log.storage import Folder
 from spark_merge.log.read import batches_of
 from spark_merge.port.contract import RANK_CHUNK, RANK_DELETE, RANK_PUT, DumpPass
 from spark_merge.port.keys import are_last, key_codes
-from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, with_transactions
+from spark_merge.sinks.delta.table import Act, Moment, Table, adding, app, hooks, with_transactions
 from spark_merge.sinks.delta.writer import TablePlace, WrittenFile, merged_columns
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.held import missing
@@ -95,6 +95,7 @@ def _merging(place: TablePlace, files: Sequence[WrittenFile], folder: Folder) ->
                 target_alias="t",
                 max_spill_size=MERGE_BYTES_MAX,
                 commit_properties=how,
+                post_commithook_properties=hooks(table),
             )
             .when_matched_delete(f"s.`{rows.gone}`")
             .when_matched_update(all_of_it, f"NOT s.`{rows.gone}`")

@@ -49,6 +49,9 @@ T = TypeVar("T")
 TABLES_AT_ONCE_MAX = 8
 """Whose commits wait for the storage side by side."""
 
+HELD_TABLES_MAX = 16
+"""Whose state is held from a batch to the next one, the first ones of this owner: each has the list of its table's files."""
+
 STATISTICS = "_statistics.json"
 """Beside the tables of an output: none of them has statistics that may be wrong (statistics.py)."""
 
@@ -64,12 +67,15 @@ class DeltaSink:
         self._position = position_of(self._output)
         self._known: dict[TableSchema, TablePlace] = {}
         """Believed while this worker is the owner: nobody else alters the tables, and a commit looks again."""
+        self._held: dict[str, Table] = {}
+        """By place."""
 
     def look(self) -> Accepted | None:
         return self._position.look()
 
     def open(self, *, epoch: int | None) -> Standing:
         self._known.clear()
+        self._held.clear()
         standing = self._output.swept(self._position.open(epoch))
         self._correct_statistics()
         if self._settings.mode == "merge":
@@ -99,6 +105,7 @@ class DeltaSink:
         checked_effects(last, self._settings.ddl_done)
         if last.ddls:
             self._known.clear()
+            self._held.clear()
             if self._settings.mode == "merge":
                 self._alter(last, moment)
         self._output.write_ddls(batch.heads)
@@ -120,7 +127,9 @@ class DeltaSink:
             return [done.result() for done in [pool.submit(act) for act in acts]]
 
     def _bring(self, place: TablePlace, files: Sequence[WrittenFile], moment: Moment) -> Seq:
-        table = self._table(place.place)
+        table = self._held.get(place.place) or self._table(place.place)
+        if len(self._held) < HELD_TABLES_MAX:
+            self._held[place.place] = table
         if self._settings.mode == "append":
             return table.append(place.layout, files, moment)
         return merge(table, place, files, moment, self._settings.folder)

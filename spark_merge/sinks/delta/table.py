@@ -6,6 +6,7 @@
 - A commit is made for exactly the version after the one that was looked at (no retries in delta-rs, whose own look for conflicts then plays
   no part). Where another commit was first, an OPTIMIZE or an earlier owner that woke up, the table is read again. So of two workers that
   bring the same segments one commits them, whichever.
+- A table is read once; after that only its new commits. A state that is out of date does no harm: the commit fails.
 - `userMetadata` of a commit holds log, segments, owner and `upto_ts`, for a reader of a version of the past.
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
@@ -35,6 +36,10 @@ from spark_merge.sinks.delta.columns import SOURCE, DeltaColumn, Layout
 from spark_merge.sinks.delta.writer import WrittenFile
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.held import missing
+
+READ_AGAIN_COMMITS = 100
+"""After so many a table is read from its start, where delta-rs writes a checkpoint as often: what is held never depends on log files that
+expire. Expired files are removed as often: that lists the whole log."""
 
 TRIES_MAX = 20
 """Of a commit that others are faster than."""
@@ -89,6 +94,25 @@ class Table:
         self.uri = folder.path(place) if folder.protocol == "file" else f"{folder.protocol}://{folder.path(place)}"
         self._log = replace(folder, root=f"{folder.path(place)}/_delta_log")
         self._options = storage_options(folder)
+        self._held: DeltaTable | None = None
+        self._read_at = 0
+        """The version at which it was read from its start."""
+        self._transactions: tuple[int, dict[str, int]] = (-1, {})
+        """Those that are known of this version of the table."""
+
+    def latest(self) -> DeltaTable | None:
+        """As `load`, with the requests that new commits need."""
+        if (held := self._held) is not None:
+            with storage_errors(self.uri), delta_errors(self.uri):
+                if storage.exists(self._log, f"{held.version():020d}.json"):  # else somebody has removed the table
+                    held.update_incremental()
+                    if held.version() // READ_AGAIN_COMMITS == self._read_at // READ_AGAIN_COMMITS:
+                        return held
+        self._transactions = (-1, {})
+        if (loaded := self.load()) is not None:
+            self._read_at = loaded.version()
+        self._held = loaded
+        return loaded
 
     def load(self) -> DeltaTable | None:
         with delta_errors(self.uri):
@@ -103,15 +127,20 @@ class Table:
         return Seq(max(self.transaction(table, app(name) + of) for name in names))
 
     def transaction(self, table: DeltaTable, name: str) -> int:
-        """The version of it that the table has; 0 for none."""
-        with delta_errors(self.uri):
-            return table.transaction_version(name) or 0
+        """The version of it that the table has; 0 for none. delta-rs reads all commits since the last checkpoint for it."""
+        version, known = self._transactions
+        if version != table.version():
+            version, known = self._transactions = (table.version(), {})
+        if name not in known:
+            with delta_errors(self.uri):
+                known[name] = table.transaction_version(name) or 0
+        return known[name]
 
     def bring(self, layout: Layout, moment: Moment, act: Callable[[DeltaTable, Seq], Act | None]) -> Seq:
         """One commit that `act` makes of the table as it is and the first segment that it has not; None: there is nothing to do. The table
         is made, and gets the columns that `layout` has, before that. Gives the first segment that the table has not then."""
         for _ in range(TRIES_MAX):
-            table = self.load()
+            table = self.latest()
             due = Seq(0) if table is None else self.due(table, moment.log_id, moment.of)
             if due > moment.last:
                 return due
@@ -199,11 +228,13 @@ class Table:
         reported = {} if moment is None else {"userMetadata": moment.metadata()}
         applied = [] if moment is None else [Transaction(app(moment.log_id) + moment.of, moment.last + 1)]
         how = CommitProperties(custom_metadata=reported, max_commit_retries=0, app_transactions=applied)
+        version, known = table.version(), self._transactions[1] if self._transactions[0] == table.version() else {}
         with delta_errors(self.uri):
             try:
                 act(table, how)
             except CommitFailedError:
                 return False
+        self._transactions = (version + 1, known | {one.app_id: one.version for one in how.app_transactions or ()})
         return True
 
 
@@ -224,7 +255,16 @@ def transaction_only(table: DeltaTable, how: CommitProperties) -> None:
 
 
 def _adding(actions: Sequence[AddAction]) -> Act:
-    return lambda table, how: table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how)
+    def acting(table: DeltaTable, how: CommitProperties) -> None:
+        after = hooks(table)
+        table.create_write_transaction(list(actions), "append", table.schema(), commit_properties=how, post_commithook_properties=after)
+
+    return acting
+
+
+def hooks(table: DeltaTable) -> PostCommitHookProperties:
+    """Of a batch's commit."""
+    return PostCommitHookProperties(cleanup_expired_logs=None if (table.version() + 1) % READ_AGAIN_COMMITS == 0 else False)
 
 
 def with_transactions(act: Act, *more: Transaction) -> Act:
