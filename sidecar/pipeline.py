@@ -25,7 +25,7 @@ from sidecar.core.dump_start import Demand, DumpLimits, DumpRoom
 from sidecar.core.dumps import Dumps
 from sidecar.core.messages import Command, Request, RestartDump, SegmentBuilt, SourceEvent, StartDump
 from sidecar.core.model import MARK_TABLE, Change, CommitTs, Ddl, Lane, Mark, Segment, Seq, TableName, TableSchema
-from sidecar.core.progress import Progress, leading, newest
+from sidecar.core.progress import Progress, newest, shown_first
 from sidecar.core.schema_step import Beside, Rewrites, SchemaFate, TableStep, check_marks_continue, not_carried, own_name, steps
 from sidecar.core.sequence import NO_TS, NO_TS_YET, Sequence, Spill
 from sidecar.errors import LogBroken, RefusedRequest
@@ -251,8 +251,7 @@ class Pipeline:
         reported = [ddl for ddl in segment.ddls if ddl.query]  # without a text it only says that the schemas change here
         tables = self.tables
         next_schemas = self._pass_ddls(segment.ddls) if segment.ddls else None
-        dumps = self._records()
-        first = leading(dumps)
+        dumps = outside.log.write_dumps(shown_first(self._records()))
         outside.log.commit(
             Manifest(
                 seq=seq,
@@ -267,8 +266,9 @@ class Pipeline:
                 codec=outside.codec.name,
                 ddls=tuple(DdlRecord(ddl.commit_ts, *own_name(ddl, self.tables, tables), ddl.query) for ddl in reported),
                 windows=windows,
-                progress=first.to_json() if first else None,
-                more_dumps=tuple(dump.to_json() for dump in dumps if dump is not first),
+                progress=dumps.dumps[0] if dumps.dumps else None,
+                more_dumps=dumps.dumps[1:],
+                dumps_file=dumps.file,
                 next_schemas=next_schemas,
                 table_rows=data.table_rows,
                 incarnations={lane: incarnation for lane in positions if (incarnation := incarnations[lane])},

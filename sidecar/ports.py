@@ -17,7 +17,7 @@ from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableN
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.pace.sinks import ReportTimes, SinkDelivery
 from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
@@ -90,7 +90,8 @@ class SegmentLog(Protocol):
     def id(self) -> str: ...
 
     def recover(self, *, epoch: int) -> Manifest | None:
-        """The last manifest, or None for a new log; sweeps data and chunk files of earlier epochs that no manifest names.
+        """The last manifest, its dumps with all tables, or None for a new log; sweeps data and chunk files of earlier epochs that no
+        manifest names.
 
         Raises LogBroken for a gap in seq, an unreadable manifest or a newer format.
         """
@@ -103,6 +104,9 @@ class SegmentLog(Protocol):
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
         """The inverse. Raises LogBroken for a file that is gone or unreadable."""
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        """What the next manifest has of the dumps. Tables that it need not have are durable then, in a file that it names."""
 
     def commit(self, manifest: Manifest) -> None:
         """Create the manifest exclusively and durably. Raises LogTaken if seq exists: another owner was faster."""

@@ -243,6 +243,12 @@ def leading(dumps: Sequence[Progress]) -> Progress | None:
     return max(dumps, key=lambda dump: dump.number, default=None)
 
 
+def shown_first(dumps: Sequence[Progress]) -> list[Progress]:
+    """`leading`, then the others."""
+    first = leading(dumps)
+    return [] if first is None else [first, *(dump for dump in dumps if dump is not first)]
+
+
 def blocking(queued: Progress, dumps: Sequence[Progress]) -> list[Progress]:
     """The dumps before it that are not over and have one of its tables; none of one that is not queued."""
     if queued.state is not DumpState.QUEUED:

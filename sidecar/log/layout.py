@@ -1,7 +1,8 @@
 """The names of the log's files, and what a listing of them means. Pure: a listing in, a verdict out.
 
     {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
-    schemas/{sha256}.json   by content      chunks/{dump}/{epoch}-{number}.parquet
+    schemas/{sha256}.json, dumps/{sha256}.json   by content
+    chunks/{dump}/{epoch}-{number}.parquet
     retained-{seq}          every segment below seq has been removed, or is being removed
     skips/{seq}-{ordinal}.json   a row that an operator skips (skips.py)
     verify/{id}/…           a verification's files (verification.py)
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,7 @@ from typing import Any
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
+from sidecar.log.dumps_file import with_all_tables
 from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
 
@@ -39,7 +41,7 @@ WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to ne
 _MANIFEST = re.compile(r"([0-9]{20})\.json")
 _DATA = re.compile(r"([0-9]{20})-([0-9]{10})\.parquet")
 _CHUNK = re.compile(r"chunks/[0-9A-Za-z_-]+/([0-9]{10})-[0-9]{8,}\.parquet")
-_SCHEMAS = re.compile(r"schemas/[0-9a-f]{16}\.json")
+_SHARED = re.compile(r"(schemas|dumps)/[0-9a-f]{16}\.json")
 _RETAINED = re.compile(r"retained-([0-9]{20})")
 
 SKIPS = "skips"
@@ -71,6 +73,10 @@ def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
 
 def schemas_name(data: bytes) -> str:
     return f"schemas/{hashlib.sha256(data).hexdigest()[:16]}.json"
+
+
+def dumps_name(data: bytes) -> str:
+    return f"dumps/{hashlib.sha256(data).hexdigest()[:16]}.json"
 
 
 def retained_name(seq: Seq) -> str:
@@ -177,8 +183,9 @@ def files_of(manifest: Manifest) -> set[str]:
     return chunks if manifest.data is None else chunks | {manifest.data}
 
 
-def schemas_of(manifest: Manifest) -> frozenset[str]:
-    return frozenset(filter(None, (manifest.schemas, manifest.next_schemas)))
+def shared_files_of(manifest: Manifest) -> frozenset[str]:
+    """Those that it names and others may, too: each has its content's name."""
+    return frozenset(filter(None, (manifest.schemas, manifest.next_schemas, manifest.dumps_file)))
 
 
 def first_needed(manifest: Manifest) -> Seq:
@@ -208,7 +215,7 @@ def _strange_names(manifest: Manifest) -> set[str]:
     return (
         {name for name in data if not (match := _DATA.fullmatch(name)) or int(match[1]) != manifest.seq}
         | {name for name in chunks if not _CHUNK.fullmatch(name)}
-        | {name for name in schemas_of(manifest) if not _SCHEMAS.fullmatch(name)}
+        | {name for name in shared_files_of(manifest) if not _SHARED.fullmatch(name)}
     )
 
 
@@ -223,8 +230,22 @@ def logged_schemas(log: object, name: str, data: bytes) -> dict[TableName, Table
     return schemas
 
 
+def with_logged_tables(log: object, manifest: Manifest, read: Callable[[str], bytes | None]) -> Manifest:
+    """Its dumps with all of their tables. `read`: a file of the log, None where it is gone. Raises LogBroken."""
+    if not (name := manifest.dumps_file):
+        return manifest
+    if (data := read(name)) is None:
+        raise missing_files(log, [name])
+    try:
+        if dumps_name(data) != name:
+            raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {dumps_name(data)}")
+        return with_all_tables(manifest, data)
+    except ManifestUnreadable as error:
+        raise LogBroken(f"segment log {log}: {error}", hint=WAY_OUT) from error
+
+
 def logged_dumps(value: Iterable[dict[str, Any]]) -> tuple[Progress, ...]:
-    """`Manifest.dumps` of the log's last segment. Raises LogBroken for what is no progress."""
+    """`Manifest.dumps` of the log's last segment, with all tables. Raises LogBroken for what is no progress."""
     with _reading_progress("the log's last segment"):
         return tuple(map(progress_from_json, value))
 

@@ -18,7 +18,8 @@ import msgspec
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, Seq, TableName
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Of a manifest that names a `dumps_file`, which a reader of before would pass over, and take the dump for one of fewer tables. Else 1."""
 
 DATA_COLUMNS = ("ordinal", "commit_ts", "op", "schema", "table", "codec", "key", "value", "lane", "position")
 """Columns of a segment's Parquet file: int64, int64, string (put|delete), string, string, string, binary, binary,
@@ -50,6 +51,15 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedDumps:
+    """What a manifest has of the dumps: `Progress.to_json` of each, with those tables only that are not as in `file`; all of them where
+    that is empty."""
+
+    dumps: tuple[dict[str, Any], ...]
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DdlRecord:
     commit_ts: CommitTs
     schema: str
@@ -72,6 +82,8 @@ class Manifest:
 
     `open_from`: the first segment of the oldest window that was open when this one was written, None if none was. Its writer may close
     that window in the next segment, until another owner has written that.
+
+    `dumps_file`: has the dumps' tables that are not in `dumps` (dumps_file.py); empty: there are none.
 
     `data_sha256`: as of DataFile. `previous`: the sha256 of the bytes of the previous segment's manifest, in hex. The log fills it in; it
     is empty in the first segment, and where it is not known. Each is empty in logs of 0.4 and before.
@@ -98,10 +110,12 @@ class Manifest:
     more_dumps: tuple[dict[str, Any], ...] = ()
     data_sha256: str = ""
     previous: str = ""
+    dumps_file: str = ""
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
-        """`Progress.to_json` of each dump; first of the one that is shown where a request names none."""
+        """`Progress.to_json` of each dump, but for tables that are as in `dumps_file`; first of the one that is shown where a request names
+        none."""
         return () if self.progress is None else (self.progress, *self.more_dumps)
 
 
@@ -171,6 +185,7 @@ class _Manifest(msgspec.Struct):
     more_dumps: tuple[dict[str, Any], ...] = ()
     data_sha256: str = ""
     previous: str = ""
+    dumps_file: str = ""
 
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
@@ -194,7 +209,7 @@ def to_json(manifest: Manifest) -> bytes:
     known = manifest.table_rows
     data = msgspec.json.encode(
         {
-            "version": FORMAT_VERSION,
+            "version": FORMAT_VERSION if manifest.dumps_file else 1,
             "seq": manifest.seq,
             "epoch": manifest.epoch,
             "after_ts": str(manifest.after_ts),
@@ -214,6 +229,7 @@ def to_json(manifest: Manifest) -> bytes:
         | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
         | ({} if manifest.open_from == OPEN_NOT_KNOWN else {"open_from": manifest.open_from})
         | ({"more_dumps": manifest.more_dumps} if manifest.more_dumps else {})
+        | ({"dumps_file": manifest.dumps_file} if manifest.dumps_file else {})
         | ({"data_sha256": manifest.data_sha256} if manifest.data_sha256 else {})
         | ({"previous": manifest.previous} if manifest.previous else {})
         | ({"id": manifest.id} if manifest.id else {})
@@ -268,9 +284,9 @@ def from_json(data: bytes, *, name: str) -> Manifest:
         raise ManifestUnreadable(f"manifest {name} is not readable: {error}") from error
     if not _is_whole(data):
         raise ManifestUnreadable(f"manifest {name} is not as it was written: its checksum is another one")
-    if version != FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise ManifestUnreadable(
-            f"manifest {name} has format version {version}, this ticdc-dump reads {FORMAT_VERSION}: run the version that wrote it"
+            f"manifest {name} has format version {version}, this ticdc-dump reads 1 to {FORMAT_VERSION}: run the version that wrote it"
         )
     try:
         manifest = _manifest_of(data)

@@ -21,18 +21,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, groupby
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sidecar.core.chunk import WrittenChunk
-from sidecar.core.model import Change, Rank, Seq, TableName, TableSchema
+from sidecar.core.model import Change, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress
 from sidecar.errors import LogBroken
 from sidecar.log import storage
+from sidecar.log.dumps_file import DumpsFile
 from sidecar.log.errors import storage_errors
 from sidecar.log.hashed import HashedFile, sha256_of
 from sidecar.log.layout import (
@@ -40,6 +37,7 @@ from sidecar.log.layout import (
     beginning_of,
     check_next,
     data_name,
+    dumps_name,
     files_of,
     first_needed,
     is_manifest,
@@ -50,17 +48,14 @@ from sidecar.log.layout import (
     read_manifest,
     retained_name,
     schemas_name,
-    schemas_of,
+    shared_files_of,
     taken,
+    with_logged_tables,
 )
-from sidecar.log.manifest import DataFile, Manifest, counted, to_json
-from sidecar.log.row_sums import rows_sum
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest, counted, to_json
+from sidecar.log.rows_file import write_rows
 from sidecar.log.schemas_file import schemas_to_json
 from sidecar.log.storage import Folder
-
-ROW_GROUP_ROWS_MAX = 32_768
-ROW_GROUP_BYTES_MAX = 4 << 20
-"""Keys and values of one row group. Bounds what a segment of any length holds in memory: measured, ten times this at most."""
 
 MANIFESTS_READ_MAX = 100
 """Read by one call of `retain`, so that it never stops the live changes for long (P3)."""
@@ -70,36 +65,6 @@ MANIFESTS_HELD_MAX = 100
 
 SEGMENTS_REMOVED_MAX = 100
 """Removed by one call of `retain`, for the same reason."""
-
-ROWS_SCHEMA = pa.schema(
-    [
-        pa.field("ordinal", pa.int64(), nullable=False),
-        pa.field("commit_ts", pa.int64(), nullable=False),
-        pa.field("op", pa.string(), nullable=False),
-        pa.field("schema", pa.string(), nullable=False),
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("codec", pa.string(), nullable=False),
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("lane", pa.string(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-    ]
-)
-"""DATA_COLUMNS with their types."""
-
-_ROWS_PARQUET = {
-    "compression": "zstd",
-    "compression_level": 1,  # measured: the CPU of snappy, half its bytes
-    "use_dictionary": ["op", "schema", "table", "codec", "lane"],
-    "write_statistics": ["commit_ts", "schema", "table"],  # of the bytes they cost 10 % and tell nothing
-    "write_page_checksum": True,  # measured: without it two of three flipped bits come out as other data; 0.3 % more bytes
-}
-_CHUNK_PARQUET = {
-    "compression": "lz4",  # measured: read a third faster than snappy and zstd; a chunk is read once and lives shortly
-    "use_dictionary": False,
-    "write_statistics": False,
-    "write_page_checksum": True,
-}
 
 _EXCLUSIVE_PROBE = "exclusive.probe"
 
@@ -124,10 +89,11 @@ class FolderLog:
         self._reaches: dict[int, Seq] = {}
         """Of each segment in which a window closed that began in an earlier one: the first one that has to be there to deliver it."""
         self._named_by: Counter[str] = Counter()
-        """How many segments name each schemas file."""
+        """How many segments name each file that several may."""
         self._swept = 0
         """Nothing of segments below is left."""
         self._schemas: str | None = None
+        self._dumps = DumpsFile()
         self._sums = ("", "")
         """Of the manifests before the last one and of the last one, as they are in `previous` of the one behind each."""
 
@@ -145,7 +111,7 @@ class FolderLog:
             raise missing_files(self.folder, missing)
         self._orphans = [*filter(storage.is_temporary, contents.names), *contents.orphans(self._run, named=named, epoch=epoch)]
         self._unnamed = contents.chunks_before(epoch)
-        return last
+        return None if last is None else with_logged_tables(self.folder, last, self._file)
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
         check_next(self.folder, self._run, seq)
@@ -153,13 +119,10 @@ class FolderLog:
         first = next(rest, None)
         if first is None:
             return DataFile(None, 0, 0)
-        name, rows, by_table = data_name(seq, epoch=epoch), 0, Counter[tuple[str, str]]()
+        name, by_table = data_name(seq, epoch=epoch), Counter[tuple[str, str]]()
         with storage_errors(self.folder), storage.new_file(self.folder, name) as opened:
             file = HashedFile(opened)
-            with _parquet(file, ROWS_SCHEMA, _ROWS_PARQUET) as writer:
-                for group in _row_groups(chain([first], rest), codec, by_table):
-                    writer.write_table(group, row_group_size=ROW_GROUP_ROWS_MAX)
-                    rows += group.num_rows
+            rows = write_rows(file, chain([first], rest), codec, by_table)
             written_bytes = file.tell()
         return DataFile(name, rows, written_bytes, counted(by_table), file.sha256())
 
@@ -167,20 +130,28 @@ class FolderLog:
         data = schemas_to_json(dict(schemas))
         name = schemas_name(data)
         if name != self._schemas:
-            with storage_errors(self.folder):
-                if storage.exists(self.folder, name):
-                    storage.make_durable(self.folder, [name])
-                else:
-                    storage.write_atomically(self.folder, name, data)
-            self._schemas = name
+            self._schemas = self._write_shared(name, data)
+        return name
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        return self._dumps.logged(dumps, lambda data: self._write_shared(dumps_name(data), data))
+
+    def _write_shared(self, name: str, data: bytes) -> str:
+        with storage_errors(self.folder):
+            if storage.exists(self.folder, name):
+                storage.make_durable(self.folder, [name])
+            else:
+                storage.write_atomically(self.folder, name, data)
         return name
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
-        with storage_errors(self.folder):
-            files = storage.read_files(self.folder, [name])
-        if name not in files:
+        if (data := self._file(name)) is None:
             raise missing_files(self.folder, [name])
-        return logged_schemas(self.folder, name, files[name])
+        return logged_schemas(self.folder, name, data)
+
+    def _file(self, name: str) -> bytes | None:
+        with storage_errors(self.folder):
+            return storage.read_files(self.folder, [name]).get(name)
 
     def commit(self, manifest: Manifest) -> None:
         self._check_held()
@@ -231,7 +202,7 @@ class FolderLog:
         there is of these segments and of those that were removed since the last sweep: that takes a listing. What a process that was frozen
         writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
-        named = [(manifest.epoch, files_of(manifest), schemas_of(manifest)) for manifest in self._read(gone)]
+        named = [(manifest.epoch, files_of(manifest), shared_files_of(manifest)) for manifest in self._read(gone)]
         with storage_errors(self.folder):
             if storage.exists(self.folder, manifest_name(next_seq)):
                 raise taken(self.folder, next_seq)
@@ -239,7 +210,7 @@ class FolderLog:
             self._run = range(gone.stop, self._run.stop)
             for _, manifests in groupby(zip(gone, named, strict=True), key=lambda one: one[1][0]):
                 storage.remove(self.folder, [manifest_name(Seq(seq)) for seq, _ in manifests])
-            names = self._forget(gone, [schemas for _, _, schemas in named]).union(*(files for _, files, _ in named))
+            names = self._forget(gone, [shared for _, _, shared in named]).union(*(files for _, files, _ in named))
             names.add(retained_name(Seq(gone.start)))
             if sweep:
                 beginning = beginning_of(range(self._swept, gone.stop))
@@ -270,17 +241,17 @@ class FolderLog:
         if (first_seq := first_needed(manifest)) < manifest.seq:
             self._reaches[manifest.seq] = first_seq
         self._unnamed -= files_of(manifest)
-        self._named_by.update(schemas_of(manifest))
+        self._named_by.update(shared_files_of(manifest))
 
-    def _forget(self, gone: range, schemas: Sequence[frozenset[str]]) -> set[str]:
-        """The schemas files that only these segments named, of `schemas`, those of each."""
-        for seq, names in zip(gone, schemas, strict=True):
+    def _forget(self, gone: range, shared: Sequence[frozenset[str]]) -> set[str]:
+        """The files that only these segments named, of `shared`, those of each."""
+        for seq, names in zip(gone, shared, strict=True):
             self._reaches.pop(seq, None)
             self._named_by.subtract(names)
-        unnamed = {name for name in set[str]().union(*schemas) if not self._named_by[name]}
+        unnamed = {name for name in set[str]().union(*shared) if not self._named_by[name]}
         for name in unnamed:
             del self._named_by[name]
-        return unnamed - {self._schemas}
+        return unnamed - {self._schemas, self._dumps.name}
 
     def _last(self) -> Manifest | None:
         """The last manifest as it is in the log, whose bytes the next one follows."""
@@ -288,9 +259,7 @@ class FolderLog:
         if not self._run:
             return None
         name = manifest_name(Seq(self._run[-1]))
-        with storage_errors(self.folder):
-            data = storage.read_files(self.folder, [name]).get(name)
-        if data is None:
+        if (data := self._file(name)) is None:
             raise missing_files(self.folder, [name])
         last = read_manifest(self.folder, name, data)
         self._sums = (last.previous, sha256_of(data))
@@ -335,63 +304,3 @@ def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:
     except LogBroken:
         again = Contents.of(storage.list_names(log, deep=deep))
         return again, again.run(log)
-
-
-def write_chunk(log: Folder, path: str, rows: pa.Table, *, row_sums: bool = False) -> WrittenChunk:
-    """Write a chunk's rows, columns of pa.string in canonical text, durably under `path` in the log. `row_sums`: with `rows_sum`.
-
-    Any thread, any process. Raises StorageFull or LogBroken; then there is no file, or the one that was there.
-    """
-    with storage_errors(log), storage.new_file(log, path) as opened:
-        file = HashedFile(opened)
-        with _parquet(file, rows.schema, _CHUNK_PARQUET) as writer:
-            writer.write_table(rows)
-        return WrittenChunk(file.tell(), file.sha256(), rows_sum(rows) if row_sums else "")
-
-
-# ---- inside ---------------------------------------------------------------------------------------------------------
-
-
-def _row_groups(changes: Iterable[Change], codec: str, by_table: Counter[tuple[str, str]]) -> Iterator[pa.Table]:
-    """The rows are added to `by_table`."""
-    rows: list[Change] = []
-    ordinal = held_bytes = 0
-    for change in changes:
-        rows.append(change)
-        held_bytes += len(change.key) + len(change.value)
-        if held_bytes >= ROW_GROUP_BYTES_MAX or len(rows) >= ROW_GROUP_ROWS_MAX:
-            yield _row_group(rows, ordinal, codec, by_table)
-            ordinal += len(rows)
-            rows, held_bytes = [], 0
-    if rows:
-        yield _row_group(rows, ordinal, codec, by_table)
-
-
-def _row_group(rows: list[Change], ordinal: int, codec: str, by_table: Counter[tuple[str, str]]) -> pa.Table:
-    commit_ts, ranks, schemas, tables, keys, values, lanes, positions = zip(*rows, strict=True)
-    by_table.update(zip(schemas, tables, strict=True))
-    columns: list[Any] = [
-        range(ordinal, ordinal + len(rows)),
-        commit_ts,
-        ["delete" if rank == Rank.DELETE else "put" for rank in ranks],
-        schemas,
-        tables,
-        [codec] * len(rows),
-        keys,
-        values,
-        lanes,
-        positions,
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=ROWS_SCHEMA)
-
-
-@contextmanager
-def _parquet(file: HashedFile, schema: pa.Schema, options: dict[str, Any]) -> Iterator[pq.ParquetWriter]:
-    writer = pq.ParquetWriter(file, schema, **options)
-    try:
-        yield writer
-        writer.close()
-    except BaseException:
-        writer.is_open = False  # or its destructor writes on to a file that is given up
-        raise

@@ -35,7 +35,7 @@ from sidecar.log import storage
 from sidecar.log.disjoint import check_disjoint
 from sidecar.log.errors import storage_errors
 from sidecar.log.identity import CHANGEFEED_NAME, known_id, name_of
-from sidecar.log.layout import manifest_name, read_manifest
+from sidecar.log.layout import manifest_name, read_manifest, with_logged_tables
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.sink_tables import read_sink_tables
@@ -189,7 +189,8 @@ def last_manifest(folder: Folder) -> Manifest | None:
         return None
     with storage_errors(folder):
         name = manifest_name(Seq(run[-1]))
-        return read_manifest(folder, name, storage.read_file(folder, name))
+        last = read_manifest(folder, name, storage.read_file(folder, name))
+        return with_logged_tables(folder, last, lambda name: storage.read_files(folder, [name]).get(name))
 
 
 def space(config: Config) -> Checking[None]:

@@ -29,7 +29,7 @@ from sidecar.errors import RefusedRequest
 from sidecar.feeds.checks import TABLES, Tables
 from sidecar.feeds.kafka.checks import KAFKA_S, MESSAGES
 from sidecar.feeds.kafka.tail import Tail
-from sidecar.log.segment_log import ROWS_SCHEMA
+from sidecar.log.rows_file import ROWS_SCHEMA
 from sidecar.mysql.account import Account
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.ports import NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
 
 T = TypeVar("T")
@@ -72,6 +72,9 @@ class MortalLog:
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
         return self.log.read_schemas(name)
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        return self.log.write_dumps(dumps)
 
     def commit(self, manifest: Manifest) -> None:
         self.fate.around("manifest", lambda: self.log.commit(manifest))

@@ -26,7 +26,8 @@ from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.core.progress import DumpState
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
 from sidecar.log.identity import name_of, own_id
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.skips import read_skips
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder

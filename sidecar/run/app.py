@@ -46,7 +46,8 @@ from sidecar.feeds.registry import MAKES
 from sidecar.log import storage
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.disjoint import check_disjoint
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import FileSpill
 from sidecar.mysql.retry import end_questions
 from sidecar.pipeline import Outside, Pipeline

@@ -34,7 +34,7 @@ from sidecar.log.certificate_sums import DumpSums
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.errors import storage_errors
 from sidecar.log.hashed import sha256_of
-from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest
+from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
@@ -61,9 +61,10 @@ LOOK_BACK = 1_000
 """Of the last ones, to know whose rows a batch dropped; and segments that a next term reads again for that, where they are there."""
 
 
-def dumps_of(manifest: Manifest) -> list[Progress]:
+def dumps_of(log: Folder, manifest: Manifest) -> list[Progress]:
     """Of the dumps that the segment knows, after it. Raises LogBroken."""
-    return list(logged_dumps(manifest.dumps))
+    with storage_errors(log):
+        return list(logged_dumps(with_logged_tables(log, manifest, lambda name: storage.read_files(log, [name]).get(name)).dumps))
 
 
 class TermCertificates:
@@ -218,7 +219,7 @@ class TermCertificates:
     def _begin_dump(self, dump_id: str, manifest: Manifest) -> None:
         windows = [window for window in manifest.windows if window.dump_id == dump_id]
         here = sum(len(window.chunks) for window in windows)
-        known = next((sum(table.chunks for table in one.tables) for one in dumps_of(manifest) if one.dump_id == dump_id), None)
+        known = next((sum(table.chunks for table in one.tables) for one in dumps_of(self._log, manifest) if one.dump_id == dump_id), None)
         if known is None or known > here:
             self._drop(dump_id, f"its first windows closed before segment {manifest.seq}, where this version began to follow it")
         else:
@@ -286,7 +287,7 @@ class TermCertificates:
 
     def _is_resumable(self, dump_id: str) -> bool:
         """Whether the log knows the dump still."""
-        return self._latest is None or any(one.dump_id == dump_id for one in dumps_of(self._latest))
+        return self._latest is None or any(one["dump_id"] == dump_id for one in self._latest.dumps)
 
     def _is_accepted(self, dump: CollectedDump) -> bool:
         sinks = [sink for sink in self._deliveries.sinks() if dump.accepted_by(sink.sink)]
@@ -363,7 +364,7 @@ class TermCertificates:
     def _scoped(self, dump: CollectedDump) -> list[ScopeLine]:
         """The dump's scope as of the last window that is in no part."""
         manifest = dump.windows
-        result = () if manifest is None else dumps_of(manifest)
+        result = () if manifest is None else dumps_of(self._log, manifest)
         return [ScopeLine.of(dump.last, one) for one in result if one.dump_id == dump.dump_id]
 
     def _drop(self, dump_id: str, why: str) -> None:

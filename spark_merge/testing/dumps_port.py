@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.log import segment_log
+from sidecar.log import rows_file
 from spark_merge.testing import histories
 from spark_merge.testing.places import Place
 from spark_merge.testing.story import TABLES, Story
@@ -30,7 +30,7 @@ class DumpsPort:
     @pytest.fixture
     def dumps(self, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Story]:
         monkeypatch.setattr(histories, "TABLES", TABLES)
-        monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
+        monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", 3)
         return lambda seed: Story(tmp_path, place, seed=seed, made=partial(true_history, passes=PASSES), name=MINE)
 
     @pytest.mark.parametrize(("seed", "segments_max"), [*zip(SEEDS, (1, 2, 100), strict=True)])

@@ -30,7 +30,8 @@ from sidecar.core.progress import Key
 from sidecar.log.absent import with_absent
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder
 from spark_merge.merge.rule import Image, OutputRow, merged
 from spark_merge.port.contract import RANK_DELETE, RANK_PUT

@@ -24,7 +24,7 @@ import pytest
 
 from sidecar.core.model import Seq
 from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import segment_log, storage
+from sidecar.log import rows_file, storage
 from sidecar.log.identity import name_of
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import to_json
@@ -46,7 +46,7 @@ class SinkPort(DumpsPort):
     def story(self, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> Story:
         """Where a sink may have a segment's live rows in several units, most of its segments are large enough for it."""
         monkeypatch.setattr(histories, "TABLES", TABLES)
-        monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
+        monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", 3)
         monkeypatch.setitem(LIVE_PARTS, "parquet", 2)
         for twin in (hidden, versioned):
             monkeypatch.setattr(twin, "LIVE_PART_ROWS", 2)

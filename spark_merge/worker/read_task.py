@@ -47,8 +47,8 @@ from sidecar.config import TikvSection, Tls
 from sidecar.core.messages import ChunkMisfit, ChunkRead, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, SourceError, TicdcDumpError
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.schemas_file import schemas_from_json
-from sidecar.log.segment_log import write_chunk
 from sidecar.log.storage import Folder
 from sidecar.mysql.account import Account
 from sidecar.mysql.session import Login

@@ -18,7 +18,7 @@ from sidecar.core.chunk import ChunkFile
 from sidecar.core.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
 from sidecar.core.model import CommitTs, Lane, MarkKind, Message, TableName, TableSchema
 from sidecar.log.layout import chunk_name
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import Folder
 from sidecar.ports import NOT_KNOWN
 from tests.bench.account import ACCOUNT, canal_updates, message, rows

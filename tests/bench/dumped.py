@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, CommitTs, Lane, Rank
 from sidecar.log.layout import chunk_name
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import Folder
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.registry import open_sink

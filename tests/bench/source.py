@@ -22,7 +22,7 @@ from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, ReadChunk
 from sidecar.core.model import TableName
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import open_folder
 from tests.bench import account
 from tests.bench.bench import Bench

@@ -27,7 +27,7 @@ from sidecar.config import SourceSection, TikvSection
 from sidecar.core.keyset import Key, quoted_table
 from sidecar.core.messages import Brackets, ChunkRead, ReadChunk, ReadWith
 from sidecar.core.model import TableName, TableSchema
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import open_folder
 from sidecar.replay.kv_rows import row_key
 from sidecar.rowcodec.kv_layout import kv_table_of, layout_of, schema_under

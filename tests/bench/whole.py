@@ -18,7 +18,8 @@ from sidecar.codecs.canal_json import CanalJson
 from sidecar.core.messages import Brackets, Command, Pace, SendMark, SourceEvent, StartDump
 from sidecar.core.model import TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import Folder, open_folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sidecar.errors import OwnershipLost, SinkError
-from sidecar.log import segment_log, storage
+from sidecar.log import rows_file, storage
 from spark_merge.sinks import held
 from spark_merge.sinks.iceberg import lake, merge, writer
 from spark_merge.sinks.iceberg import sink as iceberg
@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 def story_of(folder: Path, place: Place, patch: pytest.MonkeyPatch, *, seed: int = 7, passes: int = 2) -> Story:
     patch.setattr(histories, "TABLES", 3)
     patch.setattr(histories, "random_history", lambda rng: true_history(rng, passes=passes))
-    patch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
+    patch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", 3)
     return Story(folder, place, seed=seed)
 
 

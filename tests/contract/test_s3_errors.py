@@ -16,7 +16,8 @@ from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.layout import manifest_name
 from sidecar.log.manifest import from_json
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.storage import s3 as storage_of_s3
 from tests.contract.test_segment_log import CHUNK, change, manifest

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,13 +19,16 @@ from moto.server import ThreadedMotoServer
 
 from sidecar.adapters.memory.log import MemoryDisk, MemoryLog
 from sidecar.core.chunk import ChunkFile, ClosedWindow
+from sidecar.core.messages import Brackets
 from sidecar.core.model import MARK_TABLE, Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
+from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log import manifest as manifest_format
 from sidecar.log import storage
-from sidecar.log.layout import chunk_name, data_name, manifest_name
+from sidecar.log.layout import chunk_name, data_name, logged_dumps, manifest_name
 from sidecar.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, dispatch, open_folder, s3
 from spark_merge.log.read import read_rows, read_schemas
 
@@ -294,6 +297,44 @@ def test_schemas_are_named_by_their_content(place: Place) -> None:
     assert name == again != other
     assert place.schemas(name) == SCHEMAS
     assert place.schemas(other) == {}
+
+
+def many_tables(count: int) -> Progress:
+    tables = tuple(TableProgress(TableName("shop", f"t{number:03d}"), (), complete_at=CommitTs(5)) for number in range(count))
+    return Progress("d1", DumpState.FINISHED, Brackets.WATERMARK, 1_000, 1, 1, Seq(0), tables)
+
+
+def with_dumps(log: Log, *dumps: Progress) -> dict[str, Any]:
+    """What a manifest has of them."""
+    logged = log.write_dumps(dumps)
+    return {"progress": logged.dumps[0], "more_dumps": logged.dumps[1:], "dumps_file": logged.file}
+
+
+def test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it(place: Place) -> None:
+    log, first, more = owner(place, epoch=1), many_tables(200), many_tables(400)
+    for seq in range(3):
+        append(log, seq, **with_dumps(log, first))
+    (file,) = [name for name in place.names() if name.startswith("dumps/")]
+    assert [dump.dump_id for dump in logged_dumps(recovered(place.open(), epoch=2).dumps)] == ["d1"]
+    assert logged_dumps(recovered(place.open(), epoch=2).dumps) == (first,)
+    append(log, 3, **with_dumps(log, more))
+    assert logged_dumps(recovered(place.open(), epoch=2).dumps) == (more,)
+    assert log.retain(delivered=Seq(2), open_from=None) == 2
+    assert file in place.names()
+    assert log.retain(delivered=Seq(3), open_from=None) == 1
+    (other,) = [name for name in place.names() if name.startswith("dumps/")]
+    assert other != file
+    append(log, 4)
+    assert log.retain(delivered=Seq(4), open_from=None) == 1
+    assert other in place.names(), "the next manifest may name it"
+
+
+def test_dumps_whose_file_is_gone_stop_an_owner(place: Place) -> None:
+    log = owner(place, epoch=1)
+    written = append(log, 0, **with_dumps(log, many_tables(200)))
+    place.delete(written.dumps_file)
+    with pytest.raises(LogBroken, match=written.dumps_file):
+        place.open().recover(epoch=2)
 
 
 # ---- one owner -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import pyarrow as pa
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
 from sidecar.errors import TicdcDumpError
 from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import FileSpill
 from sidecar.log.storage import local, log_folder, open_folder
 from tests.hostile.attempts import Attempt, Fault, Outcome, refuses

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import SINKS, Mutation
 
 OF_THE_LOG = "tests/contract/test_segment_log.py"
+OF_DUMPS = "tests/unit/log/test_dumps_file.py"
 OF_ETCD = "tests/integration/test_etcd.py"
 KEEPER_PY, OF_KEEPER = "sidecar/adapters/etcd/keeper.py", "tests/unit/adapters/test_etcd_keeper.py"
 OF_TERMS = "tests/unit/run/test_between_terms.py"
@@ -73,6 +74,41 @@ FENCES = [
         " and self._committed",
         "",
         f"{OF_THE_LOG}::test_chunks_named_anywhere_in_the_log_stay[local]",
+    ),
+    Mutation(
+        "the file of dumps goes with a manifest while another one names it",
+        "sidecar/log/layout.py::shared_files_of",
+        ", manifest.dumps_file",
+        "",
+        f"{OF_THE_LOG}::test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it[local]",
+    ),
+    Mutation(
+        "retention removes the file that the next manifest will name",
+        "sidecar/log/segment_log.py::FolderLog._forget",
+        "{self._schemas, self._dumps.name}",
+        "{self._schemas}",
+        f"{OF_THE_LOG}::test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it[local]",
+    ),
+    Mutation(
+        "a manifest with a new file of dumps leaves out what changed since the one before",
+        "sidecar/log/dumps_file.py::DumpsFile.logged",
+        "            self._tables = {",
+        "            changed = [[] for _ in dumps]\n            self._tables = {",
+        f"{OF_DUMPS}::test_a_manifest_and_its_file_have_all_tables_and_the_manifest_alone_what_its_segment_completed[1]",
+    ),
+    Mutation(
+        "the file of dumps stays where the tables have another order",
+        "sidecar/log/dumps_file.py::_begins_with",
+        "[*known] == [table.table for table in dump.tables[: len(known)]]",
+        "len(known) <= len(dump.tables)",
+        f"{OF_DUMPS}::test_a_manifest_and_its_file_have_all_tables_and_the_manifest_alone_what_its_segment_completed[1]",
+    ),
+    Mutation(
+        "a manifest that names a file of dumps has the version of before",
+        "sidecar/log/manifest.py::to_json",
+        "FORMAT_VERSION if manifest.dumps_file else 1",
+        "1",
+        f"{OF_DUMPS}::test_who_does_not_know_the_file_must_not_pass_over_it",
     ),
     Mutation(
         "a former owner retains",

@@ -34,11 +34,11 @@ from sidecar.core.model import (
     TableSchema,
     ts_at,
 )
-from sidecar.core.progress import DumpState
+from sidecar.core.progress import DumpState, Progress
 from sidecar.core.sequence import NO_TS, SPARE_TS
 from sidecar.errors import RefusedRequest
 from sidecar.log.layout import chunk_name
-from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
@@ -169,6 +169,9 @@ class LightLog:
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
         raise AssertionError("nobody takes over")
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        return LoggedDumps(tuple(dump.to_json() for dump in dumps))
 
     def commit(self, manifest: Manifest) -> None:
         self.manifests.append(manifest)

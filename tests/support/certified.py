@@ -25,7 +25,8 @@ from sidecar.core.chunk import WrittenChunk
 from sidecar.core.model import Seq, physical_ms
 from sidecar.core.progress import DumpState
 from sidecar.log.identity import claim_log, name_of
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import MemorySpill
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import ReportTimes, SinkDelivery

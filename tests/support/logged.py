@@ -7,7 +7,8 @@ from dataclasses import replace
 from sidecar.adapters.memory.log import MemoryLog
 from sidecar.core.model import Seq
 from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder
 
 

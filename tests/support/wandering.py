@@ -17,7 +17,8 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, Column, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder
 
 TABLE = TableName("wandering", "t")

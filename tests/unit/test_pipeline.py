@@ -56,7 +56,7 @@ from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.core.schema_step import Beside
 from sidecar.errors import FeedUnsuitable, LogBroken, LogTaken, MarkError, RefusedRequest, SourceLost, UnsupportedDdl
 from sidecar.history.entry import HistoryEntry
-from sidecar.log.manifest import DataFile, Manifest
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
@@ -179,6 +179,9 @@ class NotedLog:
 
     def read_schemas(self, name: str) -> dict[TableName, TableSchema]:
         return self.log.read_schemas(name)
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        return self.log.write_dumps(dumps)
 
     def commit(self, manifest: Manifest) -> None:
         self.notes.note("manifest")

@@ -9,18 +9,21 @@ Manifests and schemas are kept as the bytes that would be written, so that their
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.model import Change, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress
+from sidecar.log.dumps_file import DumpsFile
 from sidecar.log.hashed import sha256_of
 from sidecar.log.layout import (
     Contents,
     check_next,
     data_name,
+    dumps_name,
     files_of,
     first_needed,
     keep_from,
@@ -29,10 +32,11 @@ from sidecar.log.layout import (
     read_manifest,
     retained_name,
     schemas_name,
-    schemas_of,
+    shared_files_of,
     taken,
+    with_logged_tables,
 )
-from sidecar.log.manifest import DataFile, Manifest, counted, to_json
+from sidecar.log.manifest import DataFile, LoggedDumps, Manifest, counted, to_json
 from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
 
 
@@ -44,6 +48,7 @@ class MemoryDisk:
     rows: dict[str, list[Change]] = field(default_factory=dict)
     chunks: dict[str, pa.Table] = field(default_factory=dict)
     schemas: dict[str, bytes] = field(default_factory=dict)
+    dumps: dict[str, bytes] = field(default_factory=dict)
     floor: int = 0
     id: str = ""
 
@@ -52,11 +57,11 @@ class MemoryDisk:
 
     def names(self) -> list[str]:
         notes = [retained_name(Seq(self.floor))] if self.floor else []
-        return [*self.manifests, *self.rows, *self.chunks, *self.schemas, *notes]
+        return [*self.manifests, *self.rows, *self.chunks, *self.schemas, *self.dumps, *notes]
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
-            for kind in (self.manifests, self.rows, self.chunks, self.schemas):
+            for kind in (self.manifests, self.rows, self.chunks, self.schemas, self.dumps):
                 kind.pop(name, None)
 
 
@@ -69,6 +74,7 @@ class MemoryLog:
         self._orphans: list[str] = []
         self._unnamed: set[str] = set()
         self._committed = False
+        self._dumps = DumpsFile()
         self._previous_open: Seq | None = None
 
     @property
@@ -84,7 +90,7 @@ class MemoryLog:
             raise missing_files(self.disk, missing)
         self._orphans, self._unnamed = contents.orphans(self._run, named=named, epoch=epoch), contents.chunks_before(epoch)
         self._previous_open, self._committed = None if last is None else last.open_from, False
-        return last
+        return None if last is None else with_logged_tables(self.disk, last, self.disk.dumps.get)
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:  # noqa: ARG002 - rows are kept as they are
         check_next(self.disk, self._run, seq)
@@ -101,6 +107,13 @@ class MemoryLog:
         name = schemas_name(data)
         self.disk.schemas[name] = data
         return name
+
+    def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
+        def written(data: bytes) -> str:
+            self.disk.dumps[dumps_name(data)] = data
+            return dumps_name(data)
+
+        return self._dumps.logged(dumps, written)
 
     def commit(self, manifest: Manifest) -> None:
         repeated = bool(self._run) and manifest.seq == self._run[-1]
@@ -130,13 +143,14 @@ class MemoryLog:
         if removed:
             self._run = range(gone.stop, self._run.stop)
             self.disk.floor = gone.stop
-            schemas = set[str]().union(*map(schemas_of, removed)).difference(*(schemas_of(self._read(Seq(seq))) for seq in self._run))
+            kept = {self._dumps.name}.union(*(shared_files_of(self._read(Seq(seq))) for seq in self._run))
+            shared = set[str]().union(*map(shared_files_of, removed)) - kept
             below = Contents.of(self.disk.names()).below(Seq(gone.stop))
-            self.disk.remove([*below, *(name for manifest in removed for name in files_of(manifest)), *schemas])
+            self.disk.remove([*below, *(name for manifest in removed for name in files_of(manifest)), *shared])
         return len(removed)
 
     def write_chunk(self, path: str, rows: pa.Table) -> WrittenChunk:
-        """As `segment_log.write_chunk`."""
+        """As `rows_file.write_chunk`."""
         self.disk.chunks[path] = rows
         return WrittenChunk(int(rows.nbytes))
 

@@ -22,7 +22,8 @@ from sidecar.log import storage
 from sidecar.log.identity import claim_log
 from sidecar.log.layout import chunk_name, data_name, manifest_name, retained_name
 from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
-from sidecar.log.segment_log import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, FolderLog, write_chunk
+from sidecar.log.rows_file import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from tests.support.volumes import fill, small_volume
 

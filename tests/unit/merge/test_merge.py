@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sidecar.core.model import CommitTs, TableSchema
-from sidecar.log import segment_log
+from sidecar.log import rows_file
 from sidecar.log.manifest import Manifest
 from sidecar.log.storage import open_folder
 from spark_merge.codecs.decode.rows import decode
@@ -57,7 +57,7 @@ def test_every_row_of_random_windows_is_the_rules(tmp_path: Path, seed: int, mon
 def test_any_cut_in_any_order_and_any_number_of_times_is_the_rules(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units in random groups, shuffled, some done twice, all again in another cut; with a cache that is shared, and without."""
     random = Random(seed)
-    monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", random.choice([2, 7, 1000]))
+    monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", random.choice([2, 7, 1000]))
     monkeypatch.setattr(segments, "ROWS_MAX", random.choice([0, 3, 200_000]))
     monkeypatch.setattr(segments, "TOGETHER_ROWS", random.choice([1, 5, 512]))
     monkeypatch.setattr(segments, "HELD_BYTES_MAX", random.choice([500, 3_000, 64 << 20]))

@@ -15,9 +15,9 @@ import pytest
 from sidecar.core.chunk import ABSENT
 from sidecar.core.model import Change, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
-from sidecar.log import segment_log
+from sidecar.log import rows_file
 from sidecar.log.absent import with_absent
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.log import read, segments
 from spark_merge.log.segments import SegmentSource
@@ -72,7 +72,7 @@ def noted(value: Iterator[Portion], sizes: list[tuple[int, int]]) -> Iterator[Po
 def test_any_bounds_make_the_same_rows_in_bounded_pieces(seed: int, order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_folder(str(tmp_path))
     random = Random(f"{seed} {order}")
-    monkeypatch.setattr(segment_log, "ROW_GROUP_BYTES_MAX", random.choice([1_000, 10_000, 1 << 20]))
+    monkeypatch.setattr(rows_file, "ROW_GROUP_BYTES_MAX", random.choice([1_000, 10_000, 1 << 20]))
     result, units = source(log, seed)
     task = Task("0", units, order, raw=random.random() < 0.5)
     unbounded: list[tuple[int, int]] = []
@@ -132,7 +132,7 @@ def test_an_empty_piece_keeps_what_it_has_dropped(monkeypatch: pytest.MonkeyPatc
 def test_what_is_read_of_a_large_segment_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment whose rows are alike is small as a file: its bytes are counted unpacked."""
     held = 0
-    monkeypatch.setattr(segment_log, "ROW_GROUP_BYTES_MAX", 10_000)
+    monkeypatch.setattr(rows_file, "ROW_GROUP_BYTES_MAX", 10_000)
     monkeypatch.setattr(segments, "HELD_BYTES_MAX", 100_000)
     log = open_folder(str(tmp_path))
     history = random_history(Random(3))

@@ -22,7 +22,8 @@ from sidecar.errors import LogBroken, SinkError
 from sidecar.log import storage
 from sidecar.log.layout import completed_tables, dump_after, manifest_name
 from sidecar.log.manifest import DATA_COLUMNS, DataFile, Manifest
-from sidecar.log.segment_log import ROW_GROUP_ROWS_MAX, FolderLog, write_chunk
+from sidecar.log.rows_file import ROW_GROUP_ROWS_MAX, write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, open_folder
 from spark_merge.log.read import LoggedSchemas, beginning, new_manifests, read_rows, read_schemas
 from spark_merge.merge.task import open_chunk

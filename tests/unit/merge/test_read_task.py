@@ -22,7 +22,7 @@ from sidecar.core.chunk import WrittenChunk
 from sidecar.core.messages import Brackets, ChunkLost, ChunkRead, ReadChunk, SourceEvent, SourceFailed
 from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import LogBroken, SinkError, SourceError
-from sidecar.log.segment_log import write_chunk
+from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import open_folder
 from sidecar.mysql.account import Account
 from spark_merge.sinks.mysql.server import SqlServer

@@ -20,7 +20,8 @@ from sidecar.log import storage
 from sidecar.log.identity import own_id
 from sidecar.log.layout import manifest_name, sink_tables_name
 from sidecar.log.manifest import Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import SinkTables

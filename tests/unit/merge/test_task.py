@@ -12,7 +12,7 @@ import pytest
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
-from sidecar.log import segment_log
+from sidecar.log import rows_file
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
@@ -189,7 +189,7 @@ def test_a_segment_that_a_window_reaches_back_to_and_that_is_gone_is_an_error(tm
 
 def test_a_transaction_larger_than_memory_comes_deletes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A swap of keys over row groups: whoever applies it in order ends with both rows."""
-    monkeypatch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", 3)
+    monkeypatch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", 3)
     monkeypatch.setattr(segments, "ROWS_MAX", 5)
     monkeypatch.setattr(segments, "HELD_ROWS_MAX", 5)
     history, count = random_history(Random(1)), 20

@@ -235,8 +235,8 @@ def test_a_failed_dump_that_was_resumed_has_a_whole_certificate(world: World) ->
 
 
 def test_two_dumps_at_once_have_a_certificate_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.segment(known=DUMP))]
-    monkeypatch.setattr(certifying, "dumps_of", lambda _: both)
+    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.log, world.segment(known=DUMP))]
+    monkeypatch.setattr(certifying, "dumps_of", lambda *_: both)
     world.records(DumpState.RUNNING, OTHER)
     world.segment(world.window(T), world.window(U, dump=OTHER))
     world.segment(world.window(U))
@@ -288,8 +288,8 @@ def test_dropped_rows_that_are_not_known_are_null(world: World, reported: list[B
 
 
 def test_rows_that_may_be_another_dumps_are_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.segment(known=DUMP))]
-    monkeypatch.setattr(certifying, "dumps_of", lambda _: both)
+    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.log, world.segment(known=DUMP))]
+    monkeypatch.setattr(certifying, "dumps_of", lambda *_: both)
     world.segment(world.window(T, U), world.window(T, dump=OTHER))
     world.step()
     world.reports.say(2, batch(0, 2, {T: 3, U: 4}))

@@ -19,10 +19,11 @@ import pytest
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import Change, Column, ColumnDefinition, CommitTs, Seq, TableName, TableSchema
-from sidecar.log import segment_log
+from sidecar.log import rows_file
 from sidecar.log.layout import chunk_name
 from sidecar.log.manifest import DdlRecord, Manifest
-from sidecar.log.segment_log import FolderLog, write_chunk
+from sidecar.log.rows_file import write_chunk
+from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
 from spark_merge.codecs.decode import rows as rows_decoded
@@ -143,7 +144,7 @@ SINKS: dict[str, Callable[[Path], object]] = {
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[JobSettings, JobSettings]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_log, "ROW_GROUP_ROWS_MAX", GROUP_ROWS)
+        patch.setattr(rows_file, "ROW_GROUP_ROWS_MAX", GROUP_ROWS)
         return make_log(tmp_path_factory.mktemp("few"), FEW), make_log(tmp_path_factory.mktemp("many"), MANY)
 
 
