@@ -1,8 +1,9 @@
 """The process that carries out a worker's verifications; process.py, its other side, has the rules.
 
-    python -m spark_merge.verify.child FD         FD: its end of the connection, of which BeginVerifying is the first message
+    python -m spark_merge.verify.child FD PARENT  FD: its end of the connection, of which BeginVerifying is the first message
 
-It ends when the connection does, and the processes that it has started with it.
+It ends with PARENT, or when the connection does, and the processes that it has started with it. Two that verify the same would remove each
+other's files: so the kernel ends it, which has the lowest priority and might not learn of it before its successor is at work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, TypeVar
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
 from sidecar.process.background import Background
+from sidecar.process.end_with_parent import end_with_parent
 from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.context import TaskRunner
@@ -161,6 +163,7 @@ class _Reported(Verifications):
 
 
 def main() -> None:
+    end_with_parent(int(sys.argv[2]))
     os.nice(NICE)
     with suppress(OSError):  # a sandbox that knows no policies has the priority
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -68,7 +68,7 @@ class _Child:
         ours, theirs = Pipe()
         with theirs:
             # A group, and no session: Linux gives each session the same share of a core, whatever priority is in it (autogroup, sched(7)).
-            command = [sys.executable, "-m", "spark_merge.verify.child", str(theirs.fileno())]
+            command = [sys.executable, "-m", "spark_merge.verify.child", str(theirs.fileno()), str(os.getpid())]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0)
         self.began_s = monotonic()
         self._link = Link(ours)

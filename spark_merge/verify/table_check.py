@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,8 @@ class TableCheck:
     unjudged: Sequence[Unjudged] = ()
     report: TableReport = field(init=False)
     tally: Tally = field(default_factory=Tally)
+    _by: str = field(default_factory=partial(secrets.token_hex, 4))
+    """In the names of digests: a process of an earlier worker's may still write some."""
     _rereads: bool = False
     _by_keys: bool = False
     _keeping_up: KeepingUp = field(default_factory=KeepingUp)
@@ -375,7 +378,7 @@ class TableCheck:
         context, files, done = self.context, list[str](), 0
         left = iter(parts)
         while wave := list(islice(left, context.runner.cores)):
-            path = f"{self.path}/{name}"
+            path = f"{self.path}/{name}-{self._by}"
             works = [DigestWork(context.folder, f"{path}-{done + n}", schema, part, buckets) for n, part in enumerate(wave)]
             results = [one for each in self._run(works) for one in each]
             files += [file for file, _ in results]

@@ -19,6 +19,20 @@ OF_ERAS = "tests/unit/ddl/test_eras.py"
 
 VERIFYING = [
     Mutation(
+        "a verification's process goes on beside its successor",
+        "spark_merge/verify/child.py::main",
+        "    end_with_parent(int(sys.argv[2]))\n",
+        "",
+        "tests/unit/verify/test_process.py::test_it_ends_with_the_worker_also_where_it_gets_no_core",
+    ),
+    Mutation(
+        "the keys of passed segments are bounded by their number alone",
+        "spark_merge/verify/moving.py::PassedSegment.__len__",
+        " + KEYS_OF_TABLE * len(tables)",
+        "",
+        "tests/unit/verify/test_moving.py::test_what_is_kept_is_bounded_by_what_it_takes_and_not_by_its_keys",
+    ),
+    Mutation(
         "a key that the log changes is not moving",
         "spark_merge/verify/moving.py::Moving.follow",
         "self._keys.append(keys.filter(pc.greater(passed.commit_ts[self.table], self._low_ts)))",

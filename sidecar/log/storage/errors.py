@@ -53,5 +53,5 @@ def by_errno(error: OSError) -> StorageError:
     if isinstance(error, TimeoutError | ConnectionError) or error.errno in _UNREACHABLE:
         return Unreachable(repr(error))
     if isinstance(error, FileNotFoundError):
-        return Absent(repr(error))
+        return Absent(str(error))
     return Refused(repr(error))

@@ -97,6 +97,21 @@ def test_a_segment_that_is_not_kept_is_read_again(tmp_path: Path, passed: Counte
     assert passed[Seq(1)] == 3
 
 
+def test_what_is_kept_is_bounded_by_what_it_takes_and_not_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of many tables with a change or two each: their arrays take more than their keys."""
+    history = random_history(Random(1))
+    log = log_of(tmp_path, history)
+    (table, *_) = log._tables
+    moved(log, table, 0, SEGMENT_TS)
+    assert len(log._kept) == SEGMENTS - 1
+    tables = sum(len(one.keys) + len(one.dumped) for one in log._kept.values())
+    keys = sum(len(array) for one in log._kept.values() for array in (*one.keys.values(), *one.dumped.values()))
+    monkeypatch.setattr(moving_module, "KEYS_KEPT_MAX", keys + tables)
+    bounded = LogKeys(log.settings, log._tables)
+    assert moved(bounded, table, 0, SEGMENT_TS) == expected(history, table, 0, SEGMENT_TS)
+    assert len(bounded._kept) == 1, "the last one, after which the log is looked into"
+
+
 @pytest.mark.parametrize("seq", [1, 2])
 def test_a_segment_that_is_missing_is_an_error_and_not_the_logs_end(tmp_path: Path, seq: int) -> None:
     log = log_of(tmp_path, random_history(Random(1)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +31,7 @@ from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import DEATHS_MAX, IDLE_S, VerifyProcess, _Child
 from tests.support.eventually import eventually
 from tests.support.verified import World
+from tests.unit.verify.test_child import lives
 from tests.unit.verify.test_runner import asked
 from tests.unit.verify.test_table_check import world_of
 
@@ -100,6 +103,29 @@ def test_it_carries_out_what_is_requested_of_sinks_by_their_names_and_is_there_f
     assert worker.made._child is None
     assert child.exit_code() == -signal.SIGKILL
     assert worker.notices == []
+
+
+BEGINS = """
+import signal, sys, time
+from pathlib import Path
+from tests.unit.verify.test_process import Worker, asked, silent
+worker = Worker(Path(sys.argv[1]))
+with silent() as server:
+    worker.made = worker.process(server)
+    asked(worker.world, "mine")
+    print(worker.begun()._process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_it_ends_with_the_worker_also_where_it_gets_no_core(tmp_path: Path) -> None:
+    """Of idle priority on a busy machine it would learn too late that its connection has ended, and go on beside its successor."""
+    with subprocess.Popen([sys.executable, "-c", BEGINS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as began:
+        assert began.stdout is not None
+        child = int(began.stdout.readline())
+        os.kill(child, signal.SIGSTOP)
+        began.kill()
+    eventually(lambda: not lives(child))
 
 
 def test_it_has_the_lowest_priority(worker: Worker) -> None:
