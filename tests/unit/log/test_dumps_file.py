@@ -13,9 +13,10 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import LogBroken
 from sidecar.log import dumps_file
-from sidecar.log.dumps_file import DumpsFile
+from sidecar.log.dumps_file import DumpsFile, with_all_tables
 from sidecar.log.layout import completed_tables, dump_after, dumps_name, logged_dumps, with_logged_tables
-from sidecar.log.manifest import LoggedDumps, Manifest, from_json, to_json
+from sidecar.log.manifest import LoggedDumps, Manifest, ManifestUnreadable, from_json, to_json
+from tests.hostile.files import BYTES
 
 Files = dict[str, bytes]
 
@@ -151,3 +152,13 @@ def test_a_file_that_is_gone_or_another_is_an_error_that_names_it(damage: Callab
     with pytest.raises(LogBroken, match=named) as raised:
         with_logged_tables("log", manifest(0, dumps), lambda name: damage(files[name]))
     assert dumps.file in str(raised.value)
+
+
+ODD = (b'{"d0":3}', b'{"d0":[{}]}', b'{"d0":[{"table":3}]}', b'{"d0":[{"table":["a"]}]}', b'{"d0":[{"table":[[],[]]}]}')
+
+
+@pytest.mark.parametrize("data", [*BYTES.values(), *ODD])
+def test_what_is_no_file_of_dumps_is_unreadable(data: bytes) -> None:
+    dumps = DumpsFile().logged([progress("d0", 100)], dumps_name)
+    with pytest.raises(ManifestUnreadable, match=dumps.file):
+        with_all_tables(manifest(0, dumps), data)
