@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 def end_with_parent(parent: int) -> None:
     """From now on the kernel kills this process when `parent`, which started it, is gone. A process that has to notice that itself may wait
-    for a core for long, or stand still, and then go on beside its successor. Where there is no prctl (macOS), nothing is done."""
+    for a core for long, or stand still, and then continue beside its successor. Where there is no prctl (macOS), nothing is done."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is None:
         return

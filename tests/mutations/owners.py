@@ -90,7 +90,7 @@ FENCES = [
         f"{OF_THE_LOG}::test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it[local]",
     ),
     Mutation(
-        "a manifest with a new file of dumps leaves out what changed since the one before",
+        "a manifest with a new file of dumps lacks what changed since the one before",
         "sidecar/log/dumps_file.py::DumpsFile.logged",
         "            self._tables = {",
         "            changed = [[] for _ in dumps]\n            self._tables = {",

@@ -19,7 +19,7 @@ OF_ERAS = "tests/unit/ddl/test_eras.py"
 
 VERIFYING = [
     Mutation(
-        "a verification's process goes on beside its successor",
+        "a verification's process continues beside its successor",
         "spark_merge/verify/child.py::main",
         "    end_with_parent(int(sys.argv[2]))\n",
         "",

@@ -1,4 +1,4 @@
-"""What goes wrong in a soak, at random but by a seed, and the dumps and verifications that go on all along.
+"""What goes wrong in a soak, at random but by a seed, and the dumps and verifications that run all along.
 
 Deaths come in the first quarter only: what dies gives back what it held, and a leak shows in what lives on. Outages and frozen processes,
 which must be lived through, come until the end.
@@ -57,7 +57,7 @@ class Trouble:
         self._ask("dumpstart", *_DUMP)
 
     def verification(self) -> None:
-        """Start the next one if none is under way; raises AssertionError if one has found a difference: nobody has spoilt a row."""
+        """Start the next one if none is under way; raises AssertionError if one has a difference: nobody has spoilt a row."""
         done = self._sidecar.cdc("dumpverify", "--list", "--json")
         if done.returncode:
             self._refused("dumpverify --list")
@@ -73,8 +73,8 @@ class Trouble:
         return self._sidecar.cdc("dumpverify", "--differences", "--id", number).stdout[-_SHOWN_CHARS:]
 
     def last_verification(self) -> None:
-        """One that has found everything equal, after all else."""
-        self._sidecar.cdc("dumpverify", "--id", "last", "--json", timeout_s=DEADLINE_S)  # that is over, whatever it found
+        """One for which everything is equal, after all else."""
+        self._sidecar.cdc("dumpverify", "--id", "last", "--json", timeout_s=DEADLINE_S)  # until that is over
         done = self._sidecar.cdc("dumpverify", "--json", timeout_s=DEADLINE_S)
         assert done.returncode == 0, f"{done.returncode}: {done.stdout[-_SHOWN_CHARS:]}{done.stderr}"
         self._verified["last"] = "verifications finished"

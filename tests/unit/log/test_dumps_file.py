@@ -1,4 +1,4 @@
-"""What manifests leave to a file: whoever reads one with its file has each table, and what a segment completed is in it alone."""
+"""What manifests leave to a file: with its file it has each table, and what a segment completed is in it alone."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def test_a_manifest_and_its_file_have_all_tables_and_the_manifest_alone_what_its
         world.go_on(seq)
         if world.random.random() < 0.05:
             owner = DumpsFile()  # of the next owner
-        found = manifest(seq, owner.logged(world.dumps, lambda data: written(files, data)))
-        named.add(found.dumps_file)
+        logged = manifest(seq, owner.logged(world.dumps, lambda data: written(files, data)))
+        named.add(logged.dumps_file)
         truth = manifest(seq, LoggedDumps(tuple(dump.to_json() for dump in world.dumps)))
-        whole = with_logged_tables("log", found, files.get)
+        whole = with_logged_tables("log", logged, files.get)
         assert logged_dumps(whole.dumps) == logged_dumps(truth.dumps) == tuple(world.dumps)
-        assert dump_after(found) == dump_after(truth)
-        assert completed_tables(found) == completed_tables(truth)
+        assert dump_after(logged) == dump_after(truth)
+        assert completed_tables(logged) == completed_tables(truth)
     assert named - {""} or seed % 5 == 4 or seed % 3 == 2, "no file was written"
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -105,21 +105,21 @@ def test_it_carries_out_what_is_requested_of_sinks_by_their_names_and_is_there_f
     assert worker.notices == []
 
 
-BEGINS = """
-import signal, sys, time
-from pathlib import Path
-from tests.unit.verify.test_process import Worker, asked, silent
-worker = Worker(Path(sys.argv[1]))
-with silent() as server:
-    worker.made = worker.process(server)
-    asked(worker.world, "mine")
-    print(worker.begun()._process.pid, flush=True)
-    time.sleep(600)
-"""
+BEGINS = "import sys; from tests.unit.verify.test_process import begin_and_stay; begin_and_stay(sys.argv[1])"
+
+
+def begin_and_stay(folder: str) -> None:
+    """Prints the process's id."""
+    worker = Worker(Path(folder))
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        print(worker.begun()._process.pid, flush=True)
+        sleep(600)
 
 
 def test_it_ends_with_the_worker_also_where_it_gets_no_core(tmp_path: Path) -> None:
-    """Of idle priority on a busy machine it would learn too late that its connection has ended, and go on beside its successor."""
+    """Of idle priority on a busy machine it would learn too late that its connection has ended, and continue beside its successor."""
     with subprocess.Popen([sys.executable, "-c", BEGINS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as began:
         assert began.stdout is not None
         child = int(began.stdout.readline())
