@@ -19,13 +19,6 @@ OF_ERAS = "tests/unit/ddl/test_eras.py"
 
 VERIFYING = [
     Mutation(
-        "a verification's process continues beside its successor",
-        "spark_merge/verify/child.py::main",
-        "    end_with_parent(int(sys.argv[2]))\n",
-        "",
-        "tests/unit/verify/test_process.py::test_it_ends_with_the_worker_also_where_it_gets_no_core",
-    ),
-    Mutation(
         "the keys of passed segments are bounded by their number alone",
         "spark_merge/verify/moving.py::PassedSegment.__len__",
         " + KEYS_OF_TABLE * len(tables)",

@@ -109,23 +109,27 @@ BEGINS = "import sys; from tests.unit.verify.test_process import begin_and_stay;
 
 
 def begin_and_stay(folder: str) -> None:
-    """Prints the process's id."""
+    """Prints the ids of the process, and of one that holds the connection open."""
     worker = Worker(Path(folder))
     with silent() as server:
         worker.made = worker.process(server)
         asked(worker.world, "mine")
-        print(worker.begun()._process.pid, flush=True)  # noqa: T201  # read by the test
+        child = worker.begun()
+        holder = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, pass_fds=[child._link._connection.fileno()])
+        print(child._process.pid, holder.pid, flush=True)  # noqa: T201  # read by the test
         sleep(600)
 
 
-def test_it_ends_with_the_worker_also_where_it_gets_no_core(tmp_path: Path) -> None:
+def test_it_ends_with_the_worker_also_before_it_learns_of_that(tmp_path: Path) -> None:
     """Of idle priority on a busy machine it would learn too late that its connection has ended, and continue beside its successor."""
     with subprocess.Popen([sys.executable, "-c", BEGINS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as began:
         assert began.stdout is not None
-        child = int(began.stdout.readline())
-        os.kill(child, signal.SIGSTOP)
+        child, holder = map(int, began.stdout.readline().split())
         began.kill()
-    eventually(lambda: not lives(child))
+    try:
+        eventually(lambda: not lives(child))
+    finally:
+        os.kill(holder, signal.SIGKILL)
 
 
 def test_it_has_the_lowest_priority(worker: Worker) -> None:
