@@ -29,7 +29,7 @@ from tests.soak import ranges
 from tests.soak.ranges import RANGE_ROWS, RangeWriter
 from tests.soak.sampling import Series, descendant, take
 from tests.soak.slopes import growth, table
-from tests.soak.trouble import Trouble
+from tests.soak.trouble import COPY, Trouble
 
 SAMPLE_EVERY_S = 3.0
 _LOG_SHOWN_CHARS = 4000
@@ -85,7 +85,7 @@ def soak(folder: Path, *, minutes: float, load: Load, result: Path) -> int:
         rig = stack.enter_context(Rig(folder, initial_rows=300, statements=ranges.statements(load.range_tables)))
         sections: dict[str, dict[str, Any]] = {"spark": {"managed": False}, "etcd": {"lease_s": LEASE_S}}
         config = rig.sidecar_config(
-            sinks=[f"file://{folder}/output?format=jsonl", f"sqlite://{folder}/out.db?name=copy"], log=f"file://{folder}/log", **sections
+            sinks=[f"file://{folder}/output?format=jsonl", f"sqlite://{folder}/out.db?name={COPY}"], log=f"file://{folder}/log", **sections
         )
         worker = stack.enter_context(MergeWorkerProcess(config, folder / "worker.log"))
         running = stack.enter_context(SidecarProcess(config, folder / "sidecar.log"))

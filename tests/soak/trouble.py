@@ -20,6 +20,9 @@ DEATHS_SHARE = 0.25
 PARTITIONS_MAX = 6
 _DUMP = ("--chunk-rows", "500", "--rows-per-second", "2000")
 _AT_REST = ("finished", "failed", "none", "")
+COPY = "copy"
+VERIFIED = ("--sink", COPY)
+"""Of the other sink, the files of an hour, each verification reads all of them for each table; `await_equal` does that once, at the end."""
 _EQUAL = "equal"
 _SHOWN_CHARS = 4000
 
@@ -67,7 +70,7 @@ class Trouble:
             self._verified[one["id"]] = f"verifications {one['state']}"
             assert one["state"] != "finished" or one["result"] == _EQUAL, self._differences(one["id"])
         if all(one["state"] != "running" for one in operations):
-            self._ask("dumpverify", "--detach")
+            self._ask("dumpverify", "--detach", *VERIFIED)
 
     def _differences(self, number: str) -> str:
         return self._sidecar.cdc("dumpverify", "--differences", "--id", number).stdout[-_SHOWN_CHARS:]
@@ -75,7 +78,7 @@ class Trouble:
     def last_verification(self) -> None:
         """One for which everything is equal, after all else."""
         self._sidecar.cdc("dumpverify", "--id", "last", "--json", timeout_s=DEADLINE_S)  # until that is over
-        done = self._sidecar.cdc("dumpverify", "--json", timeout_s=DEADLINE_S)
+        done = self._sidecar.cdc("dumpverify", "--json", *VERIFIED, timeout_s=DEADLINE_S)
         assert done.returncode == 0, f"{done.returncode}: {done.stdout[-_SHOWN_CHARS:]}{done.stderr}"
         self._verified["last"] = "verifications finished"
         self.counts.update(self._verified.values())
