@@ -42,6 +42,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster-reads")]
 DEADLINE_S = 600.0
 LEASE_S = 5
 READERS = 2
+LOG = "reads-on-spark/log"
+"""In a bucket that other modules of this process may have, too: moto keeps one state in a process."""
 CHUNK = r"/log/chunks/.*\.parquet$"
 MANIFEST = r"/log/\d{20}\.json$"
 
@@ -64,7 +66,7 @@ class Story:
 
     @property
     def log(self) -> Folder:
-        return open_folder(self.storage.uri("log", keys=True))
+        return open_folder(self.storage.uri(LOG, keys=True))
 
     @property
     def output(self) -> Folder:
@@ -94,7 +96,7 @@ class Story:
     def files(self) -> set[str]:
         """All chunks of the dump that were written, also those that no manifest names."""
         folder = f"chunks/{self.dump_id}"
-        return {f"{folder}/{name}" for name in list_names(open_folder(self.storage.uri(f"log/{folder}", keys=True)), deep=False)}
+        return {f"{folder}/{name}" for name in list_names(open_folder(self.storage.uri(f"{LOG}/{folder}", keys=True)), deep=False)}
 
     def check(self, *, after: Seq | None) -> None:
         """What is delivered is the source, no row ever went back, and behind segment `after` it is what the slow rule makes of the log."""
@@ -219,7 +221,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         with Rig(folder, initial_rows=200, mark_every_s=0.5) as rig:
             config = rig.sidecar_config(
                 sinks=[f"file://{folder}/output?format=jsonl"],
-                log=storage.uri("log"),
+                log=storage.uri(LOG),
                 spark={"master": cluster.url, "memory": "512m"},
                 etcd={"lease_s": LEASE_S},
             )
