@@ -72,11 +72,15 @@ def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
 
 
 def schemas_name(data: bytes) -> str:
-    return f"schemas/{hashlib.sha256(data).hexdigest()[:16]}.json"
+    return _content_name("schemas", data)
 
 
 def dumps_name(data: bytes) -> str:
-    return f"dumps/{hashlib.sha256(data).hexdigest()[:16]}.json"
+    return _content_name("dumps", data)
+
+
+def _content_name(kind: str, data: bytes) -> str:
+    return f"{kind}/{hashlib.sha256(data).hexdigest()[:16]}.json"
 
 
 def retained_name(seq: Seq) -> str:

@@ -151,7 +151,7 @@ class FolderLog:
 
     def _file(self, name: str) -> bytes | None:
         with storage_errors(self.folder):
-            return storage.read_files(self.folder, [name]).get(name)
+            return storage.read_if_there(self.folder, name)
 
     def commit(self, manifest: Manifest) -> None:
         self._check_held()

@@ -128,7 +128,7 @@ def remove_others(log: Folder, kept: Collection[str]) -> None:
 
 def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
     with storage_errors(log):
-        data = storage.read_files(log, [name]).get(name)
+        data = storage.read_if_there(log, name)
     try:
         return None if data is None else decoded(data)
     except ValueError as error:

@@ -190,7 +190,7 @@ def last_manifest(folder: Folder) -> Manifest | None:
     with storage_errors(folder):
         name = manifest_name(Seq(run[-1]))
         last = read_manifest(folder, name, storage.read_file(folder, name))
-        return with_logged_tables(folder, last, lambda name: storage.read_files(folder, [name]).get(name))
+        return with_logged_tables(folder, last, partial(storage.read_if_there, folder))
 
 
 def space(config: Config) -> Checking[None]:

@@ -98,7 +98,7 @@ class ReportedDump:
         self._following.step()
         name = REPORTS.name(dump_id)
         with storage_errors(self._log):
-            data = storage.read_files(self._log, [name]).get(name)
+            data = storage.read_if_there(self._log, name)
         if data is None:
             raise SinkError(f"dump {dump_id} has no report: {self._lines}", hint="report this with the seed: it is a defect of ticdc-dump")
         file.write_bytes(data)

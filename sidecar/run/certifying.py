@@ -64,7 +64,7 @@ LOOK_BACK = 1_000
 def dumps_of(log: Folder, manifest: Manifest) -> list[Progress]:
     """Of the dumps that the segment knows, after it. Raises LogBroken."""
     with storage_errors(log):
-        return list(logged_dumps(with_logged_tables(log, manifest, lambda name: storage.read_files(log, [name]).get(name)).dumps))
+        return list(logged_dumps(with_logged_tables(log, manifest, partial(storage.read_if_there, log)).dumps))
 
 
 class TermCertificates:
@@ -241,7 +241,7 @@ class TermCertificates:
         name = manifest.schemas
         if self._schemas[0] != name:
             with storage_errors(self._log):
-                data = storage.read_files(self._log, [name]).get(name)
+                data = storage.read_if_there(self._log, name)
             if data is None:
                 raise missing_files(self._log, [name])
             self._schemas = name, logged_schemas(self._log, name, data)

@@ -29,7 +29,7 @@ def check_has(log: Folder, accepted: Accepted) -> None:
     the next read after it reports that."""
     name = manifest_name(accepted.seq)
     with storage_errors(log):
-        data = storage.read_files(log, [name]).get(name)
+        data = storage.read_if_there(log, name)
     if data is None:
         run = kept(log)
         if accepted.seq >= run.stop:

@@ -56,7 +56,8 @@ class PassedSegment:
     commit_ts: dict[TableName, pa.Array]
     dumped: dict[TableName, pa.Array]
 
-    def __len__(self) -> int:
+    @property
+    def weight(self) -> int:
         """What it takes, in keys."""
         tables = [*self.keys.values(), *self.dumped.values()]
         return sum(map(len, tables)) + KEYS_OF_TABLE * len(tables)
@@ -69,7 +70,7 @@ class LogKeys:
         self.settings, self._tables, self._gate = settings, frozenset(tables), gate
         self._lock = Lock()
         self._kept: OrderedDict[Seq, PassedSegment] = OrderedDict()
-        self._count = 0
+        self._weight = 0
         self._end = _Look(Seq(-1), float("-inf"))
 
     def after(self, seq: Seq | None) -> Iterator[PassedSegment]:
@@ -106,10 +107,10 @@ class LogKeys:
             for one in segments:
                 if one.seq not in self._kept:
                     self._kept[one.seq] = one
-                    self._count += len(one)
-            while self._count > KEYS_KEPT_MAX and len(self._kept) > 1:
+                    self._weight += one.weight
+            while self._weight > KEYS_KEPT_MAX and len(self._kept) > 1:
                 _, gone = self._kept.popitem(last=False)
-                self._count -= len(gone)
+                self._weight -= gone.weight
             return segments
 
     def _passed(self, manifests: Sequence[Manifest]) -> Iterator[PassedSegment]:

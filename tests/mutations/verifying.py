@@ -20,7 +20,7 @@ OF_ERAS = "tests/unit/ddl/test_eras.py"
 VERIFYING = [
     Mutation(
         "the keys of passed segments are bounded by their number alone",
-        "spark_merge/verify/moving.py::PassedSegment.__len__",
+        "spark_merge/verify/moving.py::PassedSegment.weight",
         " + KEYS_OF_TABLE * len(tables)",
         "",
         "tests/unit/verify/test_moving.py::test_what_is_kept_is_bounded_by_what_it_takes_and_not_by_its_keys",

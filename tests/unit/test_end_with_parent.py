@@ -25,5 +25,8 @@ def test_one_whose_parent_is_another_by_now_ends_at_once(off: int, code: int) ->
 
 
 def test_where_the_kernel_has_no_such_call_it_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    monkeypatch.setattr(os, "kill", lambda *_: killed.append(1))
     end_with_parent(-1)
+    assert not killed

@@ -103,14 +103,15 @@ def read_files(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
     """The files of these names, in parallel where that helps; those that do not exist are omitted."""
     requested, at_once = list(names), _of(folder).READS_AT_ONCE_MAX
     if at_once == 1 or len(requested) < 2:
-        results = [_read_if_there(folder, name) for name in requested]
+        results = [read_if_there(folder, name) for name in requested]
     else:
         with side_by_side(at_once) as readers:
-            results = list(readers.map(partial(_read_if_there, folder), requested))
+            results = list(readers.map(partial(read_if_there, folder), requested))
     return {name: data for name, data in zip(requested, results, strict=True) if data is not None}
 
 
-def _read_if_there(folder: Folder, name: str) -> bytes | None:
+def read_if_there(folder: Folder, name: str) -> bytes | None:
+    """A whole file; None where there is none."""
     try:
         return read_file(folder, name)
     except Absent:
@@ -240,7 +241,7 @@ def create_exclusively(folder: Folder, name: str, data: bytes) -> bool:
     A file that already holds equal bytes counts as created by this call, because the answer to an earlier attempt may
     have been lost (S3, NFS): so `data` must tell its writer from any other.
     """
-    return _of(folder).create(folder, name, data) or _read_if_there(folder, name) == data
+    return _of(folder).create(folder, name, data) or read_if_there(folder, name) == data
 
 
 def keeps_exclusive(folder: Folder, probe: str) -> bool:

@@ -46,12 +46,13 @@ class Refused(StorageError):
 
 def by_errno(error: OSError) -> StorageError:
     """The one that an error of the operating system is."""
+    text = repr(error) if error.errno is None else str(error)  # which has the file's name, where there is one
     if error.errno in _FULL:
-        return Full(str(error))
+        return Full(text)
     if error.errno in _EXHAUSTED:
-        return Exhausted(str(error))
+        return Exhausted(text)
     if isinstance(error, TimeoutError | ConnectionError) or error.errno in _UNREACHABLE:
-        return Unreachable(repr(error))
+        return Unreachable(text)
     if isinstance(error, FileNotFoundError):
-        return Absent(str(error))
-    return Refused(repr(error))
+        return Absent(text)
+    return Refused(text)
