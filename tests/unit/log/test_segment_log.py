@@ -207,14 +207,19 @@ def test_recovery_and_retention_hold_few_manifests_at_once_however_long_the_log_
     for seq in range(segments):
         log.commit(manifest(seq))
     write_chunk(log.folder, chunk_name("d1", epoch=1, number=1), ROWS)
-    at_once, read_files = [], storage.read_files
+    at_once, read_files, read_if_there = [], storage.read_files, storage.read_if_there
 
     def counted(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
         requested = list(names)
         at_once.append(len(requested))
         return read_files(folder, requested)
 
+    def one(folder: Folder, name: str) -> bytes | None:
+        at_once.append(1)
+        return read_if_there(folder, name)
+
     monkeypatch.setattr(storage, "read_files", counted)
+    monkeypatch.setattr(storage, "read_if_there", one)
     later = FolderLog(log.folder)
     later.recover(epoch=2)
     assert at_once == [1], "the last one, whose bytes the next manifest follows"
