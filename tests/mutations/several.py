@@ -90,8 +90,8 @@ SEVERAL = [
     Mutation(
         "the manifest has the first dump only",
         "sidecar/pipeline.py::Pipeline._write",
-        "tuple(dump.to_json() for dump in dumps if dump is not first",
-        "(",
+        "more_dumps=dumps.dumps[1:]",
+        "more_dumps=()",
         "tests/unit/test_pipeline.py::test_every_dump_that_is_there_is_in_the_manifest_and_goes_on_from_it",
     ),
     Mutation(
