@@ -76,6 +76,20 @@ FENCES = [
         f"{OF_THE_LOG}::test_chunks_named_anywhere_in_the_log_stay[local]",
     ),
     Mutation(
+        "an owner continues dumps without the tables of the file",
+        "sidecar/log/segment_log.py::FolderLog.recover",
+        "with_logged_tables(self.folder, last, self._file)",
+        "last",
+        f"{OF_THE_LOG}::test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it[local]",
+    ),
+    Mutation(
+        "an owner continues dumps without the tables of the file, in the twin",
+        "sidecar/adapters/memory/log.py::MemoryLog.recover",
+        "with_logged_tables(self.disk, last, self.disk.dumps.get)",
+        "last",
+        "tests/simulation/test_simulation.py::test_every_life_ends_with_the_output_equal_to_the_source[0]",
+    ),
+    Mutation(
         "the file of dumps goes with a manifest while another one names it",
         "sidecar/log/layout.py::shared_files_of",
         ", manifest.dumps_file",
