@@ -39,7 +39,8 @@ class Sizes:
     rows: int = 1_000_000
     writes_per_s: float = 500.0
     sessions: int = 2
-    warm_up_s: float = 10.0
+    warm_up_s: float = 60.0
+    """Until a JVM that has just started is as fast as it gets: at 10 s its first reads are in the figures."""
     live_s: float = 25.0
 
     def quick(self) -> Sizes:

@@ -249,7 +249,7 @@ class TestCommand:
             (["--runs", "3", "--only", "ours"], None),
             (["--runs", "3", "--rows", "1000"], None),
             (["--runs", "3", "--live-seconds", "5"], None),
-            (["--runs", "3", "--warm-up-seconds", "60"], None),
+            (["--runs", "3", "--warm-up-seconds", "10"], None),
             (["--quick", "--page", __file__], Path(__file__)),
         ],
     )
