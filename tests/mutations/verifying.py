@@ -16,8 +16,30 @@ CONTINUOUS, OF_CONTINUOUS = "sidecar/run/continuous.py", "tests/unit/run/test_co
 OF_RESUME = "tests/unit/verify/test_resume.py"
 OF_SLICES = "tests/integration/test_slices.py"
 OF_ERAS = "tests/unit/ddl/test_eras.py"
+OF_FILES = "tests/unit/sinks/test_file_reading.py"
 
 VERIFYING = [
+    Mutation(
+        "of an output's segments only the first ones are read",
+        "spark_merge/sinks/files/reader.py::segments_of",
+        "range(0, len(seqs), SEGMENTS_HELD_MAX)",
+        "range(0, len(seqs), 1 << 20)",
+        f"{OF_FILES}::test_what_the_files_of_other_tables_take_does_not_grow_with_the_output",
+    ),
+    Mutation(
+        "DDLs that no commit accepts yet are of the position",
+        "spark_merge/sinks/files/reading.py::_ddls",
+        " if seq <= accepted",
+        "",
+        f"{OF_FILES}::test_a_name_from_before_a_ddl_is_the_tables",
+    ),
+    Mutation(
+        "a segment's DDLs may be gone",
+        "spark_merge/sinks/files/reading.py::read_back",
+        "if segment.ddl is not None and segment.ddl not in ddls:",
+        "if False:",
+        f"{OF_FILES}::test_ddls_that_are_gone_are_an_error",
+    ),
     Mutation(
         "the keys of passed segments are bounded by their number alone",
         "spark_merge/verify/moving.py::PassedSegment.weight",

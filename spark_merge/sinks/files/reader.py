@@ -7,7 +7,7 @@ then its DDLs. Anything that is not as it was accepted raises SinkError: a gap, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,9 @@ from sidecar.log.storage import Folder
 from spark_merge.sinks.chain import NumberedFiles
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
+
+SEGMENTS_HELD_MAX = 500
+"""Decoded at once: of twenty tables one takes 15 kB."""
 
 _RESTORE = "restore the folder, or deliver to a new one from the log's beginning"
 
@@ -30,14 +33,26 @@ def read_output(folder: Folder) -> Iterator[dict[str, Any]]:
 
 def read_segments(folder: Folder) -> list[DeliveredSegment]:
     """The delivered segments in order of seq, without a gap; empty when nothing has been delivered."""
+    return list(segments_of(folder, delivered_seqs(folder)))
+
+
+def delivered_seqs(folder: Folder) -> list[int]:
+    """Those of the delivered segments, rising by one."""
     seqs = NumberedFiles(folder, SEGMENTS, ".json").numbers()
     for before, after in pairwise(seqs):
         if after != before + 1:
             raise SinkError(f"{folder}: segment {before + 1} is missing, {after} is there", hint=_RESTORE)
-    segments = SEGMENT.read_all(folder, map(segment_path, seqs))
-    if len(segments) != len(seqs):
-        raise SinkError(f"{folder}: {len(seqs) - len(segments)} segments went away while they were read", hint=_RESTORE)
-    return list(segments.values())
+    return seqs
+
+
+def segments_of(folder: Folder, seqs: Sequence[int]) -> Iterator[DeliveredSegment]:
+    """These, in their order, and not all of them in memory."""
+    for start in range(0, len(seqs), SEGMENTS_HELD_MAX):
+        paths = [segment_path(seq) for seq in seqs[start : start + SEGMENTS_HELD_MAX]]
+        segments = SEGMENT.read_all(folder, paths)
+        if gone := len(paths) - len(segments):
+            raise SinkError(f"{folder}: {gone} segments went away while they were read", hint=_RESTORE)
+        yield from segments.values()
 
 
 def read_rows(folder: Folder, file: DeliveredFile) -> list[dict[str, Any]]:

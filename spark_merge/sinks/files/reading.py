@@ -8,20 +8,20 @@ they name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from sidecar.core.model import Seq, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
-from sidecar.log.manifest import DdlRecord
 from sidecar.log.storage import Folder
 from spark_merge.ddl.eras import Era, era_of, eras
 from spark_merge.port.readable import Reading, RowsRead
+from spark_merge.sinks.chain import NumberedFiles
 from spark_merge.sinks.errors import storage_errors
-from spark_merge.sinks.files.reader import read_segments
-from spark_merge.sinks.folder.layout import DDLS_OF_SEGMENT, DeliveredFile, DeliveredSegment, FileFormat
+from spark_merge.sinks.files.reader import delivered_seqs, segments_of
+from spark_merge.sinks.folder.layout import DDLS, DDLS_OF_SEGMENT, DeliveredFile, FileFormat, FolderCommit, SegmentDdls
 from spark_merge.sinks.folder.output import accepted_by, last_commit
 from spark_merge.sinks.formats.file_formats import FORMATS
 from spark_merge.sinks.row_versions import dealt
@@ -31,53 +31,57 @@ _SHORTENED = "deliver to a new folder and dump again: an output that others shor
 
 
 def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
-    """Raises SinkError."""
+    """Raises SinkError. Of other tables' files nothing is kept: an output has as many as all its tables and segments."""
     last = last_commit(folder)
     accepted = accepted_by(folder, last)
     if accepted is None:
         return Reading(None, True, ())
-    segments = _segments(folder, accepted.seq, () if last is None else last.segments)
-    if last is not None and last.first is not None and segments[0].seq > last.first:
-        raise SinkError(
-            f"{folder}: segments {last.first} to {segments[0].seq - 1} were removed by somebody, with the rows that they brought",
-            hint=_SHORTENED,
-        )
-    if (last is None or last.first is None) and segments[0].seq:
-        raise SinkError(
-            f"{folder} begins with segment {segments[0].seq}, and ticdc-dump 0.4 or before, which began it, did not record whether it had"
-            " earlier ones",
-            hint=_SHORTENED,
-        )
-    results = eras(schema, _ddls(folder, segments))
-    files = [
-        (file, era)
-        for segment in segments
-        for file in segment.files
-        if file.from_log + file.from_dump and (era := era_of(results, file.table, segment.upto_ts)) is not None
-    ]
-    for _, era in files:
-        era.check()
+    fresh = {segment.seq: segment for segment in (() if last is None else last.segments)}
+    seqs = _seqs(folder, accepted.seq, fresh)
+    _check_begins(folder, Seq(seqs[0]), last)
+    ddls = _ddls(folder, accepted.seq)
+    results = eras(schema, [ddl for one in ddls.values() for ddl in one.ddls])
+    files = []
+    for segment in chain(segments_of(folder, [seq for seq in seqs if seq not in fresh]), fresh.values()):
+        if segment.ddl is not None and segment.ddl not in ddls:
+            raise _gone(folder, segment.ddl)
+        for file in segment.files:
+            if file.from_log + file.from_dump and (era := era_of(results, file.table, segment.upto_ts)) is not None:
+                era.check()
+                files.append((file, era))
     groups = dealt(files, lambda one: one[0].from_log + one[0].from_dump, parts)
     return Reading(accepted, True, tuple(FilesPart(folder, group) for group in groups))
 
 
-def _segments(folder: Folder, accepted: Seq, last: Sequence[DeliveredSegment]) -> list[DeliveredSegment]:
-    """Those up to the position. What the last commit accepted may be yet to be repeated for readers."""
-    there = {segment.seq: segment for segment in [*read_segments(folder), *last] if segment.seq <= accepted}
-    for before, after in pairwise([*sorted(there), accepted + 1]):
+def _seqs(folder: Folder, accepted: Seq, fresh: Collection[Seq]) -> list[int]:
+    """Those up to the position. `fresh`: what the last commit accepted may be yet to be repeated for readers."""
+    seqs = sorted({seq for seq in delivered_seqs(folder) if seq <= accepted} | {*fresh})
+    for before, after in pairwise([*seqs, accepted + 1]):
         if after != before + 1:
             raise SinkError(f"{folder}: segment {before + 1} is missing, {accepted} is accepted", hint=_RESTORE)
-    if not there:
+    if not seqs:
         raise SinkError(f"{folder}: no segment is there, {accepted} is accepted", hint=_RESTORE)
-    return [there[seq] for seq in sorted(there)]
+    return seqs
 
 
-def _ddls(folder: Folder, segments: Sequence[DeliveredSegment]) -> list[DdlRecord]:
-    paths = [segment.ddl for segment in segments if segment.ddl is not None]
-    ddls = DDLS_OF_SEGMENT.read_all(folder, paths)
-    if missing := set(paths) - ddls.keys():
-        raise _gone(folder, min(missing))
-    return [ddl for one in ddls.values() for ddl in one.ddls]
+def _check_begins(folder: Folder, first: Seq, last: FolderCommit | None) -> None:
+    """Raises SinkError unless that is where the output began."""
+    if last is not None and last.first is not None and first > last.first:
+        raise SinkError(
+            f"{folder}: segments {last.first} to {first - 1} were removed by somebody, with the rows that they brought", hint=_SHORTENED
+        )
+    if (last is None or last.first is None) and first:
+        raise SinkError(
+            f"{folder} begins with segment {first}, and ticdc-dump 0.4 or before, which began it, did not record whether it had"
+            " earlier ones",
+            hint=_SHORTENED,
+        )
+
+
+def _ddls(folder: Folder, accepted: Seq) -> dict[str, SegmentDdls]:
+    """Those of the segments up to the position, by path: they were durable before it, and no segment has others."""
+    files = NumberedFiles(folder, DDLS, ".json")
+    return DDLS_OF_SEGMENT.read_all(folder, [files.path(seq) for seq in files.numbers() if seq <= accepted])
 
 
 def _gone(folder: Folder, path: str) -> SinkError:
