@@ -6,10 +6,11 @@ missing is never taken for "nothing new" when later segments exist, or when the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import accumulate
 from typing import IO
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ MANIFESTS_AT_ONCE_MAX = 64
 
 WHOLE_FILE_BYTES_MAX = 4 << 20
 """Of a segment's rows that are read by one request, where each request waits for the network."""
+
+FILES_AT_ONCE_MAX, AHEAD_BYTES_MAX = 16, 8 << 20
+"""Of such files that are requested at the same time, and held until they are read."""
 
 _TYPES = {"ordinal": pa.int64(), "commit_ts": pa.int64(), "key": pa.binary(), "value": pa.binary(), "position": pa.int64()}
 _COLUMNS = [(name, _TYPES.get(name, pa.string())) for name in DATA_COLUMNS]
@@ -91,11 +95,36 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
     return logged_schemas(log, path, data)
 
 
-def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS, within: range | None = None) -> Iterator[pa.Table]:
+class SmallFiles:
+    """Segments' files that are read one after another, where each request waits for the network: with the one that is wanted the next ones
+    are requested, at the same time. Each once. `manifests`: in the order in which they will be wanted. For one thread."""
+
+    def __init__(self, log: Folder, manifests: Iterable[Manifest]) -> None:
+        self._log = log
+        self._waiting = [one for one in manifests if _is_small(log, one)]
+        self._held: dict[str, bytes] = {}
+
+    def take(self, manifest: Manifest) -> bytes | None:
+        """None: it was taken before, or is not there, or not small."""
+        name = str(manifest.data)
+        if name not in self._held and manifest in self._waiting:
+            self._request(self._waiting.index(manifest))
+        return self._held.pop(name, None)
+
+    def _request(self, place: int) -> None:
+        sizes = accumulate(one.bytes for one in self._waiting[place : place + FILES_AT_ONCE_MAX])
+        end = place + max(1, sum(size <= AHEAD_BYTES_MAX for size in sizes))
+        requested, self._waiting[place:end] = self._waiting[place:end], []
+        self._held = storage.read_files(self._log, [str(one.data) for one in requested])
+
+
+def iter_rows(
+    log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_COLUMNS, within: range | None = None, files: SmallFiles | None = None
+) -> Iterator[pa.Table]:
     """These columns of the segment's rows, all or those of the ordinals `within`, a row group at a time. Raises LogBroken."""
     if manifest.data is None:
         return
-    with _reading(log, manifest.data), _opened(log, manifest.data, manifest.bytes) as file, whole_pages(file) as parquet:
+    with _reading(log, manifest.data), _opened(log, manifest, files) as file, whole_pages(file) as parquet:
         _check_rows(log, manifest, parquet)
         start, wanted = 0, range(manifest.rows) if within is None else within
         for group in range(parquet.metadata.num_row_groups):
@@ -107,10 +136,17 @@ def iter_rows(log: Folder, manifest: Manifest, *, columns: Sequence[str] = DATA_
             start = stop
 
 
-def _opened(log: Folder, name: str, size: int) -> AbstractContextManager[IO[bytes]]:
+def _opened(log: Folder, manifest: Manifest, files: SmallFiles | None) -> AbstractContextManager[IO[bytes]]:
     """To open a file to read it anywhere takes a request more: for its size, which the manifest says."""
-    whole = log.protocol != "file" and size <= WHOLE_FILE_BYTES_MAX
-    return BytesIO(storage.read_file(log, name)) if whole else storage.open_to_read(log, name)
+    name = str(manifest.data)
+    if not _is_small(log, manifest):
+        return storage.open_to_read(log, name)
+    data = None if files is None else files.take(manifest)
+    return BytesIO(storage.read_file(log, name) if data is None else data)
+
+
+def _is_small(log: Folder, manifest: Manifest) -> bool:
+    return log.protocol != "file" and manifest.data is not None and manifest.bytes <= WHOLE_FILE_BYTES_MAX
 
 
 def read_rows(log: Folder, manifest: Manifest, within: range | None = None) -> pa.Table:

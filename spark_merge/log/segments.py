@@ -31,7 +31,7 @@ from sidecar.log.storage import Folder
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.codecs.zone import Ambiguous, ServerZone
 from spark_merge.log.cache import DecodedRows, DecodedTables
-from spark_merge.log.read import NO_ROWS, iter_rows
+from spark_merge.log.read import NO_ROWS, SmallFiles, iter_rows
 from spark_merge.port.contract import CHANGES, RANK_DELETE, RANK_PUT, RAW_CHANGES, Between, Head
 from spark_merge.port.pieces import HELD_ROWS_MAX
 
@@ -104,6 +104,7 @@ class Segments:
         self._pack: _Pack | None = None
         self._pack_rows_max = ROWS_MAX
         self._large: set[tuple[SegmentPart, TableName | None]] = set()
+        self._files = SmallFiles(source.log, [source.heads[seq].manifest for seq in sorted(source.heads)])
 
     def head(self, seq: Seq) -> Head:
         head = self._source.heads.get(seq)
@@ -224,7 +225,8 @@ class Segments:
 
     def _row_groups(self, part: SegmentPart, *, columns: Sequence[str] = DATA_COLUMNS) -> Iterator[pa.Table]:
         """A row group at a time, as they are in the log: in the order of commit_ts."""
-        for rows in iter_rows(self._source.log, self.head(part.seq).manifest, columns=columns, within=part.within):
+        manifest = self.head(part.seq).manifest
+        for rows in iter_rows(self._source.log, manifest, columns=columns, within=part.within, files=self._files):
             yield _committed(rows, part.between)
 
     def _streamed(self, part: SegmentPart, table: TableName | None) -> Iterator[pa.Table]:

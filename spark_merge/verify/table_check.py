@@ -31,7 +31,7 @@ from sidecar.log.verification import CheckState, RequestedTable, Slice, TableRep
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.log.read import LoggedSchemas, new_manifests
 from spark_merge.port.contract import Accepted, Sink
-from spark_merge.port.readable import Readable, ReadPart, newest_of
+from spark_merge.port.readable import Readable, ReadPart, RowForm, newest_of
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, ranges_of_slice, reads_by_keys
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
@@ -110,6 +110,7 @@ class TableCheck:
     """In the names of digests: a process of an earlier worker's may still write some."""
     _rereads: bool = False
     _by_keys: bool = False
+    _form: RowForm | None = None
     _keeping_up: KeepingUp = field(default_factory=KeepingUp)
     _upto_ts: CommitTs = NO_TS
     _table_rows: int = 0
@@ -152,10 +153,9 @@ class TableCheck:
     def _compare(self, *, resumes: bool) -> None:
         context = self.context
         schema, moving, progress = (self._resumed() if resumes else None) or self._begun()
-        self._by_keys, none = progress.by_keys, key_table(schema, [])
-        form = self.sink.reading(schema, parts=1, keys=none).form
+        self._by_keys = progress.by_keys
         ranges = [KeySpan(*one) for one in progress.ranges]
-        parts = context.source.ranges(schema, ranges, form=form, where=self.table.where)
+        parts = context.source.ranges(schema, ranges, form=self._form, where=self.table.where)
         while (start := progress.done) < len(parts) and not self._keeping_up.narrowed:
             at_ts = moving.follow() if context.source.has_snapshots() else None
             wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
@@ -189,7 +189,7 @@ class TableCheck:
         by_keys = reads_by_keys(self.sink, rows, part=self.slice, sample=self.sample)
         none = key_table(schema, []) if by_keys else None
         reading = self.sink.reading(schema, parts=max(1, context.runner.cores, rows // SINK_PART_ROWS), keys=none)
-        low_ts = CommitTs(accepted.upto_ts or 0)
+        self._form, low_ts = reading.form, CommitTs(accepted.upto_ts or 0)
         moving = Moving(context.log, schema, after=accepted.seq, low_ts=low_ts)
         ranges = self._chosen(schema, rows, by_keys=by_keys)
         self._table_rows, self.report.rows_total = rows, int(rows * self.sample)
@@ -221,6 +221,7 @@ class TableCheck:
         if accepted.seq < progress.accepted or moving.altered or schema_text(schema) != progress.schema:
             return None
         self.report, self._table_rows, self._saves = progress.report, progress.rows, True
+        self._form = self.sink.reading(schema, parts=1, keys=key_table(schema, [])).form
         return schema, moving, progress
 
     def _save(self, progress: CheckProgress, moving: Moving) -> None:

@@ -290,6 +290,20 @@ MERGING = [
         "tests/unit/merge/test_task.py::test_each_portion_and_each_piece_is_progress[segment]",
     ),
     Mutation(
+        "a task requests its segments' files one by one",
+        "spark_merge/log/segments.py::Segments._row_groups",
+        ", files=self._files",
+        "",
+        "tests/unit/merge/test_task.py::test_a_task_requests_the_files_of_a_remote_log_together",
+    ),
+    Mutation(
+        "what a task has requested ahead has no bound",
+        "spark_merge/log/read.py::SmallFiles._request",
+        "size <= AHEAD_BYTES_MAX",
+        "True",
+        "tests/unit/merge/test_read.py::TestSmallFiles::test_what_is_held_is_bounded_in_bytes_and_one_is_always_read",
+    ),
+    Mutation(
         "row groups that are read to the end of a window are no progress",
         "spark_merge/log/read.py::iter_rows",
         "\n                progressed()",

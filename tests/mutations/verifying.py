@@ -27,6 +27,13 @@ VERIFYING = [
         f"{OF_FILES}::test_what_the_files_of_other_tables_take_does_not_grow_with_the_output",
     ),
     Mutation(
+        "a comparison that continues has forgotten what the sink promises",
+        "spark_merge/verify/table_check.py::TableCheck._resumed",
+        "self._form = self.sink.reading(schema, parts=1, keys=key_table(schema, [])).form",
+        "pass",
+        f"{OF_RESUME}::test_the_next_worker_has_the_sources_rows_as_the_sink_promises_them",
+    ),
+    Mutation(
         "DDLs that no commit accepts yet are of the position",
         "spark_merge/sinks/files/reading.py::_ddls",
         " if seq <= accepted",

@@ -3,25 +3,28 @@ begins again only where what was done is of no use any more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.verification import CheckState
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.port.readable import RowsRead
+from spark_merge.port.readable import Reading, RowForm, RowsRead
+from spark_merge.sinks.sqlite.sink import SqliteSink
 from spark_merge.verify import table_check
 from spark_merge.verify.resume import load
 from spark_merge.verify.runner import Ending
 from spark_merge.verify.table_check import TableCheck
-from tests.support.verified import InOrder, WorldPart
+from tests.support.verified import InOrder, WorldPart, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, Steps, Still, check_of, world_of
 
 
@@ -122,6 +125,29 @@ def test_over_deaths_each_fault_is_named_and_nothing_else(tmp_path: Path, snapsh
         assert report.moving == 0
         named += len(result)
     assert named > 10
+
+
+def test_the_next_worker_has_the_sources_rows_as_the_sink_promises_them(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, ranges, forms = SqliteSink.reading, WorldSource.ranges, list[RowForm | None]()
+
+    def promised(sink: SqliteSink, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
+        return replace(reading(sink, schema, parts=parts, keys=keys), form=as_it_is)
+
+    def noted(
+        source: WorldSource, schema: TableSchema, wanted: Sequence[KeySpan], *, form: RowForm | None, where: str = ""
+    ) -> list[WorldPart]:
+        forms.append(form)
+        return ranges(source, schema, wanted, form=form, where=where)
+
+    monkeypatch.setattr(SqliteSink, "reading", promised)
+    monkeypatch.setattr(WorldSource, "ranges", noted)
+    dead(still, 3)
+    assert checked(still).report.state is CheckState.EQUAL
+    assert forms == [as_it_is, as_it_is]
+
+
+def as_it_is(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 def test_keys_that_were_moving_are_moving(still: Still) -> None:
