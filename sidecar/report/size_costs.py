@@ -38,15 +38,15 @@ class UnitCost:
 
 BENCH = "2026-11-28, tests/bench/sizes.py"
 COSTS: Mapping[str, UnitCost] = {
-    "processes": UnitCost(0.07, "cores", "2026-11-24, deploy/PERFORMANCE.md, less what follows"),
+    "processes": UnitCost(0.09, "cores", "2026-11-29, deploy/PERFORMANCE.md, less what follows"),
     "segments": UnitCost(5, "segments/s", "the rig's resolved marks, deploy/PERFORMANCE.md: TiCDC's own may come less often"),
     "segment": UnitCost(8.9, "ms a segment", BENCH),
     "change": UnitCost(9, "µs a change", BENCH),
     "read by SELECT": UnitCost(1.0, "µs a dump row", "deploy/KV.md"),
     "read from TiKV": UnitCost(2.6, "µs a dump row", "deploy/KV.md"),
-    "source": UnitCost(0.9, "µs a dump row", "2026-11-24, deploy/PERFORMANCE.md: MariaDB"),
+    "source": UnitCost(1.3, "µs a dump row", "2026-11-29, deploy/PERFORMANCE.md: MariaDB"),
     "reading": UnitCost(430_000, "rows/s of two readers", "deploy/KV.md"),
-    "chunk": UnitCost(240 / 1_000_000 * 10_000, "SELECTs for each full chunk", "2026-11-24, deploy/PERFORMANCE.md"),
+    "chunk": UnitCost(236 / 1_000_000 * 10_000, "SELECTs for each full chunk", "2026-11-29, deploy/PERFORMANCE.md"),
     "message": UnitCost(1.4, "bytes for each byte of a row", "give --message-bytes", Basis.ESTIMATE),
     "process": UnitCost(1_500 * MIB, "bytes: Python, schemas, decoded rows", "deploy/SIZING.md", Basis.ESTIMATE),
     "another sink": UnitCost(128 * MIB, "bytes", "a segment and a portion, deploy/SIZING.md", Basis.ESTIMATE),
@@ -58,8 +58,8 @@ COSTS: Mapping[str, UnitCost] = {
     "etcd tables": UnitCost(8, "tables a key", "deploy/ETCD.md"),
     "etcd key": UnitCost(700, "bytes a key", "deploy/ETCD.md"),
     "etcd history": UnitCost(500, "bytes for each of 1,000 entries", "deploy/ETCD.md"),
-    "delivered p50": UnitCost(0.09, "s", "2026-11-24, deploy/PERFORMANCE.md"),
-    "delivered p99": UnitCost(0.15, "s", "2026-11-24, deploy/PERFORMANCE.md"),
+    "delivered p50": UnitCost(0.09, "s", "2026-11-29, deploy/PERFORMANCE.md"),
+    "delivered p99": UnitCost(0.15, "s", "2026-11-29, deploy/PERFORMANCE.md"),
 }
 """What everything else is made of. Bytes are of memory, of the log or of etcd."""
 
@@ -87,14 +87,14 @@ class SinkCost:
 
 _LAKES = "2026-11-23, deploy/ICEBERG-SINK.md"
 _PAGE, _PAGE_NEW = "2026-11-23, deploy/SINKS.md", "2026-11-28, deploy/SINKS.md"
-_PEERS = "2026-11-24, deploy/PERFORMANCE.md"
+_PEERS = "2026-11-29, deploy/PERFORMANCE.md"
 _OURS = "2026-11-28, tests/bench/sinks.py, beside other programs"
 _FEW = "as the sinks beside it, not measured"
 SINKS: Mapping[str, SinkCost] = {
-    "kafka": SinkCost(5, 0.29, 80, 40, 8.1, 79_500, 61_900, _PEERS, live=Basis.ESTIMATE),
+    "kafka": SinkCost(5, 0.29, 80, 40, 10.5, 60_700, 47_300, _PEERS, live=Basis.ESTIMATE),
     "mysql": SinkCost(8, 0.4, 110, 60, 19.4, 39_300, 19_900, _PAGE_NEW, live=Basis.ESTIMATE),
     "file:jsonl": SinkCost(3, 0.83, 75, 40, 8.4, 58_000, 29_000, _OURS, dump=Basis.ESTIMATE),
-    "file:parquet": SinkCost(9.3, 1.4, 38, 12, 1.9, 342_000, 194_000, _PEERS),
+    "file:parquet": SinkCost(9.3, 1.4, 38, 12, 3.1, 255_000, 186_000, _PEERS),
     "file:csv": SinkCost(3, 0.83, 75, 40, 12.8, 142_000, 39_700, _PAGE, live=Basis.ESTIMATE),
     "delta": SinkCost(2, 0, 20, 12, 4.8, 390_000, 41_300, _LAKES, live=Basis.ESTIMATE, commit_s=0.07, commit_cpu_s=0.02, at_once=8),
     "iceberg": SinkCost(2, 0, 20, 12, 5.3, 348_000, 38_200, _LAKES, live=Basis.ESTIMATE, commit_s=0.085, commit_cpu_s=0.07),
