@@ -7,7 +7,7 @@ missing is never taken for "nothing new" when later segments exist, or when the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate
@@ -97,7 +97,8 @@ def read_schemas(log: Folder, path: str) -> dict[TableName, TableSchema]:
 
 class SmallFiles:
     """Segments' files that are read one after another, where each request waits for the network: with the one that is wanted the next ones
-    are requested, at the same time. Each once. `manifests`: in the order in which they will be wanted. For one thread."""
+    are requested, at the same time. `manifests`: those that will be wanted, in that order; what is passed over is given up. For one
+    thread."""
 
     def __init__(self, log: Folder, manifests: Iterable[Manifest]) -> None:
         self._log = log
@@ -105,7 +106,7 @@ class SmallFiles:
         self._held: dict[str, bytes] = {}
 
     def take(self, manifest: Manifest) -> bytes | None:
-        """None: it was taken before, or is not there, or not small."""
+        """None: it is to be read alone, as it was not to be wanted or has been taken, or could not be read with others."""
         name = str(manifest.data)
         if name not in self._held and manifest in self._waiting:
             self._request(self._waiting.index(manifest))
@@ -114,8 +115,10 @@ class SmallFiles:
     def _request(self, place: int) -> None:
         sizes = accumulate(one.bytes for one in self._waiting[place : place + FILES_AT_ONCE_MAX])
         end = place + max(1, sum(size <= AHEAD_BYTES_MAX for size in sizes))
-        requested, self._waiting[place:end] = self._waiting[place:end], []
-        self._held = storage.read_files(self._log, [str(one.data) for one in requested])
+        requested, self._waiting = self._waiting[place:end], self._waiting[end:]
+        self._held = {}
+        with suppress(storage.Refused):  # of one of them: who reads that one alone can name it
+            self._held = storage.read_files(self._log, [str(one.data) for one in requested])
 
 
 def iter_rows(

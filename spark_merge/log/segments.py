@@ -93,9 +93,9 @@ class _Pack:
 
 class Segments:
     """For one task. What it holds is bounded; what it has decoded is in `cache`, which others may share. `raw`: with the messages
-    (RAW_CHANGES)."""
+    (RAW_CHANGES). `in_turn`: segments of which the live rows are wanted, one after another."""
 
-    def __init__(self, source: SegmentSource, *, raw: bool, cache: DecodedRows | None = None) -> None:
+    def __init__(self, source: SegmentSource, *, raw: bool, cache: DecodedRows | None = None, in_turn: Iterable[Seq] = ()) -> None:
         self._source, self._raw = source, raw
         self.zone = ServerZone(source.server_tz, source.ambiguous)
         self._cache, self._shared = DecodedRows() if cache is None else cache, cache is not None
@@ -104,7 +104,8 @@ class Segments:
         self._pack: _Pack | None = None
         self._pack_rows_max = ROWS_MAX
         self._large: set[tuple[SegmentPart, TableName | None]] = set()
-        self._files = SmallFiles(source.log, [source.heads[seq].manifest for seq in sorted(source.heads)])
+        heads = [source.heads[seq] for seq in dict.fromkeys(in_turn) if seq in source.heads]
+        self._files = SmallFiles(source.log, [head.manifest for head in heads if head.table_rows is None or head.table_rows])
 
     def head(self, seq: Seq) -> Head:
         head = self._source.heads.get(seq)

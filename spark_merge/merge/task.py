@@ -47,7 +47,7 @@ from spark_merge.port.pieces import bounded, size_of
 def run(task: Task, writer: Writer, source: SegmentSource, cache: DecodedRows | None = None) -> Outcome:
     """May run twice at once, on any machine. `cache`: that of all tasks of this process, if they share one. Raises what reading, decoding
     and the writer raise."""
-    segments = Segments(source, raw=task.raw, cache=cache)
+    segments = _segments(task, source, cache)
     at = [f"task {task.id}"]
     with noting(lambda: ", ".join(at)):
         outcome = writer(task, _tracked(_portions(task, _Reader(source.log, segments)), at))
@@ -70,7 +70,11 @@ def needed(task: Task) -> set[Seq]:
 
 
 def portions(task: Task, source: SegmentSource, cache: DecodedRows | None = None) -> Iterator[Portion]:
-    return _portions(task, _Reader(source.log, Segments(source, raw=task.raw, cache=cache)))
+    return _portions(task, _Reader(source.log, _segments(task, source, cache)))
+
+
+def _segments(task: Task, source: SegmentSource, cache: DecodedRows | None) -> Segments:
+    return Segments(source, raw=task.raw, cache=cache, in_turn=[unit.seq for unit in task.units if unit.live])
 
 
 def _portions(task: Task, reader: _Reader) -> Iterator[Portion]:

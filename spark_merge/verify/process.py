@@ -5,6 +5,8 @@
 - `dumpverify --stop` ends a verification at once: where the process does not end it within STOP_S, the process is killed.
 - Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are.
 - It ends with the worker, also if that is killed: its end of the connection is closed then.
+- A process that was killed is there until it has had a core for its end, and one of the lowest priority may wait for that. So it gets the
+  usual one, and none is begun, and nothing said to have stopped, before it has gone.
 """
 
 from __future__ import annotations
@@ -85,21 +87,27 @@ class _Child:
     def exit_code(self) -> int | None:
         return self._process.poll()
 
-    def kill(self) -> None:
-        """The processes that it has started end with it, the one that frees their semaphores last. Its work on a cluster is ended here:
-        that would continue to read, and write files that nobody removes."""
+    def kill(self) -> bool:
+        """Whether it has gone; else call it again. The processes that it has started end with it, the one that frees their semaphores last.
+        Its work on a cluster is ended here: that would continue to read, and write files that nobody removes."""
         self._process.kill()
-        self._process.wait(END_S)
+        if self._process.poll() is None:
+            _hurry(self._process.pid)
         if self._cluster is not None and any(one.alive for one in self._works):
             with suppress(SinkError, SparkLost):  # then its work is over, too
                 self._cluster.cancel()
             for one in self._works:
                 one.close(END_S)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return False
         with suppress(ProcessLookupError):
             for _ in range(int(GROUP_END_S / GROUP_LOOK_S)):
                 os.killpg(self._process.pid, 0)
                 sleep(GROUP_LOOK_S)
             os.killpg(self._process.pid, signal.SIGKILL)
+        return True
 
     def _listen(self, _: Event) -> None:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):
@@ -135,6 +143,7 @@ class VerifyProcess:
 
     def __post_init__(self) -> None:
         self._child: _Child | None = None
+        self._ending = False
         self._over: set[str] = set()
         self._requested: list[str] = []
         self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
@@ -170,10 +179,14 @@ class VerifyProcess:
             if self._requested and not before:
                 self.lateness.begin()
         self._wanted_s = now_s if self._requested else self._wanted_s
+        if self._ending and not self._end():
+            return
         child = self._child
         if child is not None and not child.listening.alive:
-            child.kill()
+            gone = child.kill()
             child.listening.check()
+            if not gone:
+                return
         if child is None:
             if self._requested and now_s >= self._begin_s:
                 self._child = _Child(self.begin, self.cluster, self.notice)
@@ -205,8 +218,7 @@ class VerifyProcess:
             self._stop_s = "", now_s
         elif self._stop_s[0] != running:
             self._stop_s = running, now_s
-        elif now_s - self._stop_s[1] >= STOP_S:
-            self._end()
+        elif now_s - self._stop_s[1] >= STOP_S and self._end():
             end_stopped(self._log, running, self.now_ms())
             remove_work(self._log, running)
 
@@ -229,7 +241,20 @@ class VerifyProcess:
             end_stopped(self._log, running, self.now_ms(), why=why)
             remove_work(self._log, running)
 
-    def _end(self) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
+    def _end(self) -> bool:
+        """Whether there is none any more; else the next step calls it again."""
+        self._ending = self._child is not None and not self._child.kill()
+        if not self._ending:
+            self._child = None
+        return not self._ending
+
+
+def _hurry(pid: int) -> None:
+    """The usual priority for each thread, which has to run to its end. Where this user may not give it, the end takes longer."""
+    threads: list[str] = []
+    with suppress(OSError):
+        threads = os.listdir(f"/proc/{pid}/task")
+    for thread in map(int, threads):
+        with suppress(OSError):
+            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, thread, 0)

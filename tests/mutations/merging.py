@@ -297,6 +297,20 @@ MERGING = [
         "tests/unit/merge/test_task.py::test_a_task_requests_the_files_of_a_remote_log_together",
     ),
     Mutation(
+        "a file that is refused is reported under the name of another one",
+        "spark_merge/log/read.py::SmallFiles._request",
+        "suppress(storage.Refused)",
+        "suppress()",
+        "tests/unit/merge/test_read.py::TestSmallFiles::test_where_one_is_refused_each_is_read_alone_and_that_one_is_named",
+    ),
+    Mutation(
+        "segments that a task's windows reach back to are requested ahead",
+        "spark_merge/merge/task.py::_segments",
+        " if unit.live",
+        "",
+        "tests/unit/merge/test_task.py::test_a_task_requests_the_files_of_a_remote_log_together",
+    ),
+    Mutation(
         "what a task has requested ahead has no bound",
         "spark_merge/log/read.py::SmallFiles._request",
         "size <= AHEAD_BYTES_MAX",

@@ -18,8 +18,8 @@ from spark_merge.sinks.chain import NumberedFiles
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import SEGMENT, SEGMENTS, DeliveredFile, DeliveredSegment, segment_path
 
-SEGMENTS_HELD_MAX = 500
-"""Decoded at once: of twenty tables one takes 15 kB."""
+SEGMENTS_HELD_MAX = 64
+"""Decoded at once: one with files of twenty tables takes 15 kB."""
 
 _RESTORE = "restore the folder, or deliver to a new one from the log's beginning"
 
@@ -53,6 +53,7 @@ def segments_of(folder: Folder, seqs: Sequence[int]) -> Iterator[DeliveredSegmen
         if gone := len(paths) - len(segments):
             raise SinkError(f"{folder}: {gone} segments went away while they were read", hint=_RESTORE)
         yield from segments.values()
+        del segments
 
 
 def read_rows(folder: Folder, file: DeliveredFile) -> list[dict[str, Any]]:

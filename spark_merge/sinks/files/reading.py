@@ -39,7 +39,7 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
     fresh = {segment.seq: segment for segment in (() if last is None else last.segments)}
     seqs = _seqs(folder, accepted.seq, fresh)
     _check_begins(folder, Seq(seqs[0]), last)
-    ddls = _ddls(folder, accepted.seq)
+    ddls = _ddls(folder, range(seqs[0], accepted.seq + 1))
     results = eras(schema, [ddl for one in ddls.values() for ddl in one.ddls])
     files = []
     for segment in chain(segments_of(folder, [seq for seq in seqs if seq not in fresh]), fresh.values()):
@@ -47,8 +47,9 @@ def read_back(folder: Folder, schema: TableSchema, *, parts: int) -> Reading:
             raise _gone(folder, segment.ddl)
         for file in segment.files:
             if file.from_log + file.from_dump and (era := era_of(results, file.table, segment.upto_ts)) is not None:
-                era.check()
                 files.append((file, era))
+    for _, era in files:
+        era.check()
     groups = dealt(files, lambda one: one[0].from_log + one[0].from_dump, parts)
     return Reading(accepted, True, tuple(FilesPart(folder, group) for group in groups))
 
@@ -78,10 +79,10 @@ def _check_begins(folder: Folder, first: Seq, last: FolderCommit | None) -> None
         )
 
 
-def _ddls(folder: Folder, accepted: Seq) -> dict[str, SegmentDdls]:
-    """Those of the segments up to the position, by path: they were durable before it, and no segment has others."""
+def _ddls(folder: Folder, seqs: range) -> dict[str, SegmentDdls]:
+    """Those of accepted segments, by path: they were durable before these were accepted, and a segment has the file of its own number."""
     files = NumberedFiles(folder, DDLS, ".json")
-    return DDLS_OF_SEGMENT.read_all(folder, [files.path(seq) for seq in files.numbers() if seq <= accepted])
+    return DDLS_OF_SEGMENT.read_all(folder, [files.path(seq) for seq in files.numbers() if seq in seqs])
 
 
 def _gone(folder: Folder, path: str) -> SinkError:

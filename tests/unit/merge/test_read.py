@@ -99,7 +99,7 @@ class TestSmallFiles:
     def manifests(self, request: pytest.FixtureRequest) -> tuple[Folder, list[Manifest]]:
         log = FolderLog(open_folder(f"memory://{request.node.name}"))
         log.recover(epoch=1)
-        return log.folder, [append(log, seq, rows=seq % 3 + (seq != 5)) for seq in range(40)]
+        return log.folder, [append(log, seq, rows=seq % 3 + (seq != 6)) for seq in range(40)]
 
     def read(self, folder: Folder, manifests: Sequence[Manifest], files: SmallFiles) -> list[int]:
         return [sum(rows.num_rows for rows in iter_rows(folder, one, files=files)) for one in manifests]
@@ -110,7 +110,7 @@ class TestSmallFiles:
         folder, all_of = manifests
         requests = Requests(monkeypatch)
         assert self.read(folder, all_of, SmallFiles(folder, all_of)) == [one.rows for one in all_of]
-        assert [len(names) for names in requests.together] == [16, 16, 8]
+        assert [len(names) for names in requests.together] == [16, 16, 7]
         assert requests.single == []
 
     def test_what_is_held_is_bounded_in_bytes_and_one_is_always_read(
@@ -124,19 +124,51 @@ class TestSmallFiles:
         monkeypatch.setattr(log_read, "AHEAD_BYTES_MAX", 1)
         requests.together.clear()
         self.read(folder, all_of, SmallFiles(folder, all_of))
-        assert [len(names) for names in requests.together] == [1] * 40
+        assert [len(names) for names in requests.together] == [1] * 39
 
-    def test_one_that_is_read_out_of_turn_or_twice_is_read(
+    def test_one_that_is_not_wanted_in_turn_or_is_read_twice_is_read_alone(
         self, manifests: tuple[Folder, list[Manifest]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A window reaches back, or another sink has decoded a segment already; a segment of many tables is read in several passes."""
+        """A window reaches back; a segment of many tables is read in several passes. What is held is not requested again for it."""
         folder, all_of = manifests
-        wanted = [all_of[seq] for seq in (30, 3, 2, 4, 30, 39, 1, 18)]
         requests = Requests(monkeypatch)
-        assert self.read(folder, wanted, SmallFiles(folder, all_of)) == [one.rows for one in wanted]
-        assert len(requests.together) + len(requests.single) <= len(wanted)
-        asked = [name for names in requests.together for name in names]
-        assert len(asked) == len(set(asked)), "each is requested ahead once"
+        wanted = [all_of[seq] for seq in (20, 3, 21, 20, 4, 22, 30)]
+        assert self.read(folder, wanted, SmallFiles(folder, all_of[20:])) == [one.rows for one in wanted]
+        assert requests.together == [[one.data for one in all_of[20:36]]]
+        assert requests.single == [all_of[seq].data for seq in (3, 20, 4)]
+
+    def test_what_is_passed_over_is_given_up(self, manifests: tuple[Folder, list[Manifest]], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another sink has decoded it already."""
+        folder, all_of = manifests
+        requests = Requests(monkeypatch)
+        files, wanted = SmallFiles(folder, all_of), [all_of[seq] for seq in (7, 30, 8)]
+        assert self.read(folder, wanted, files) == [one.rows for one in wanted]
+        assert requests.together == [[one.data for one in all_of[7:23]], [one.data for one in all_of[30:]]]
+        assert requests.single == [all_of[8].data]
+        assert not files._waiting
+
+    def test_where_one_is_refused_each_is_read_alone_and_that_one_is_named(
+        self, manifests: tuple[Folder, list[Manifest]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder, all_of = manifests
+        refused, read_file = all_of[4].data, storage.read_file
+
+        def several(_: Folder, names: Iterable[str]) -> dict[str, bytes]:
+            assert refused in list(names)
+            raise storage.Refused("Access Denied")
+
+        def one(where: Folder, name: str) -> bytes:
+            if name == refused:
+                raise storage.Refused("Access Denied")
+            return read_file(where, name)
+
+        monkeypatch.setattr(storage, "read_files", several)
+        monkeypatch.setattr(storage, "read_file", one)
+        files = SmallFiles(folder, all_of[:8])
+        assert self.read(folder, all_of[:4], files) == [one.rows for one in all_of[:4]]
+        with pytest.raises(LogBroken, match=str(refused)):
+            self.read(folder, all_of[4:5], files)
+        assert self.read(folder, all_of[5:8], files) == [one.rows for one in all_of[5:8]]
 
     def test_one_that_is_gone_is_an_error_that_names_it(self, manifests: tuple[Folder, list[Manifest]]) -> None:
         folder, all_of = manifests

@@ -96,6 +96,25 @@ def test_ddls_that_are_gone_are_an_error(tmp_path: Path) -> None:
         read_back(out, SCHEMA, parts=1)
 
 
+def test_ddls_that_are_gone_are_named_before_what_cannot_be_read_without_them(tmp_path: Path) -> None:
+    """The one that is gone created the table again, so what the other one says of older rows does not matter."""
+    out = output(tmp_path, [segment(0, TABLES[:1]), *(segment(seq, TABLES[:1], ddl=ddl_path(seq)) for seq in (1, 2)), segment(3, ())])
+    exchanged = DdlRecord(CommitTs(199), "shop", "orders", "ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE other")
+    DDLS_OF_SEGMENT.write(out, ddl_path(1), SegmentDdls(1, [exchanged]))
+    with pytest.raises(SinkError, match=r"_ddl/0+2\.json is gone"):
+        read_back(out, SCHEMA, parts=1)
+    DDLS_OF_SEGMENT.write(out, ddl_path(2), SegmentDdls(2, []))
+    with pytest.raises(SinkError, match="EXCHANGE PARTITION"):
+        read_back(out, SCHEMA, parts=1)
+
+
+def test_ddls_from_before_the_outputs_first_segment_are_not_read(tmp_path: Path) -> None:
+    """Its first opening died, and retention let it begin later."""
+    out = output(tmp_path, [segment(seq, TABLES[:1]) for seq in (5, 6)])
+    storage.write_atomically(out, ddl_path(3), b"not readable")
+    assert len(paths_read(out)) == 2
+
+
 def test_a_segment_that_goes_away_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "SEGMENTS_HELD_MAX", 2)
     out = output(tmp_path, [segment(seq, TABLES[:1]) for seq in range(6)])

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,7 +29,7 @@ from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying
-from spark_merge.verify.process import DEATHS_MAX, IDLE_S, VerifyProcess, _Child
+from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, VerifyProcess, _Child
 from tests.support.eventually import eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
@@ -77,7 +78,7 @@ class Worker:
 def worker(tmp_path: Path) -> Iterator[Worker]:
     made = Worker(tmp_path)
     yield made
-    made.made._end()
+    eventually(made.made._end)
 
 
 @contextmanager
@@ -100,7 +101,7 @@ def test_it_carries_out_what_is_requested_of_sinks_by_their_names_and_is_there_f
     assert worker.made._child is child, "one after another in one process"
     worker.made._step(monotonic() + 1)
     worker.made._step(monotonic() + IDLE_S + 2)
-    assert worker.made._child is None
+    eventually(lambda: worker.steps()._child is None)
     assert child.exit_code() == -signal.SIGKILL
     assert worker.notices == []
 
@@ -140,11 +141,14 @@ def test_it_has_the_lowest_priority(worker: Worker) -> None:
         assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == NICE
         assert os.sched_getscheduler(child._process.pid) == os.SCHED_IDLE
         assert os.getsid(child._process.pid) == os.getsid(0), "in another session a priority says nothing of ours"
-        worker.made._end()
+        eventually(worker.made._end)
 
 
 @pytest.mark.parametrize("by_the_sidecar", [True, False])
-def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(worker: Worker, by_the_sidecar: bool) -> None:
+def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
+    worker: Worker, by_the_sidecar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "IDLE_S", 3600.0)  # it is not ended because nothing is left to do
     with silent() as server:
         worker.made = worker.process(server)
         asked(worker.world, "mine")
@@ -166,6 +170,40 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(worker: Work
         assert worker.notices == [], "a stop is no death"
 
 
+def test_nothing_is_begun_or_said_to_have_stopped_before_a_killed_process_has_gone(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine one of the lowest priority may wait for a core, for its own end."""
+    with silent() as server:
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        child = worker.begun()
+        os.kill(child._process.pid, signal.SIGSTOP)  # so that it does not end what is stopped itself
+        monkeypatch.setattr(process_module, "IDLE_S", 3600.0)
+        monkeypatch.setattr(process_module, "end_stopped", said := Mock(wraps=end_stopped))
+        with monkeypatch.context() as starved:
+            starved.setattr(child._process, "wait", Mock(side_effect=subprocess.TimeoutExpired("child", END_S)))
+            storage.write_atomically(worker.log, stop_name("v1"), b"")
+            eventually(lambda: worker.steps()._ending)
+            for _ in range(3):
+                worker.steps()
+            assert worker.made._child is child
+            assert not said.called
+        eventually(lambda: (result := worker.report()) and result.state is CheckState.STOPPED)
+        assert worker.made._child is not child
+    assert child.exit_code() == -signal.SIGKILL
+    assert worker.notices == []
+
+
+def test_one_that_is_to_end_has_the_usual_priority() -> None:
+    with subprocess.Popen(["sleep", "300"]) as process:
+        os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
+        process_module._hurry(process.pid)
+        result = os.sched_getscheduler(process.pid), os.getpriority(os.PRIO_PROCESS, process.pid)
+        process.kill()
+    assert result == ((os.SCHED_OTHER, 0) if os.geteuid() == 0 else (os.SCHED_IDLE, NICE)), "who is not root may not raise it"
+    process_module._hurry(process.pid)  # it has gone
+
+
 def test_one_that_dies_is_noticed_and_another_one_continues(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "RETRY_FIRST_S", 0.0)
     with silent() as server:
@@ -174,7 +212,7 @@ def test_one_that_dies_is_noticed_and_another_one_continues(worker: Worker, monk
         first = worker.begun()
         os.kill(first._process.pid, signal.SIGKILL)
         eventually(lambda: worker.begun() is not first)
-        worker.made._end()
+        eventually(worker.made._end)
     assert worker.notices == ["the process of verifications ended with exit code -9, and is started again: see its lines above"]
 
 
@@ -277,6 +315,6 @@ def test_its_work_on_a_cluster_ends_with_it(worker: Worker) -> None:
     child = worker.begun()
     child._works.append(Background(partial(child._work, 1, None), name="work"))  # as the process asks for it
     assert cluster.begun.wait(300)
-    worker.made._end()
+    eventually(worker.made._end)
     assert cluster.cancelled.is_set()
     assert not any(one.alive for one in child._works)
