@@ -24,13 +24,14 @@ from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
 from sidecar.process.background import Background
+from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying
 from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, VerifyProcess, _Child
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
 from tests.unit.verify.test_runner import asked
@@ -82,10 +83,18 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 
 
 @contextmanager
-def silent() -> Iterator[SqlServer]:
-    """A server that takes connections and says nothing."""
+def waiting(worker: Worker) -> Iterator[_Child]:
+    """The process, while it waits for a server that has taken its connection and says nothing: only what the test does ends `v1`."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield SqlServer((listening.getsockname(),), "nobody")
+        server = SqlServer((listening.getsockname(),), "nobody")
+        keep(server.SECRET_KIND, str(server), "")
+        worker.made = worker.process(server)
+        asked(worker.world, "mine")
+        child = worker.begun()
+        listening.settimeout(PATIENCE_S)
+        connection, _ = listening.accept()
+        with connection:
+            yield child
 
 
 def test_it_carries_out_what_is_requested_of_sinks_by_their_names_and_is_there_for_no_longer(worker: Worker) -> None:
@@ -112,10 +121,7 @@ BEGINS = "import sys; from tests.unit.verify.test_process import begin_and_stay;
 def begin_and_stay(folder: str) -> None:
     """Prints the ids of the process, and of one that holds the connection open."""
     worker = Worker(Path(folder))
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        child = worker.begun()
+    with waiting(worker) as child:
         holder = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, pass_fds=[child._link._connection.fileno()])
         print(child._process.pid, holder.pid, flush=True)  # noqa: T201  # read by the test
         sleep(600)
@@ -134,10 +140,7 @@ def test_it_ends_with_the_worker_also_before_it_learns_of_that(tmp_path: Path) -
 
 
 def test_it_has_the_lowest_priority(worker: Worker) -> None:
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        child = worker.begun()
+    with waiting(worker) as child:
         assert os.getpriority(os.PRIO_PROCESS, child._process.pid) == NICE
         assert os.sched_getscheduler(child._process.pid) == os.SCHED_IDLE
         assert os.getsid(child._process.pid) == os.getsid(0), "in another session a priority says nothing of ours"
@@ -149,11 +152,8 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
     worker: Worker, by_the_sidecar: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "IDLE_S", 3600.0)  # it is not ended because nothing is left to do
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
+    with waiting(worker) as child:
         asked(worker.world, "shown", operation_id="v2", asked_ms=1)
-        child = worker.begun()
         assert child.running == "v1"
         storage.write_atomically(worker.log, stop_name("v1"), b"")
         if by_the_sidecar:
@@ -172,10 +172,7 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
 
 def test_nothing_is_begun_or_said_to_have_stopped_before_a_killed_process_has_gone(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine one of the lowest priority may wait for a core, for its own end."""
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        child = worker.begun()
+    with waiting(worker) as child:
         os.kill(child._process.pid, signal.SIGSTOP)  # so that it does not end what is stopped itself
         monkeypatch.setattr(process_module, "IDLE_S", 3600.0)
         monkeypatch.setattr(process_module, "end_stopped", said := Mock(wraps=end_stopped))
@@ -206,10 +203,7 @@ def test_one_that_is_to_end_has_the_usual_priority() -> None:
 
 def test_one_that_dies_is_noticed_and_another_one_continues(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "RETRY_FIRST_S", 0.0)
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        first = worker.begun()
+    with waiting(worker) as first:
         os.kill(first._process.pid, signal.SIGKILL)
         eventually(lambda: worker.begun() is not first)
         eventually(worker.made._end)
@@ -231,10 +225,7 @@ def test_each_death_is_followed_by_a_longer_pause(worker: Worker) -> None:
 
 def test_it_ends_with_the_worker(worker: Worker) -> None:
     """Whose end of the connection is closed, however it ends."""
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        child = worker.begun()
+    with waiting(worker) as child:
         with socket.fromfd(child._link._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as ours:
             ours.shutdown(socket.SHUT_RDWR)
         eventually(lambda: child.exit_code() is not None)
@@ -259,10 +250,7 @@ def test_nothing_that_happens_to_it_ends_the_worker(worker: Worker, monkeypatch:
 
 def test_one_that_stuck_still_is_ended_whatever_it_has_not_received(worker: Worker) -> None:
     """It takes no more messages after some hundreds, and nobody may wait for it then."""
-    with silent() as server:
-        worker.made = worker.process(server)
-        asked(worker.world, "mine")
-        child = worker.begun()
+    with waiting(worker) as child:
         os.kill(child._process.pid, signal.SIGSTOP)
         for _ in range(2_000):
             worker.steps()
