@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 _LOOK_S = 0.02
+_PROC = Path("/proc")
 
 
 def await_end(group: int, most_s: float) -> None:
@@ -25,9 +26,14 @@ def lives(group: int) -> bool:
     with suppress(ProcessLookupError):
         with suppress(PermissionError):  # another user's: the number was given again
             os.killpg(group, 0)
-        states = [_state(process) for process in Path("/proc").glob("[0-9]*/stat")]
-        return not states or any(state[2:3] == [str(group)] and state[0] not in "ZX" for state in states)
+        return bool(members(group)) or not _PROC.is_dir()
     return False
+
+
+def members(group: int) -> list[int]:
+    """The ids of its processes that are no zombies; none where the system has no /proc."""
+    states = ((process, _state(process)) for process in _PROC.glob("[0-9]*/stat"))
+    return [int(process.parent.name) for process, state in states if state[2:3] == [str(group)] and state[0] not in "ZX"]
 
 
 def _state(stat: Path) -> list[str]:

@@ -6,7 +6,7 @@
 - Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are.
 - It ends with the worker, also if that is killed: its end of the connection is closed then.
 - A process that was killed is there until it has had a core for its end, and one of the lowest priority may wait for that. So it gets the
-  usual one, and none is begun, and nothing said to have stopped, before it has gone.
+  usual one, and none is begun, and nothing said to have stopped, before it has gone with all that it started.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from threading import Event
-from time import monotonic, sleep, time
+from time import monotonic, time
 from typing import Any, Protocol
 
 from sidecar.errors import SinkError, SparkLost, TicdcDumpError
@@ -32,6 +32,7 @@ from sidecar.log.storage import Folder
 from sidecar.log.verification import OVER, stop_name
 from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids
 from sidecar.process.background import Background
+from sidecar.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
@@ -45,7 +46,7 @@ IDLE_S = 30.0
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 60.0
 END_S = 5.0
-GROUP_END_S, GROUP_LOOK_S = 1.0, 0.05
+GROUP_END_S = 1.0
 DEATHS_MAX = 5
 """In the same verification without a piece of work done: it would die of that for ever."""
 
@@ -88,7 +89,7 @@ class _Child:
         return self._process.poll()
 
     def kill(self) -> bool:
-        """Whether it has gone; else call it again. The processes that it has started end with it, the one that frees their semaphores last.
+        """Whether it has gone with all that it started; else call it again. Unkilled, the one that frees semaphores ends last.
         Its work on a cluster is ended here: that would continue to read, and write files that nobody removes."""
         self._process.kill()
         if self._process.poll() is None:
@@ -102,12 +103,14 @@ class _Child:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             return False
+        group = self._process.pid
+        for process in members(group):
+            _hurry(process)
+        await_end(group, GROUP_END_S)
         with suppress(ProcessLookupError):
-            for _ in range(int(GROUP_END_S / GROUP_LOOK_S)):
-                os.killpg(self._process.pid, 0)
-                sleep(GROUP_LOOK_S)
-            os.killpg(self._process.pid, signal.SIGKILL)
-        return True
+            os.killpg(group, signal.SIGKILL)
+        await_end(group, END_S)
+        return not lives(group)
 
     def _listen(self, _: Event) -> None:
         with closing(self._link), suppress(EOFError, OSError, pickle.UnpicklingError):

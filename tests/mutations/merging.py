@@ -301,7 +301,7 @@ MERGING = [
         "spark_merge/log/read.py::SmallFiles._request",
         "suppress(storage.Refused)",
         "suppress()",
-        "tests/unit/merge/test_read.py::TestSmallFiles::test_where_one_is_refused_each_is_read_alone_and_that_one_is_named",
+        "tests/unit/merge/test_small_files.py::test_where_one_is_refused_each_is_read_alone_and_that_one_is_named",
     ),
     Mutation(
         "segments that a task's windows reach back to are requested ahead",
@@ -315,7 +315,7 @@ MERGING = [
         "spark_merge/log/read.py::SmallFiles._request",
         "size <= AHEAD_BYTES_MAX",
         "True",
-        "tests/unit/merge/test_read.py::TestSmallFiles::test_what_is_held_is_bounded_in_bytes_and_one_is_always_read",
+        "tests/unit/merge/test_small_files.py::test_what_is_held_is_bounded_in_bytes_and_one_is_always_read",
     ),
     Mutation(
         "row groups that are read to the end of a window are no progress",

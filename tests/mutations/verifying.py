@@ -55,6 +55,20 @@ VERIFYING = [
         "tests/unit/verify/test_process.py::test_one_that_is_to_end_has_the_usual_priority",
     ),
     Mutation(
+        "a verification is over while what it has started is there",
+        "spark_merge/verify/process.py::_Child.kill",
+        "return not lives(group)",
+        "return True",
+        "tests/unit/verify/test_process.py::test_what_it_has_started_ends_with_it_and_is_waited_for",
+    ),
+    Mutation(
+        "what a verification has started keeps the lowest priority at its end",
+        "spark_merge/verify/process.py::_Child.kill",
+        "            _hurry(process)",
+        "            pass",
+        "tests/unit/verify/test_process.py::test_what_it_has_started_ends_with_it_and_is_waited_for",
+    ),
+    Mutation(
         "all of an output's segments are held",
         "spark_merge/sinks/files/reading.py::read_back",
         "in chain(segments_of(folder, [seq for seq in seqs if seq not in fresh]), fresh.values())",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -12,10 +12,10 @@ import pytest
 
 from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
-from sidecar.log import rows_file, storage
+from sidecar.log import rows_file
 from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
-from sidecar.log.storage import Folder, open_folder
+from sidecar.log.storage import open_folder
 from sidecar.process.progress import watched_by
 from spark_merge.codecs.decode.rows import decode
 from spark_merge.delivery.batches import Delivery, JobSettings
@@ -29,6 +29,7 @@ from spark_merge.sinks.memory.hidden import HiddenSink
 from spark_merge.sinks.memory.rows import read
 from spark_merge.testing.histories import COLUMNS, RandomHistory, random_history, write_log
 from spark_merge.testing.places import Here
+from tests.support.requested_files import Requests
 from tests.support.watched import RecordingWatch
 
 ORDER = ("commit_ts", "rank", "ordinal")
@@ -118,18 +119,7 @@ def test_a_task_requests_the_files_of_a_remote_log_together(history: RandomHisto
     names = {row.table for row in history.rows}
     schemas = {name: TableSchema(name, COLUMNS, ("id", "part")) for name in names}
     source = SegmentSource(log, {manifest.seq: Head(manifest, schemas, schemas) for manifest in manifests})
-    alone, together, read_file, read_files = list[str](), list[list[str]](), storage.read_file, storage.read_files
-
-    def one(folder: Folder, name: str) -> bytes:
-        alone.append(name)
-        return read_file(folder, name)
-
-    def several(folder: Folder, names: Iterable[str]) -> dict[str, bytes]:
-        together.append(list(names))
-        return read_files(folder, together[-1])
-
-    monkeypatch.setattr(storage, "read_file", one)
-    monkeypatch.setattr(storage, "read_files", several)
+    requests = Requests(monkeypatch)
     live = [manifest for manifest in manifests if source.heads[manifest.seq].table_rows]
     assert len(live) > 2
     for units in (live, live[1:]):
@@ -137,11 +127,11 @@ def test_a_task_requests_the_files_of_a_remote_log_together(history: RandomHisto
         _, rows = read(portions(task, source))
         seqs = {manifest.seq for manifest in units}
         assert rows == sorted((row for row in history.rows if row.seq in seqs), key=lambda row: row[:4])
-    assert (alone, together) == ([], [[one.data for one in units] for units in (live, live[1:])])
+    assert (requests.single, requests.together) == ([], [[one.data for one in units] for units in (live, live[1:])])
     due = [chunk for head in source.heads.values() for chunk in head.due_chunks()]
     chunk = next(one for one in due if one.table in (source.heads[one.seq].table_rows or {}))
     read(portions(Task("0", (Unit(chunk.seq, live=False, chunks=(chunk,)),)), source))
-    assert (bool(alone), len(together)) == (True, 2)
+    assert (bool(requests.single), len(requests.together)) == (True, 2)
 
 
 def test_tables_with_few_rows_are_decoded_once_for_all_sinks(

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -188,6 +188,19 @@ def test_nothing_is_begun_or_said_to_have_stopped_before_a_killed_process_has_go
         assert worker.made._child is not child
     assert child.exit_code() == -signal.SIGKILL
     assert worker.notices == []
+
+
+def test_what_it_has_started_ends_with_it_and_is_waited_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it would read and write on, beside a successor."""
+    monkeypatch.setattr(process_module, "GROUP_END_S", 0.0)
+    monkeypatch.setattr(process_module, "_hurry", hurried := Mock(wraps=process_module._hurry))
+    with waiting(worker) as child, subprocess.Popen(["sleep", "600"], process_group=child._process.pid) as started:
+        with monkeypatch.context() as starved:
+            starved.setattr(process_module, "lives", lambda group: group == child._process.pid)
+            assert not worker.made._end()
+        assert started.wait(PATIENCE_S) == -signal.SIGKILL
+        assert call(started.pid) in hurried.call_args_list
+        assert worker.made._end()
 
 
 def test_one_that_is_to_end_has_the_usual_priority() -> None:
