@@ -6,9 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.support.commands_page import commands
+from tests.support.each import each
 from tests.test_tidy import ROOT, tree_of
 
 MAPS = ("ARCHITECTURE.md", "tests/PROMISES.md", "tests/FINDINGS.md")
@@ -34,7 +33,7 @@ def _rows(page: str, head: str) -> list[list[str]]:
 RULES = _rows("tests/PROMISES.md", "| rule | guard | test |")
 
 
-@pytest.mark.parametrize("row", RULES, ids=lambda row: row[0][:60])
+@each(RULES)
 def test_each_rule_names_one_guard_and_one_test(row: list[str]) -> None:
     assert len(row) == 3, f"{row} has other cells than a rule, its guard and its test"
     _, guard, test = row
@@ -57,13 +56,13 @@ def test_every_promise_is_stated_and_kept() -> None:
         assert sum(rule.startswith(f"{promise} ") for rule, *_ in RULES) >= 3, f"{promise} needs three rules or more"
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md"])
+@each(["README.md", "ARCHITECTURE.md", "tests/PROMISES.md"])
 def test_no_cell_of_a_table_is_a_paragraph(page: str) -> None:
     cells = [cell.strip() for line in (ROOT / page).read_text().splitlines() if line.startswith("|") for cell in line.split("|")]
     assert not [cell for cell in cells if len(cell) > CELL_CHARACTERS_MAX]
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "tests/PROMISES.md", "deploy/COMMANDS.md", "deploy/SINKS.md"])
+@each(["README.md", "ARCHITECTURE.md", "tests/PROMISES.md", "deploy/COMMANDS.md", "deploy/SINKS.md"])
 def test_what_a_page_links_or_names_exists(page: str) -> None:
     text, folder = (ROOT / page).read_text(), (ROOT / page).parent
     linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("https://")}
@@ -72,8 +71,9 @@ def test_what_a_page_links_or_names_exists(page: str) -> None:
     assert not missing, f"{page} names {sorted(missing)}"
 
 
-@pytest.mark.parametrize(("page", "symbol"), _symbols())
-def test_every_symbol_on_the_maps_exists(page: str, symbol: str) -> None:
+@each(_symbols())
+def test_every_symbol_on_the_maps_exists(named: tuple[str, str]) -> None:
+    page, symbol = named
     file, _, name = symbol.partition("::")
     tree: ast.AST = tree_of(ROOT / file)
     for part in name.split("."):
@@ -118,7 +118,7 @@ def files_without_a_path(text: str, path: Path) -> list[str]:
     return sorted(name for name in names if not any((ROOT / folder / name).exists() for folder in folders))
 
 
-@pytest.mark.parametrize("top", ["sidecar", "spark_merge"])
+@each(["sidecar", "spark_merge"])
 def test_each_file_that_the_code_names_is_where_it_says(top: str) -> None:
     paths = [path for end in ("py", "md") for path in (ROOT / top).rglob(f"*.{end}")]
     lost = {str(path.relative_to(ROOT)): names for path in paths if (names := files_without_a_path(path.read_text(), path))}
@@ -133,7 +133,7 @@ def test_a_file_that_has_moved_is_noticed() -> None:
 _ELSEWHERE = re.compile(r"\b[Dd]esign [0-9]+\b|\b(?:port|design)\.md|\bfacts/[a-z_-]+\.md")
 
 
-@pytest.mark.parametrize("top", ["proto", "sidecar", "spark_merge", "tests", "deploy"])
+@each(["proto", "sidecar", "spark_merge", "tests", "deploy"])
 def test_no_page_and_no_docstring_cites_a_document_that_is_not_here(top: str) -> None:
     files = {path for end in ("py", "md", "proto", "go", "toml") for path in (ROOT / top).rglob(f"*.{end}")} - {Path(__file__)}
     cited = [f"{path.relative_to(ROOT)}: {match[0]}" for path in sorted(files) if (match := _ELSEWHERE.search(path.read_text()))]

@@ -8,9 +8,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from sidecar.codecs.registry import PROTOCOLS
+from tests.support.each import each
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ("_pb2.py", "_pb2_grpc.py")
@@ -230,7 +229,7 @@ def test_each_room_names_only_rooms_above_its_line() -> None:
         above.append(room)
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_imports_point_downwards(path: Path) -> None:
     module = module_name(path)
     room = max((prefix for prefix in ROOMS if within(module, [prefix])), key=len, default=None)
@@ -244,7 +243,7 @@ def test_imports_point_downwards(path: Path) -> None:
     assert not wrong, f"{module} may not import {sorted(wrong)}"
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if module_name(path).startswith("sidecar.feeds.")], ids=module_name)
+@each([path for path in PRODUCT if module_name(path).startswith("sidecar.feeds.")])
 def test_only_what_makes_or_checks_a_feed_knows_the_adapters(path: Path) -> None:
     assert path.name in ("make.py", "checks.py") or not any(within(name, ["sidecar.adapters"]) for name in imports(path))
 
@@ -260,7 +259,7 @@ def test_there_is_no_circle_among_modules() -> None:
     assert not left, f"these import each other: {sorted(left)}"
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_libraries_stay_behind_their_walls(path: Path) -> None:
     module = module_name(path)
     used = {name.split(".")[0] for name in imports(path)} & WALLS.keys()
@@ -271,7 +270,7 @@ def test_libraries_stay_behind_their_walls(path: Path) -> None:
 CONNECTS = re.compile(r"pymysql\.(connect|Connection|connections\.\w+)")
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_connections_over_mysqls_protocol_are_made_in_one_place(path: Path) -> None:
     """A session that sidecar/mysql does not set up reads by the server's own limits. A type of a connection is an annotation."""
     called = {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)} | imports(path)
@@ -290,7 +289,7 @@ NO_STATEMENT = {
 """What has quotes, is of one form, and is no statement or expression of somebody's."""
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_sql_is_cut_in_one_place(path: Path) -> None:
     module = module_name(path)
     results = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and CUTS_SQL.search(str(node.value))]
@@ -303,7 +302,7 @@ PLAIN_WORDS = {"open", "default"}
 """Names of protocols that mean other things too."""
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_nothing_compares_a_protocols_name(path: Path) -> None:
     """What differs between protocols is in their records (sidecar/codecs/registry.py) and their modules."""
     names = {name for one in PROTOCOLS for name in (one.name, *one.aliases)} - PLAIN_WORDS
@@ -316,11 +315,9 @@ THREADS = {"sidecar.process.background", "spark_merge.worker.worker"}
 """Who makes threads by hand; each says why on the line. All others have `Background`, which lets none die unheard."""
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_threads_are_made_in_one_place(path: Path) -> None:
-    named = any(
-        ast.unparse(node) == "threading.Thread" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
-    )
+    named = any(ast.unparse(node) == "threading.Thread" for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute))
     assert module_name(path) in THREADS or not (named or "threading.Thread" in imports(path))
 
 
@@ -328,7 +325,7 @@ def test_the_core_holds_the_algorithm_only() -> None:
     assert len([path for path in PRODUCT if path.parent == ROOT / "sidecar" / "core"]) <= CORE_FILES_MAX
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if module_name(path).startswith(PURE)], ids=module_name)
+@each([path for path in PRODUCT if module_name(path).startswith(PURE)])
 def test_what_decides_is_pure(path: Path) -> None:
     tops = {name.split(".")[0] for name in imports(path)}
     assert not tops & IMPURE_MODULES, f"{module_name(path)} is pure and imports {sorted(tops & IMPURE_MODULES)}"
@@ -337,7 +334,7 @@ def test_what_decides_is_pure(path: Path) -> None:
     assert not foreign - libraries, f"{module_name(path)} is pure and imports {sorted(foreign - libraries)}"
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_files_and_functions_fit_in_a_head(path: Path) -> None:
     assert path.read_text().count("\n") <= FILE_LINES_MAX, f"{path} is too long to hold"
     for node in ast.walk(tree_of(path)):
@@ -368,7 +365,7 @@ def test_constructors_take_few_arguments() -> None:
     assert not many
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if path.name not in ("__init__.py", "__main__.py")], ids=module_name)
+@each([path for path in PRODUCT if path.name not in ("__init__.py", "__main__.py")])
 def test_every_source_file_is_used_by_a_test(path: Path) -> None:
     """A test, or what tests are supported by, imports it; else TESTED_THROUGH names the test of the module that it is a part of."""
     module = module_name(path)
@@ -408,13 +405,13 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("path", PURE_TESTS, ids=module_name)
+@each(PURE_TESTS)
 def test_what_make_fast_runs_starts_no_server(path: Path) -> None:
     results = imports(path) & SERVERS
     assert not results, f"{path} uses {results}: it belongs to tests/integration or tests/spark"
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_every_file_opens_with_its_rules(path: Path) -> None:
     """A package's says what its room is for."""
     assert ast.get_docstring(tree_of(path)), f"{path} does not say what it decides"
@@ -425,7 +422,7 @@ LISTS_OF_SINKS = ("spark_merge.sinks.registry", "spark_merge.sinks.folders")
 """They name sinks by their URIs."""
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT if module_name(path).startswith("spark_merge.sinks.")], ids=module_name)
+@each([path for path in PRODUCT if module_name(path).startswith("spark_merge.sinks.")])
 def test_no_sink_imports_another(path: Path) -> None:
     """What two of them need is in a package of its own."""
     module = module_name(path)
@@ -434,7 +431,7 @@ def test_no_sink_imports_another(path: Path) -> None:
     assert not wrong or module in LISTS_OF_SINKS, f"{module} may not import {wrong}"
 
 
-@pytest.mark.parametrize("package", [path for path in PRODUCT if path.name == "__init__.py"], ids=module_name)
+@each([path for path in PRODUCT if path.name == "__init__.py"])
 def test_a_package_names_each_of_its_modules(package: Path) -> None:
     """So its docstring is the way into it, and is read again when a module comes or goes."""
     parts = {path.stem for path in package.parent.glob("*.py")} | {path.parent.name for path in package.parent.glob("*/__init__.py")}
@@ -448,13 +445,19 @@ FILES_OF_OTHERS = {"etcdrpc/kv_pb2.py", "auth_pb2.py", "rpc_pb2.py", "rpc_pb2_gr
 """Of libraries, which a text of ours names."""
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=module_name)
+@each(PRODUCT)
 def test_a_file_that_a_text_of_the_code_names_is_there(path: Path) -> None:
     """By its name, or by the end of its path: a reader follows it, and a file that is moved takes its readers' way with it."""
-    there = {f"/{file.relative_to(ROOT)}" for top in ("sidecar", "spark_merge", "tests", "deploy") for file in (ROOT / top).rglob("*.py")}
     named = set(_FILE.findall(path.read_text())) - FILES_OF_OTHERS
-    gone = sorted(name for name in named if not any(file.endswith(f"/{name}") for file in there))
+    gone = sorted(named - _ends_of_paths())
     assert not gone, f"{path} names {gone}"
+
+
+@cache
+def _ends_of_paths() -> frozenset[str]:
+    """Of each Python file: its name, that with its folder, and so on."""
+    paths = [file.relative_to(ROOT) for top in ("sidecar", "spark_merge", "tests", "deploy") for file in (ROOT / top).rglob("*.py")]
+    return frozenset("/".join(path.parts[start:]) for path in paths for start in range(len(path.parts)))
 
 
 def test_the_face_of_spark_merge_names_the_rooms_of_the_sidecar_that_it_can_import() -> None:
