@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import sidecar.cli.environment  # noqa: F401  # first: before gRPC is loaded
+import sidecar.cli.environment  # first: before gRPC is loaded
+import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse

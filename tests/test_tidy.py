@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from sidecar.codecs.registry import PROTOCOLS
@@ -330,7 +330,7 @@ def test_what_decides_is_pure(path: Path) -> None:
     tops = {name.split(".")[0] for name in imports(path)}
     assert not tops & IMPURE_MODULES, f"{module_name(path)} is pure and imports {sorted(tops & IMPURE_MODULES)}"
     libraries = {"sidecar"} | (set() if module_name(path).startswith("sidecar.core") else PURE_LIBRARIES)
-    foreign = {top for top in tops if importlib.util.find_spec(top) is None or "site-packages" in str(importlib.util.find_spec(top).origin)}  # type: ignore[union-attr]  # checked just before
+    foreign = {top for top in tops if (spec := find_spec(top)) is None or "site-packages" in str(spec.origin)}
     assert not foreign - libraries, f"{module_name(path)} is pure and imports {sorted(foreign - libraries)}"
 
 

@@ -136,6 +136,7 @@ def _begun(path: Path) -> Config:
 @app.command(rich_help_panel=Use.RUN)
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
+    import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
     from sidecar.log.storage import log_folder
     from sidecar.process.descriptors import raise_limit
     from sidecar.process.signals import end_on_signal
@@ -157,13 +158,13 @@ def run(config: ConfigPath) -> None:
     known = {name: seen_from_here(uri, log_id="", elsewhere=not settings.spark.managed) for name, uri in uris.items()}
     sinks, targets = {name: why for name, (why, _) in known.items()}, {name: one for name, (_, one) in known.items() if one is not None}
     spool = spool_of(settings.sinks, log_folder(settings.log.uri))
-    sidecar = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks, targets=targets)
-    end_on_signal(sidecar.stop)
+    attached = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks, targets=targets)
+    end_on_signal(attached.stop)
     with defects_reported():
         try:
-            sidecar.run()
+            attached.run()
         finally:
-            sidecar.close()
+            attached.close()
 
 
 @app.command(rich_help_panel=Use.RUN)
@@ -174,6 +175,7 @@ def merge(
     end_with_stdin: Annotated[bool, typer.Option(help="End when standard input does.")] = False,
 ) -> None:
     """Run the Spark merge worker alone: it delivers the log to the sinks. `run` starts one unless spark.managed is false."""
+    import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
     from sidecar.log.disjoint import check_disjoint
     from sidecar.log.identity import name_of, own_id
     from sidecar.log.storage import log_folder

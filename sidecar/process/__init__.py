@@ -4,6 +4,7 @@
     progress     work reports that it proceeds, to a watch for hangs;  patience  how long what fails is tried again
     addresses, listening   which addresses can be listened on, and who may reach a gRPC server of ours
     tls          certificates and keys, for servers and clients;  librdkafka  what both edges to it share
+    plain_arrow  pyarrow without pandas, where that is installed
     descriptors  how many files and connections there can be;  signals  the signals that end a process
     group, scratch   a child with all that it starts, and the folders that go with it;  end_with_parent  what the kernel ends
     secret_files, kept_secrets   who may read secrets; secrets of URIs for child processes;  printable  texts of others on a terminal

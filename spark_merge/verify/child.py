@@ -24,6 +24,7 @@ from threading import Event, Lock
 from time import sleep
 from typing import Any, TypeVar
 
+import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
 from sidecar.process.background import Background

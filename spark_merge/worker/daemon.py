@@ -17,6 +17,8 @@ import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
+import sidecar.log.storage.s3
+import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
 import spark_merge.delivery.batches
 import spark_merge.sinks.registry  # noqa: F401
 

@@ -43,6 +43,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
         yield console
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280, 1920])
 def test_pages_fit_and_axe_has_no_objection(browser: Browser, shop: ServedConsole, width: int, scheme: str) -> None:

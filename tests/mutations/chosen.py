@@ -1,4 +1,4 @@
-"""Which mutations a run makes that does not make all: those of symbols that have changed, or whose test has, and a tenth of the others."""
+"""Which mutations a run makes that does not make all: of symbols that have changed, or whose test has, and a twentieth of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.turns import git, is_turn, turn
 
 COMMITS = 10
 """What they have changed counts: about what is submitted at once."""
-SHARE = 10
+SHARE = 20
 """One of so many is made, of what has not changed."""
 
 

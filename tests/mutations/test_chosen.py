@@ -29,13 +29,14 @@ def test_all_are_made_in_their_turn_and_those_of_what_has_changed_each_time(tmp_
         if number < COMMITS:
             continue  # there are not so many commits yet
         now = {one.name for one in chosen(MUTATIONS, tmp_path)}
-        assert {"number 5", "number 7"} <= now
+        assert "number 7" in now
+        assert "number 5" in now or number >= 2 * COMMITS, "so long ago its test has changed"
         assert len(now) < len(MUTATIONS) / 2
         made |= now
     assert made == {one.name for one in MUTATIONS}
 
 
-def test_without_git_a_tenth_is_made(tmp_path: Path) -> None:
+def test_without_git_a_share_is_made(tmp_path: Path) -> None:
     assert 0 < len(chosen(MUTATIONS, tmp_path / "none")) < len(MUTATIONS) / 2
 
 

@@ -44,7 +44,6 @@ LIBRARIES = (
     "cramjam",
     "msgspec",
     "moto.server",
-    "pandas",
     "s3fs",
     "confluent_kafka.admin",
     "cryptography.x509",
