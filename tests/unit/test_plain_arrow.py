@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.process import plain_arrow
+from spark_merge.port.kinds import ENTRY_POINTS
+
 LOADED = "print(*(name for name in ('pandas', 's3fs') if name in sys.modules))"
 ARRAY = "import sys, pyarrow as pa; pa.table({'a': [1]})"
 COMMAND = "from sidecar.cli.main import app; app(['{}', '--config', '/nowhere'], standalone_mode=False)"
@@ -25,6 +28,19 @@ def test_arrays_alone_load_no_pandas_and_what_needs_it_does() -> None:
     assert loaded(f"{ARRAY}; {LOADED}") == ["pandas"], "then plain_arrow.py has no use any more"
     assert loaded(f"import sidecar.process.plain_arrow; {ARRAY}; {LOADED}") == []
     assert loaded(f"import sidecar.process.plain_arrow; {ARRAY}; pa.table({{'a': [1]}}).to_pandas(); {LOADED}") == ["pandas"]
+
+
+def test_where_a_sink_of_somebodys_own_is_installed_nan_of_pandas_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sidecar.process.plain_arrow, pandas, pyarrow as pa; print(pa.array(pandas.Series([float('nan')])).null_count)"
+    assert plain_arrow.SINKS == ENTRY_POINTS
+    package = tmp_path / "pulsar-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: pulsar\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\npulsar = pulsar:PULSAR\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert loaded(program) == ["1"]
+    (package / "entry_points.txt").unlink()
+    assert loaded(program) == ["0"]
 
 
 def test_a_process_of_verifications_is_settled() -> None:
