@@ -100,3 +100,4 @@ lock: ## lock the dependencies again (needs uv in .venv)
 
 clean: ## remove what was made
 	@rm -rf .venv out build spark-warehouse .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find sidecar spark_merge proto tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""A process group: a child that was started in a session of its own, with all that it started in turn, by the child's process id.
+"""A process group: a child that leads one of its own, with all that it started in turn, by the child's process id.
 
 Members outlive the child, and are nobody's children then: they are looked for, not waited for.
 """
@@ -26,7 +26,7 @@ def lives(group: int) -> bool:
     with suppress(ProcessLookupError):
         with suppress(PermissionError):  # another user's: the number was given again
             os.killpg(group, 0)
-        return bool(members(group)) or not _PROC.is_dir()
+        return bool(members(group)) or not (_PROC / "self").exists()
     return False
 
 

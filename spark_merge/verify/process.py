@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from multiprocessing import Pipe
 from threading import Event
 from time import monotonic, time
@@ -46,6 +47,8 @@ IDLE_S = 30.0
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 LONG_LIFE_S = 60.0
 END_S = 5.0
+STUCK_S = 60.0
+"""A killed process may be in a call that nothing interrupts, of a storage."""
 GROUP_END_S = 1.0
 DEATHS_MAX = 5
 """In the same verification without a piece of work done: it would die of that for ever."""
@@ -146,7 +149,7 @@ class VerifyProcess:
 
     def __post_init__(self) -> None:
         self._child: _Child | None = None
-        self._ending = False
+        self._ending, self._ending_s = False, 0.0
         self._over: set[str] = set()
         self._requested: list[str] = []
         self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
@@ -183,6 +186,9 @@ class VerifyProcess:
                 self.lateness.begin()
         self._wanted_s = now_s if self._requested else self._wanted_s
         if self._ending and not self._end():
+            if now_s - self._ending_s >= STUCK_S:
+                self._ending_s = inf  # this is said once
+                self.notice("a process of verifications was killed and has not ended: none begins before it has; a storage may hang")
             return
         child = self._child
         if child is not None and not child.listening.alive:
@@ -246,7 +252,8 @@ class VerifyProcess:
 
     def _end(self) -> bool:
         """Whether there is none any more; else the next step calls it again."""
-        self._ending = self._child is not None and not self._child.kill()
+        before, self._ending = self._ending, self._child is not None and not self._child.kill()
+        self._ending_s = self._ending_s if before else monotonic()
         if not self._ending:
             self._child = None
         return not self._ending

@@ -62,6 +62,13 @@ VERIFYING = [
         "tests/unit/verify/test_process.py::test_what_it_has_started_ends_with_it_and_is_waited_for",
     ),
     Mutation(
+        "a killed process that does not end is waited for without a word",
+        "spark_merge/verify/process.py::VerifyProcess._step",
+        "now_s - self._ending_s >= STUCK_S",
+        "False",
+        "tests/unit/verify/test_process.py::test_what_it_has_started_ends_with_it_and_is_waited_for",
+    ),
+    Mutation(
         "what a verification has started keeps the lowest priority at its end",
         "spark_merge/verify/process.py::_Child.kill",
         "            _hurry(process)",

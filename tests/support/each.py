@@ -19,8 +19,8 @@ def each(of: Iterable[T]) -> Callable[[Callable[[T], None]], Callable[[], None]]
             for item in items:
                 try:
                     check(item)
-                except AssertionError as error:
-                    wrong.append(f"{item}: {error}".partition("\n")[0])
+                except Exception as error:  # noqa: BLE001  # the others are checked, too
+                    wrong.append(f"{item}: {type(error).__name__}: {error}".partition("\n")[0])
             assert not wrong, "\n".join([f"{len(wrong)} of {len(items)}:", *wrong])
 
         test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__

@@ -15,11 +15,13 @@ def test_it_checks_each_and_reports_all_that_fail() -> None:
         """Of numbers."""
         checked.append(number)
         assert number % 2 == 0, f"{number} is odd\nand more"
+        assert 8 / (number - 4)
 
     assert (test_even.__name__, test_even.__doc__) == ("test_even", "Of numbers.")
     with pytest.raises(AssertionError) as failed:
         test_even()
-    assert str(failed.value).split("\n")[:3] == ["2 of 4:", "1: 1 is odd", "3: 3 is odd"]
+    assert str(failed.value).split("\n")[:3] == ["3 of 4:", "1: AssertionError: 1 is odd", "3: AssertionError: 3 is odd"]
+    assert str(failed.value).split("\n")[3].startswith("4: ZeroDivisionError")
     assert checked == [1, 2, 3, 4]
     each([2, 4])(lambda number: None)()
 

@@ -1,5 +1,5 @@
 """What a process that stays does not load: pandas, because pyarrow would where it is installed, as it is for these tests (chdb needs it);
-s3fs, before a folder is on S3."""
+s3fs, before a folder is on S3 (but for the parent of Spark's workers, which forks them with it)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from importlib import import_module
-from typing import IO, Protocol, TypeAlias, cast
+from typing import IO, Protocol, TypeAlias
 
 import sidecar.log.storage.local as local  # `from sidecar.log.storage import` would ask the package's face, which asks this file
 import sidecar.log.storage.memory as memory
@@ -70,7 +69,9 @@ _BACKENDS: dict[str, Backend] = {"file": local, "memory": memory}
 
 def _of(folder: Folder) -> Backend:
     if folder.protocol == "s3" and folder.protocol not in _BACKENDS:  # loaded where it is used: it takes 0.4 s of CPU and 20 MB
-        _BACKENDS[folder.protocol] = cast(Backend, import_module("sidecar.log.storage.s3"))
+        import sidecar.log.storage.s3 as s3
+
+        _BACKENDS["s3"] = s3
     if folder.protocol not in _BACKENDS:
         raise Refused(errno.ENOTSUP, f"how {folder.protocol}:// writes durably is not known here", str(folder))
     return _BACKENDS[folder.protocol]

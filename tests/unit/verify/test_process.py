@@ -30,7 +30,7 @@ from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying
-from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, VerifyProcess, _Child
+from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, STUCK_S, VerifyProcess, WorkCluster, _Child
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
@@ -83,12 +83,13 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 
 
 @contextmanager
-def waiting(worker: Worker) -> Iterator[_Child]:
+def waiting(worker: Worker, cluster: WorkCluster | None = None) -> Iterator[_Child]:
     """The process, while it waits for a server that has taken its connection and says nothing: only what the test does ends `v1`."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = SqlServer((listening.getsockname(),), "nobody")
         keep(server.SECRET_KIND, str(server), "")
         worker.made = worker.process(server)
+        worker.made.begin, worker.made.cluster = replace(worker.made.begin, on_spark=cluster is not None), cluster
         asked(worker.world, "mine")
         child = worker.begun()
         listening.settimeout(PATIENCE_S)
@@ -164,7 +165,7 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
         assert report is not None
         assert report.state is CheckState.STOPPED
         assert report.ended_ms > 0
-        assert all(one.state is CheckState.STOPPED for one in report.tables)  # none, where it was stopped before its first report
+        assert [one.state for one in report.tables] == [CheckState.STOPPED]
         assert not [name for name in storage.list_names(worker.log, deep=True) if "/work/" in name]
         eventually(lambda: (result := worker.report("v2")) and result.state is CheckState.FAILED)
         assert worker.notices == [], "a stop is no death"
@@ -197,10 +198,15 @@ def test_what_it_has_started_ends_with_it_and_is_waited_for(worker: Worker, monk
     with waiting(worker) as child, subprocess.Popen(["sleep", "600"], process_group=child._process.pid) as started:
         with monkeypatch.context() as starved:
             starved.setattr(process_module, "lives", lambda group: group == child._process.pid)
-            assert not worker.made._end()
-        assert started.wait(PATIENCE_S) == -signal.SIGKILL
+            eventually(lambda: not worker.made._end() and started.poll() is not None)
+            worker.steps()
+            assert worker.notices == []
+            worker.made._step(monotonic() + STUCK_S)
+            worker.made._step(monotonic() + 2 * STUCK_S)
+            assert [one.partition(":")[0] for one in worker.notices] == ["a process of verifications was killed and has not ended"]
+        assert started.wait() == -signal.SIGKILL
         assert call(started.pid) in hurried.call_args_list
-        assert worker.made._end()
+        eventually(worker.made._end)
 
 
 def test_one_that_is_to_end_has_the_usual_priority() -> None:
@@ -310,12 +316,9 @@ class Busy:
 
 def test_its_work_on_a_cluster_ends_with_it(worker: Worker) -> None:
     cluster = Busy()
-    worker.made = worker.process(NO_SERVER)
-    worker.made.begin, worker.made.cluster = replace(worker.made.begin, on_spark=True), cluster
-    asked(worker.world, "mine")
-    child = worker.begun()
-    child._works.append(Background(partial(child._work, 1, None), name="work"))  # as the process asks for it
-    assert cluster.begun.wait(300)
-    eventually(worker.made._end)
+    with waiting(worker, cluster) as child:
+        child._works.append(Background(partial(child._work, 1, None), name="work"))  # as the process asks for it
+        assert cluster.begun.wait(300)
+        eventually(worker.made._end)
     assert cluster.cancelled.is_set()
     assert not any(one.alive for one in child._works)
