@@ -17,7 +17,7 @@ import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 from pyspark.daemon import manager
 
-import sidecar.log.storage.s3  # whether or not the log is there: no task tells its parent
+import sidecar.log.storage.s3  # whether or not the log is there: this process does not know it
 import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
 import spark_merge.delivery.batches
 import spark_merge.sinks.registry  # noqa: F401
