@@ -149,7 +149,8 @@ class VerifyProcess:
 
     def __post_init__(self) -> None:
         self._child: _Child | None = None
-        self._ending, self._ending_s = False, 0.0
+        self._ending = False
+        self._killed_s: float | None = None
         self._over: set[str] = set()
         self._requested: list[str] = []
         self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
@@ -186,13 +187,10 @@ class VerifyProcess:
                 self.lateness.begin()
         self._wanted_s = now_s if self._requested else self._wanted_s
         if self._ending and not self._end():
-            if now_s - self._ending_s >= STUCK_S:
-                self._ending_s = inf  # this is said once
-                self.notice("a process of verifications was killed and has not ended: none begins before it has; a storage may hang")
             return
         child = self._child
         if child is not None and not child.listening.alive:
-            gone = child.kill()
+            gone = self._kill(child)
             child.listening.check()
             if not gone:
                 return
@@ -252,11 +250,20 @@ class VerifyProcess:
 
     def _end(self) -> bool:
         """Whether there is none any more; else the next step calls it again."""
-        before, self._ending = self._ending, self._child is not None and not self._child.kill()
-        self._ending_s = self._ending_s if before else monotonic()
+        self._ending = self._child is not None and not self._kill(self._child)
         if not self._ending:
             self._child = None
         return not self._ending
+
+    def _kill(self, child: _Child) -> bool:
+        """Whether it has gone. One that has not gone for long is reported, once."""
+        gone, now_s = child.kill(), monotonic()
+        if gone or self._killed_s is None:
+            self._killed_s = None if gone else now_s
+        elif now_s - self._killed_s >= STUCK_S:
+            self._killed_s = inf
+            self.notice("a process of verifications was killed and has not ended: none begins before it has; a storage may hang")
+        return gone
 
 
 def _hurry(pid: int) -> None:

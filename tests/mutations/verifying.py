@@ -63,10 +63,17 @@ VERIFYING = [
     ),
     Mutation(
         "a killed process that does not end is waited for without a word",
-        "spark_merge/verify/process.py::VerifyProcess._step",
-        "now_s - self._ending_s >= STUCK_S",
+        "spark_merge/verify/process.py::VerifyProcess._kill",
+        "now_s - self._killed_s >= STUCK_S",
         "False",
         "tests/unit/verify/test_process.py::test_what_it_has_started_ends_with_it_and_is_waited_for",
+    ),
+    Mutation(
+        "a killed process whose connection has ended is waited for without a word",
+        "spark_merge/verify/process.py::VerifyProcess._step",
+        "gone = self._kill(child)",
+        "gone = child.kill()",
+        "tests/unit/verify/test_process.py::test_one_whose_connection_has_ended_and_that_does_not_end_is_reported_once",
     ),
     Mutation(
         "what a verification has started keeps the lowest priority at its end",

@@ -30,7 +30,7 @@ from spark_merge.verify import process as process_module
 from spark_merge.verify.child import NICE
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying
-from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, STUCK_S, VerifyProcess, WorkCluster, _Child
+from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, VerifyProcess, WorkCluster, _Child
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
@@ -201,12 +201,27 @@ def test_what_it_has_started_ends_with_it_and_is_waited_for(worker: Worker, monk
             eventually(lambda: not worker.made._end() and started.poll() is not None)
             worker.steps()
             assert worker.notices == []
-            worker.made._step(monotonic() + STUCK_S)
-            worker.made._step(monotonic() + 2 * STUCK_S)
+            starved.setattr(process_module, "STUCK_S", 0.0)
+            for _ in range(3):
+                worker.steps()
             assert [one.partition(":")[0] for one in worker.notices] == ["a process of verifications was killed and has not ended"]
         assert started.wait() == -signal.SIGKILL
         assert call(started.pid) in hurried.call_args_list
         eventually(worker.made._end)
+
+
+def test_one_whose_connection_has_ended_and_that_does_not_end_is_reported_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "STUCK_S", 0.0)
+    with waiting(worker) as child:
+        with socket.fromfd(child._link._connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
+        eventually(lambda: not child.listening.alive)
+        with monkeypatch.context() as starved:
+            starved.setattr(child, "kill", lambda: False)
+            for _ in range(4):
+                worker.steps()
+            assert worker.made._child is child
+            assert [one.partition(":")[0] for one in worker.notices] == ["a process of verifications was killed and has not ended"]
 
 
 def test_one_that_is_to_end_has_the_usual_priority() -> None:
