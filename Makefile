@@ -6,14 +6,17 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
-WORKERS ?= 3
+WORKERS ?= 4
 SEED ?= 0
 ARGS ?=
+CHOSEN ?=
+CHOICE := build/choice.json
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py tests/test_words.py
 TOOLS := tests/bench tests/fuzz tests/peers tests/rig tests/soak
 
-.PHONY: help setup demo demo-live fast rest test custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
+.PHONY: help setup demo demo-live fast rest test record custom-sink matrix hostile fuzz soak check format lint types stubs pages bench bench-peers sim screenshots lock clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -23,9 +26,11 @@ setup: $(STAMP) ## make .venv with the locked dependencies, and check that Java 
 $(STAMP): requirements.lock pyproject.toml deploy/check-machine
 	@PYTHON=$(PYTHON) bash deploy/check-machine
 	@$(PYTHON) -m venv .venv
-	@echo "installing the locked dependencies into .venv (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "installing the locked dependencies into .venv (up to two minutes the first time)"
+	@awk '/^[a-z]/ { ours = /^uv==/ } ours' requirements.lock > .venv/uv.lock
+	@$(PIP) --require-hashes -r .venv/uv.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
 demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; verify the output, write the report of the dump, print the life of a key (under 45 s)
@@ -39,9 +44,15 @@ fast: setup ## the tests that need no server and no Spark (about six minutes on 
 rest: setup ## all tests but those of `fast`, and those of tools, which `make matrix` has
 	@$(PYTEST) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
 
-test: setup ## all tests: those of `fast`, and where they pass the rest
-	@$(MAKE) --no-print-directory fast
-	@$(MAKE) --no-print-directory rest
+test: setup ## all tests: those of `fast`, and where they pass the rest (CHOSEN=1: only those that the changes since everything passed concern)
+	@$(if $(CHOSEN),$(BIN)/python -m tests.choice --out $(CHOICE))
+	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory fast
+	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory rest
+
+record: setup ## run everything, and where it passes record this commit, from which on tests are chosen (tests/choice)
+	@$(BIN)/python -m tests.choice --can-record
+	@$(MAKE) --no-print-directory check
+	@$(BIN)/python -m tests.choice --record
 
 custom-sink: setup ## test what TiCDC's own sink sends with, against this sidecar, too: the Go client, its command and the URI (needs Go; nothing of TiCDC is built; OUTAGE=60s)
 	@command -v go >/dev/null || { echo "custom-sink needs Go 1.25 or later: there is no go in PATH" >&2; exit 1; }

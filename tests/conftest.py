@@ -5,6 +5,7 @@ slow to make is made once, because the tests that use it go to one worker. At a 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -17,6 +18,8 @@ from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # first: before gRPC is loaded
 import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
+from tests.choice.choose import SCARCER
+from tests.choice.selected import Case, needs, running, selected
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse
@@ -95,18 +98,45 @@ SLOW_MODULES = 30
 """Modules that a run's end names with their seconds: what to make faster."""
 
 
+CHOICE = selected()
+"""Which tests the change concerns (tests/choice); None: all run."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A file without a test that can run is not loaded."""
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if CHOICE is not None and is_test and not needs(CHOICE, str(collection_path.relative_to(ROOT))) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
     again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
+    if CHOICE is not None:
+        run = running(CHOICE, map(_case, items), turn(ROOT))
+        items[:] = [item for item in items if item.nodeid in run]
     if not LANE.whole:
-        shares = [Share.of(item.nodeid, *mark.args) for item in items if (mark := item.get_closest_marker("turns"))]
+        scarcer = 1 if CHOICE is None else SCARCER
+        shares = [
+            Share.of(item.nodeid, mark.args[0] * scarcer, *mark.args[1:]) for item in items if (mark := item.get_closest_marker("turns"))
+        ]
         left = {one.case for one in shares} - in_turn(shares, turn(ROOT))
         items[:] = [item for item in items if item.nodeid not in left]
     for item in items:
         if item.get_closest_marker("xdist_group") is None and (group := _group_of(item)):
             item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A half of the tests without one that the change concerns has passed."""
+    if CHOICE is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def _case(item: pytest.Item) -> Case:
+    place, _, rest = item.nodeid.partition("::")
+    return Case(item.nodeid, place, re.split(r"::|\[", rest)[0])
 
 
 LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink", "verify-live", "sql-live", "mariadb", "sql-target")

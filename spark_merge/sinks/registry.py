@@ -7,7 +7,7 @@
     https://receiver.example/orders?token-file=…
     delta:///var/lake?mode=append   delta+s3://bucket/lake?mode=merge&endpoint=…
 
-A sink whose packages come with an extra of this project (`pip install 'ticdc-dump[…]'`) is loaded when a URI names it.
+A sink is loaded when a URI names its scheme. Some need packages of an extra of this project (`pip install 'ticdc-dump[…]'`).
 
 A scheme that is not in the list is looked for among the installed packages' entry points (port/kinds.py).
 """
@@ -29,49 +29,39 @@ from spark_merge.ddl.routes import routes_of
 from spark_merge.port.contract import Sink
 from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.port.readable import Readable
-from spark_merge.sinks.console.sink import CONSOLE
-from spark_merge.sinks.folders import FILE, S3
-from spark_merge.sinks.http.uri import HTTP
-from spark_merge.sinks.kafka.uri import KAFKA
-from spark_merge.sinks.mysql.sink import MYSQL
 from spark_merge.sinks.options import CommonOptions, names_of, read
-from spark_merge.sinks.spool.uri import GRPC
-from spark_merge.sinks.sqlite.sink import SQLITE
-
-_KINDS = {
-    "file": FILE,
-    "s3": S3,
-    "console": CONSOLE,
-    "grpc": GRPC,
-    "http": HTTP,
-    "https": HTTP,
-    "kafka": KAFKA,
-    "kafka+ssl": KAFKA,
-    "mysql": MYSQL,
-    "sqlite": SQLITE,
-    "mysql+ssl": MYSQL,
-    "tidb": MYSQL,
-    "tidb+ssl": MYSQL,
-}
 
 
-class _Optional(NamedTuple):
-    """`kind`: module:name in this package. `extra`: of pyproject.toml, which has what it needs."""
+class _Named(NamedTuple):
+    """`kind`: module:name in this package. `extra`: of pyproject.toml, which has what the module needs; empty where nothing more is."""
 
     kind: str
-    extra: str
+    extra: str = ""
 
 
-_OPTIONAL: dict[str, _Optional] = {
-    "clickhouse": _Optional("clickhouse.sink:CLICKHOUSE", "clickhouse"),
-    "clickhouse+ssl": _Optional("clickhouse.sink:CLICKHOUSE", "clickhouse"),
-    "delta": _Optional("delta.sink:DELTA", "delta"),
-    "delta+s3": _Optional("delta.sink:DELTA_S3", "delta"),
-    "elasticsearch": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
-    "elasticsearch+ssl": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
-    "iceberg": _Optional("iceberg.sink:ICEBERG", "iceberg"),
-    "opensearch": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
-    "opensearch+ssl": _Optional("opensearch.sink:OPENSEARCH", "opensearch"),
+KINDS: dict[str, _Named] = {
+    "clickhouse": _Named("clickhouse.sink:CLICKHOUSE", "clickhouse"),
+    "clickhouse+ssl": _Named("clickhouse.sink:CLICKHOUSE", "clickhouse"),
+    "console": _Named("console.sink:CONSOLE"),
+    "delta": _Named("delta.sink:DELTA", "delta"),
+    "delta+s3": _Named("delta.sink:DELTA_S3", "delta"),
+    "elasticsearch": _Named("opensearch.sink:OPENSEARCH", "opensearch"),
+    "elasticsearch+ssl": _Named("opensearch.sink:OPENSEARCH", "opensearch"),
+    "file": _Named("folders:FILE"),
+    "grpc": _Named("spool.uri:GRPC"),
+    "http": _Named("http.uri:HTTP"),
+    "https": _Named("http.uri:HTTP"),
+    "iceberg": _Named("iceberg.sink:ICEBERG", "iceberg"),
+    "kafka": _Named("kafka.uri:KAFKA"),
+    "kafka+ssl": _Named("kafka.uri:KAFKA"),
+    "mysql": _Named("mysql.sink:MYSQL"),
+    "mysql+ssl": _Named("mysql.sink:MYSQL"),
+    "opensearch": _Named("opensearch.sink:OPENSEARCH", "opensearch"),
+    "opensearch+ssl": _Named("opensearch.sink:OPENSEARCH", "opensearch"),
+    "s3": _Named("folders:S3"),
+    "sqlite": _Named("sqlite.sink:SQLITE"),
+    "tidb": _Named("mysql.sink:MYSQL"),
+    "tidb+ssl": _Named("mysql.sink:MYSQL"),
 }
 
 COMMON_PARAMETERS = names_of(CommonOptions)
@@ -136,7 +126,7 @@ def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:
             "a sink is neither a URI nor the whole path of a folder", hint=f"begin it with one of {_listed(_schemes())}, or write /var/out"
         )
     scheme = parts.scheme or "file"
-    kind = _KINDS.get(scheme) or _optional(scheme) or _installed(scheme)
+    kind = ours(scheme) or _installed(scheme)
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     if odd := sum(not _PARAMETER.fullmatch(name) for name in parameters):
         raise SinkError(f"a {scheme}: sink has {odd} parameters without a name of one behind its '?'", hint=_ENCODE)
@@ -209,19 +199,27 @@ def leaves(uri: str) -> str:
     return "" if kind.leaves is None else kind.leaves(sink_uri)
 
 
-def _optional(scheme: str) -> SinkKind | None:
-    """Ours, of an extra. Raises SinkError where that is not installed."""
-    if scheme not in _OPTIONAL:
+def ours(scheme: str) -> SinkKind | None:
+    """This project's own; None where it has none of that scheme. Raises SinkError where its extra is not installed."""
+    if scheme not in KINDS:
         return None
-    module, _, name = _OPTIONAL[scheme].kind.partition(":")
+    module, _, name = KINDS[scheme].kind.partition(":")
     try:
         kind: SinkKind = getattr(import_module(f"spark_merge.sinks.{module}"), name)
     except ModuleNotFoundError as error:
+        extra = KINDS[scheme].extra
         raise SinkError(
             f"a {scheme}: sink needs {error.name}, which is not installed",
-            hint=f"pip install 'ticdc-dump[{_OPTIONAL[scheme].extra}]', on Spark's workers too",
+            hint=f"pip install 'ticdc-dump[{extra}]', on Spark's workers too" if extra else "install ticdc-dump again, with what it needs",
         ) from error
     return kind
+
+
+def load_without_extras() -> None:
+    """Loads the modules of all sinks that need no extra, for a process that will be forked."""
+    for scheme, named in KINDS.items():
+        if not named.extra:
+            ours(scheme)
 
 
 def _installed(scheme: str) -> SinkKind:
@@ -239,7 +237,7 @@ def _installed(scheme: str) -> SinkKind:
 
 
 def _schemes() -> list[str]:
-    return [f"{name}:" for name in {*_KINDS, *_OPTIONAL, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}]
+    return [f"{name}:" for name in {*KINDS, *(entry.name for entry in entry_points(group=ENTRY_POINTS))}]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -19,8 +19,8 @@ from pyspark.daemon import manager
 
 import sidecar.log.storage.s3  # whether or not the log is there: this process does not know it
 import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
-import spark_merge.delivery.batches
-import spark_merge.sinks.registry  # noqa: F401
+import spark_merge.delivery.batches  # noqa: F401
+from spark_merge.sinks.registry import load_without_extras
 
 
 def _keep_directory(self: zipimport.zipimporter) -> None:
@@ -28,5 +28,6 @@ def _keep_directory(self: zipimport.zipimporter) -> None:
 
 
 if __name__ == "__main__":
+    load_without_extras()
     zipimport.zipimporter.invalidate_caches = _keep_directory  # type: ignore[method-assign]  # see above
     manager()  # type: ignore[no-untyped-call]  # pyspark ships it without types

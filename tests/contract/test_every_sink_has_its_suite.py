@@ -61,7 +61,7 @@ def test_each_suite_that_is_named_is_one(place: str) -> None:
 
 
 def _wanted() -> Iterator[str]:
-    kinds = {**registry._KINDS, **{scheme: registry._optional(scheme) for scheme in registry._OPTIONAL}}
+    kinds = {scheme: registry.ours(scheme) for scheme in registry.KINDS}
     named = {name.partition(" ")[0] for name in SUITES} | WITHOUT_ROWS
     one_of = {kind: scheme for scheme, kind in kinds.items()} | {kind: scheme for scheme, kind in kinds.items() if scheme in named}
     for scheme in set(one_of.values()) - WITHOUT_ROWS:

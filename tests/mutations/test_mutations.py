@@ -3,8 +3,8 @@
 A mutation whose text is no longer in its symbol exactly once fails here, so the list cannot go stale unseen. Each costs what its test
 takes and some tenths of a second (warm.py): name the quickest test that says what was broken, by its whole id.
 
-`make rest` makes those of files that the last commits have changed (chosen.py), and a twentieth of the others, another with each commit;
-`make matrix` makes all.
+`make rest` makes those of symbols that have changed since everything passed (chosen.py), and a sixtieth of the others, another with each
+commit; `make matrix` makes all.
 """
 
 from __future__ import annotations

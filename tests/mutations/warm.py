@@ -26,6 +26,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, Self
 
+from tests.choice.selected import VARIABLE
 from tests.mutations.mutation import mutated
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,13 @@ class Warm:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-m", __name__],
+            cwd=ROOT,
+            env={name: text for name, text in os.environ.items() if name != VARIABLE},  # its tests are named: nothing chooses among them
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         return self
 

@@ -23,7 +23,7 @@ def test_each_table_is_on_one_page() -> None:
 
 
 def test_every_parameter_that_a_sink_accepts_is_in_a_table() -> None:
-    kinds = {**registry._KINDS, **{scheme: registry._optional(scheme) for scheme in registry._OPTIONAL}}
+    kinds = {scheme: registry.ours(scheme) for scheme in registry.KINDS}
     accepted = {name for kind in kinds.values() if kind is not None for name in kind.parameters}
     assert accepted == names_of(*(declared for declarations in TABLES.values() for declared in declarations))
 
