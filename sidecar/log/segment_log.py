@@ -71,7 +71,7 @@ SEGMENTS_REMOVED_MAX = 100
 """Removed by one call of `retain`, for the same reason."""
 
 LOOKS_MAX = 20
-"""At a log that another owner retains meanwhile. Each look but the last two found other segments than the one before."""
+"""At a log that another owner retains meanwhile. Each look but the last two met other segments than the one before."""
 
 _EXCLUSIVE_PROBE = "exclusive.probe"
 

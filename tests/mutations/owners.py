@@ -84,7 +84,7 @@ FENCES = [
         "tests/unit/log/test_segment_log.py::test_temporary_files_of_a_crash_are_swept",
     ),
     Mutation(
-        "a former owner says that the log is broken",
+        "an earlier owner reports that the log is broken",
         "sidecar/run/term.py::Term._judging_the_log",
         "if self.ownership.held():",
         "if True:",

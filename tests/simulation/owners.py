@@ -97,7 +97,7 @@ class Owner:
             self.turn.acquire()
             try:
                 step()
-            except BaseException as error:  # noqa: BLE001  # looked at by whoever runs the life
+            except BaseException as error:  # noqa: BLE001  # the life judges it
                 self.error = error
             self.frozen = False
             self.over.release()
