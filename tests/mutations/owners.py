@@ -326,6 +326,27 @@ LOGS = [
         "tests/unit/test_pipeline.py::test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then",
     ),
     Mutation(
+        "a begun batch is done again with another log's segments",
+        "spark_merge/delivery/batches.py::Delivery._batch",
+        "if self._standing.begun is not None:",
+        "if False:",
+        f"{SINKS}::TestTwins::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused[CommittingSink]",
+    ),
+    Mutation(
+        "the manifest of a begun batch is not compared",
+        "spark_merge/log/follow.py::_is",
+        "return on_record.seq == there.seq and same_ts and same_manifest",
+        "return on_record.seq == there.seq and same_ts",
+        f"{SINKS}::TestTwins::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused[CommittingSink]",
+    ),
+    Mutation(
+        "SQLite forgets the manifest of what is written",
+        "spark_merge/sinks/sqlite/position.py::_as_column",
+        "{written.seq} {written.manifest}",
+        "{written.seq} ",
+        "tests/contract/test_sqlite_sink.py::TestSqlite::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused",
+    ),
+    Mutation(
         "a sink goes on with a log that was restored",
         "spark_merge/delivery/batches.py::Delivery.__init__",
         "check_has(settings.log, before)  # first: who opens it makes it this log's",
