@@ -3,7 +3,7 @@
 A manifest has the progress of each table of each dump. Of thousands of tables that is megabytes a segment, and nearly all of them are as
 they were a segment ago, for ever once a dump is over. So it names a file, and has only the tables that are not as in it.
 
-    dumps/{sha256}.json    {dump id: [tables, as in Progress.to_json]}
+    dumps/{epoch}/{sha256}.json    {dump id: [tables, as in Progress.to_json]}
 
 - The file is written before the first manifest that names it, and goes with the last one, as a schemas file does.
 - The first manifest that names a file has what changed since the file before. So what a segment completed is in its own manifest, and only

@@ -1,7 +1,7 @@
 """The names of the log's files, and what a listing of them means. Pure: a listing in, a verdict out.
 
     {seq}-{epoch}.parquet   rows            {seq}.json             the manifest, created exclusively
-    schemas/{sha256}.json, dumps/{sha256}.json   by content
+    schemas/{epoch}/{sha256}.json, dumps/{epoch}/{sha256}.json   by content; of 0.4.0 and before without the epoch
     chunks/{dump}/{epoch}-{number}.parquet
     retained-{seq}          every segment below seq has been removed, or is being removed
     skips/{seq}-{ordinal}.json   a row that an operator skips (skips.py)
@@ -14,7 +14,10 @@
     reserve                 room that is given up on a full volume (reserve.py)
 
 - The segments that exist are one run without a gap, from 0 or from where the highest `retained-` says that retention has come to.
-- What is below the highest `retained-` is nobody's, whatever part of it is left.
+- What is below the highest `retained-` is nobody's, whatever part of it is left. A manifest below it that is gone is no loss.
+- **No owner can remove a name that a later owner writes**, however late it wakes. Rows, chunks, schemas and dumps have their owner's epoch
+  in their names, and a manifest names schemas and dumps of its own epoch only. An owner removes what its own epoch and earlier ones wrote.
+  Temporary files whose names have no epoch are removed by age (`storage.is_old_temporary`).
 - Data of a later segment than the next one, or a skipped row of one, means that manifests are gone: that is broken, not
   orphaned. A new log in the place of another, or one restored from a backup, would skip rows of its own.
 """
@@ -41,7 +44,8 @@ WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to ne
 _MANIFEST = re.compile(r"([0-9]{20})\.json")
 _DATA = re.compile(r"([0-9]{20})-([0-9]{10})\.parquet")
 _CHUNK = re.compile(r"chunks/[0-9A-Za-z_-]+/([0-9]{10})-[0-9]{8,}\.parquet")
-_SHARED = re.compile(r"(schemas|dumps)/[0-9a-f]{16}\.json")
+_SHARED = re.compile(r"(?:schemas|dumps)/(?:([0-9]{10})/)?[0-9a-f]{16}\.json")
+_TEMPORARY_OF = re.compile(r"(.*/)?\.([^/]+)\.[0-9]+(?:-[0-9a-f]+)?\.tmp")
 _RETAINED = re.compile(r"retained-([0-9]{20})")
 
 SKIPS = "skips"
@@ -71,16 +75,32 @@ def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
     return f"chunks/{dump_id}/{epoch:010d}-{number:08d}.parquet"
 
 
-def schemas_name(data: bytes) -> str:
-    return _content_name("schemas", data)
+def schemas_name(data: bytes, *, epoch: int) -> str:
+    return f"schemas/{epoch:010d}/{_content_name(data)}"
 
 
-def dumps_name(data: bytes) -> str:
-    return _content_name("dumps", data)
+def dumps_name(data: bytes, *, epoch: int) -> str:
+    return f"dumps/{epoch:010d}/{_content_name(data)}"
 
 
-def _content_name(kind: str, data: bytes) -> str:
-    return f"{kind}/{hashlib.sha256(data).hexdigest()[:16]}.json"
+def _content_name(data: bytes) -> str:
+    return f"{hashlib.sha256(data).hexdigest()[:16]}.json"
+
+
+def _check_content(name: str, data: bytes) -> None:
+    """Raises ManifestUnreadable for a file whose name is not that of its content."""
+    if name.rpartition("/")[2] != (content := _content_name(data)):
+        raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {content}")
+
+
+def epoch_of(name: str) -> int | None:
+    """The owner that wrote this file, or left it as a temporary one; None where the name does not have it."""
+    if temporary := _TEMPORARY_OF.fullmatch(name):
+        name = f"{temporary[1] or ''}{temporary[2]}"
+    if match := _DATA.fullmatch(name):
+        return int(match[2])
+    match = _CHUNK.fullmatch(name) or _SHARED.fullmatch(name)
+    return int(match[1] or 0) if match else None
 
 
 def retained_name(seq: Seq) -> str:
@@ -105,30 +125,31 @@ def skip_of(name: str) -> tuple[Seq, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A listing, sorted by kind. `floor`: segments below it are retained away, 0 if none ever was."""
+    """A listing, sorted by kind. `of_epochs`: the files that any manifest of their epoch can name, chunks, schemas and dumps. `floor`:
+    segments below it are retained away, 0 if none ever was."""
 
     names: frozenset[str]
     manifests: tuple[int, ...]
     data: dict[str, tuple[int, int]]
-    chunks: dict[str, int]
+    of_epochs: dict[str, int]
     floor: int
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Contents:
         manifests: list[int] = []
         data: dict[str, tuple[int, int]] = {}
-        chunks: dict[str, int] = {}
+        of_epochs: dict[str, int] = {}
         floor, all_names = 0, frozenset(names)
         for name in all_names:
             if match := _MANIFEST.fullmatch(name):
                 manifests.append(int(match[1]))
             elif match := _DATA.fullmatch(name):
                 data[name] = (int(match[1]), int(match[2]))
-            elif match := _CHUNK.fullmatch(name):
-                chunks[name] = int(match[1])
+            elif match := _CHUNK.fullmatch(name) or _SHARED.fullmatch(name):
+                of_epochs[name] = int(match[1] or 0)
             elif match := _RETAINED.fullmatch(name):
                 floor = max(floor, int(match[1]))
-        return cls(all_names, tuple(sorted(manifests)), data, chunks, floor)
+        return cls(all_names, tuple(sorted(manifests)), data, of_epochs, floor)
 
     def run(self, log: object) -> range:
         """The segments that exist, from the floor on without a gap. Raises LogBroken."""
@@ -157,14 +178,14 @@ class Contents:
         """What no manifest names and no later one will: left by earlier epochs, or below the floor.
 
         Data of another owner's attempt at a segment in the middle of the log stays until the segment is retained away.
-        Of chunks see `chunks_before`: any manifest may name one.
+        Of chunks, schemas and dumps see `written_before`: any manifest may name one.
         """
         data = [name for name, (seq, by) in self.data.items() if by < epoch and seq >= run.stop - 1 and name not in named]
         return [*self.below(Seq(run.start)), *data]
 
-    def chunks_before(self, epoch: int) -> set[str]:
-        """The chunk files that earlier epochs have written."""
-        return {name for name, by in self.chunks.items() if by < epoch}
+    def written_before(self, epoch: int) -> set[str]:
+        """The chunks, schemas and dumps that earlier epochs have written."""
+        return {name for name, by in self.of_epochs.items() if by < epoch}
 
 
 def check_next(log: object, run: range, seq: Seq) -> None:
@@ -188,7 +209,7 @@ def files_of(manifest: Manifest) -> set[str]:
 
 
 def shared_files_of(manifest: Manifest) -> frozenset[str]:
-    """Those that it names and others may, too: each has its content's name."""
+    """Those that it names and others may, too: each has the name of its epoch and its content."""
     return frozenset(filter(None, (manifest.schemas, manifest.next_schemas, manifest.dumps_file)))
 
 
@@ -227,8 +248,7 @@ def logged_schemas(log: object, name: str, data: bytes) -> dict[TableName, Table
     """The schemas file `name`, whose name is its checksum. Raises LogBroken."""
     try:
         schemas = schemas_from_json(data, name=name)
-        if schemas_name(data) != name:
-            raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {schemas_name(data)}")
+        _check_content(name, data)
     except ManifestUnreadable as error:
         raise LogBroken(f"segment log {log}: {error}", hint=WAY_OUT) from error
     return schemas
@@ -241,8 +261,7 @@ def with_logged_tables(log: object, manifest: Manifest, read: Callable[[str], by
     if (data := read(name)) is None:
         raise missing_files(log, [name])
     try:
-        if dumps_name(data) != name:
-            raise ManifestUnreadable(f"{name} is not as it was written: its content is that of {dumps_name(data)}")
+        _check_content(name, data)
         return with_all_tables(manifest, data)
     except ManifestUnreadable as error:
         raise LogBroken(f"segment log {log}: {error}", hint=WAY_OUT) from error

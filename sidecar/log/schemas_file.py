@@ -1,4 +1,4 @@
-"""The file with every table's TableSchema that a manifest names: `schemas/{checksum}.json`, one for all tables.
+"""The file with every table's TableSchema that a manifest names: `schemas/{epoch}/{checksum}.json`, one for all tables.
 
 - Equal schemas give equal bytes: the name is made of them.
 - A field that a version did not write is as if it were not known: `definition` None is a log of 0.3.0 and before. Versions before read

@@ -11,6 +11,9 @@ Each rule is against a previous owner that is still alive, or a crash between tw
 - A manifest has the sha256 of the one before it. A commit that is repeated has it again, so it makes the same bytes.
 - Retention notes first up to where it removes. Then manifests go before what they name: who can read a manifest finds
   all its files, and a crash between leaves only what the next recovery or retention removes.
+- **Gone is not broken.** A listing, or a run that this process remembers, can be older than another owner's retention. So the log is looked
+  at again: what is missing below the floor is nobody's. It is broken where two looks at the same segments miss something above the floor.
+- An owner removes only what its own epoch and earlier ones wrote (layout.py has the names).
 - An owner that slept can only create the first manifest of a later epoch again. So those of one epoch go in any order, by one request where
   the storage has it, and before those of the next epoch: that manifest never lacks while the one before it is there.
 
@@ -20,7 +23,7 @@ What names and listings mean is `layout`; how bytes become durable is `storage`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, groupby
@@ -38,6 +41,7 @@ from sidecar.log.layout import (
     check_next,
     data_name,
     dumps_name,
+    epoch_of,
     files_of,
     first_needed,
     is_manifest,
@@ -66,6 +70,9 @@ MANIFESTS_HELD_MAX = 100
 SEGMENTS_REMOVED_MAX = 100
 """Removed by one call of `retain`, for the same reason."""
 
+LOOKS_MAX = 20
+"""At a log that another owner retains meanwhile. Each look but the last two met other segments than the one before."""
+
 _EXCLUSIVE_PROBE = "exclusive.probe"
 
 
@@ -77,14 +84,15 @@ class FolderLog:
         self.folder = folder
         self.id = ""
         self._check_held = check_held
+        self._epoch = 0
         self._run: range = range(0)
         self._orphans: list[str] = []
         self._unnamed: set[str] = set()
-        """Chunks of earlier epochs that no manifest names, of those that were read."""
+        """Chunks, schemas and dumps of earlier epochs that no manifest names, of those that were read."""
         self._committed = False
         self._previous_open: Seq | None = None
         self._proven = False
-        self._unread: Sequence[int] = ()
+        self._unread = range(0)
         """Segments that are there and not in `_reaches` and `_named_by` yet."""
         self._reaches: dict[int, Seq] = {}
         """Of each segment in which a window closed that began in an earlier one: the first one that has to be there to deliver it."""
@@ -101,17 +109,42 @@ class FolderLog:
         with storage_errors(self.folder):
             with suppress(storage.Full):
                 self._prove_exclusive()
-            contents, self._run = listed(self.folder, deep=True)
-        last = self._last()
-        self._previous_open, self._committed = None if last is None else last.open_from, False
-        self._unread, self._swept = self._run, self._run.start
-        self._reaches, self._named_by = {}, Counter()
-        named = set() if last is None else files_of(last)
-        if missing := named - contents.names:
-            raise missing_files(self.folder, missing)
-        self._orphans = [*filter(storage.is_temporary, contents.names), *contents.orphans(self._run, named=named, epoch=epoch)]
-        self._unnamed = contents.chunks_before(epoch)
-        return None if last is None else with_logged_tables(self.folder, last, self._file)
+            contents, last = self._look_until_whole()
+            self._epoch, self._schemas, self._dumps = epoch, None, DumpsFile()
+            self._previous_open, self._committed = None if last is None else last.open_from, False
+            self._unread, self._swept = self._run, self._run.start
+            self._reaches, self._named_by = {}, Counter()
+            named = set() if last is None else files_of(last)
+            self._orphans = [
+                *(name for name in contents.names if storage.is_temporary(name) and self._is_dead(name)),
+                *contents.orphans(self._run, named=named, epoch=epoch),
+            ]
+        self._unnamed = contents.written_before(epoch)
+        return last
+
+    def _look_until_whole(self) -> tuple[Contents, Manifest | None]:
+        """A listing, and the last manifest with all tables of its dumps; all its files are there. Raises LogBroken where two looks find the
+        same segments broken."""
+        broken_at: range | None = None
+        for look in range(LOOKS_MAX):
+            try:
+                contents, self._run = listed(self.folder, deep=True)
+                last = self._last()
+                missing = set() if last is None else files_of(last) - contents.names
+                if missing := {name for name in missing if not storage.exists(self.folder, name)}:
+                    raise missing_files(self.folder, missing)
+                return contents, None if last is None else with_logged_tables(self.folder, last, self._file)
+            except LogBroken:
+                if broken_at == self._run or look == LOOKS_MAX - 1:
+                    raise
+                broken_at = self._run
+        raise AssertionError("the last look returns or raises")
+
+    def _is_dead(self, temporary: str) -> bool:
+        """Whether nobody writes this temporary file any more: an earlier owner's, or an old one. The merge worker's have no epoch in their
+        names, and it lives on."""
+        epoch = epoch_of(temporary)
+        return storage.is_old_temporary(self.folder, temporary) if epoch is None else epoch < self._epoch
 
     def write_data(self, seq: Seq, *, epoch: int, codec: str, changes: Iterable[Change]) -> DataFile:
         check_next(self.folder, self._run, seq)
@@ -128,13 +161,13 @@ class FolderLog:
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         data = schemas_to_json(dict(schemas))
-        name = schemas_name(data)
+        name = schemas_name(data, epoch=self._epoch)
         if name != self._schemas:
             self._schemas = self._write_shared(name, data)
         return name
 
     def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
-        return self._dumps.logged(dumps, lambda data: self._write_shared(dumps_name(data), data))
+        return self._dumps.logged(dumps, lambda data: self._write_shared(dumps_name(data, epoch=self._epoch), data))
 
     def _write_shared(self, name: str, data: bytes) -> str:
         with storage_errors(self.folder):
@@ -202,15 +235,15 @@ class FolderLog:
         there is of these segments and of those that were removed since the last sweep: that takes a listing. What a process that was frozen
         writes there later, the next owner removes."""
         next_seq = Seq(self._run[-1] + 1)
-        named = [(manifest.epoch, files_of(manifest), shared_files_of(manifest)) for manifest in self._read(gone)]
+        named = {one.seq: (one.epoch, files_of(one), shared_files_of(one)) for one in self._read(gone)}
         with storage_errors(self.folder):
             if storage.exists(self.folder, manifest_name(next_seq)):
                 raise taken(self.folder, next_seq)
             storage.write_atomically(self.folder, retained_name(Seq(gone.stop)), b"")
-            self._run = range(gone.stop, self._run.stop)
-            for _, manifests in groupby(zip(gone, named, strict=True), key=lambda one: one[1][0]):
-                storage.remove(self.folder, [manifest_name(Seq(seq)) for seq, _ in manifests])
-            names = self._forget(gone, [shared for _, _, shared in named]).union(*(files for _, files, _ in named))
+            self._run = range(max(self._run.start, gone.stop), self._run.stop)
+            for _, manifests in groupby(named.items(), key=lambda one: one[1][0]):
+                storage.remove(self.folder, [manifest_name(seq) for seq, _ in manifests])
+            names = self._forget({seq: shared for seq, (_, _, shared) in named.items()}).union(*(files for _, files, _ in named.values()))
             names.add(retained_name(Seq(gone.start)))
             if sweep:
                 beginning = beginning_of(range(self._swept, gone.stop))
@@ -233,25 +266,31 @@ class FolderLog:
         """Read manifests that this process has not seen yet; False while some are left for the next call."""
         for manifest in self._read(self._unread[:MANIFESTS_READ_MAX]):
             self._learn(manifest)
-        self._unread = self._unread[MANIFESTS_READ_MAX:]
+        rest = self._unread[MANIFESTS_READ_MAX:]
+        self._unread = range(max(rest.start, self._run.start), rest.stop)
         return self.learned
 
     def _learn(self, manifest: Manifest) -> None:
         """What retention has to know of a segment that stays. Once for each."""
         if (first_seq := first_needed(manifest)) < manifest.seq:
             self._reaches[manifest.seq] = first_seq
-        self._unnamed -= files_of(manifest)
+        self._unnamed -= files_of(manifest) | shared_files_of(manifest)
         self._named_by.update(shared_files_of(manifest))
 
-    def _forget(self, gone: range, shared: Sequence[frozenset[str]]) -> set[str]:
-        """The files that only these segments named, of `shared`, those of each."""
-        for seq, names in zip(gone, shared, strict=True):
+    def _forget(self, shared: Mapping[Seq, frozenset[str]]) -> set[str]:
+        """The files that only these segments named: `shared` has those of each. Until the first commit a previous owner might still
+        name one of its own again."""
+        for seq, names in shared.items():
             self._reaches.pop(seq, None)
             self._named_by.subtract(names)
-        unnamed = {name for name in set[str]().union(*shared) if not self._named_by[name]}
+        unnamed = {name for name in set[str]().union(*shared.values()) if not self._named_by[name]}
         for name in unnamed:
             del self._named_by[name]
-        return unnamed - {self._schemas, self._dumps.name}
+        unnamed -= {self._schemas, self._dumps.name}
+        if self._committed:
+            return unnamed
+        self._unnamed |= unnamed
+        return set()
 
     def _last(self) -> Manifest | None:
         """The last manifest as it is in the log, whose bytes the next one follows."""
@@ -287,13 +326,25 @@ class FolderLog:
         storage.remove(self.folder, [name for name in names if not is_manifest(name)])
 
     def _read(self, seqs: Sequence[int]) -> Iterator[Manifest]:
+        """Those of them that another owner has not retained away meanwhile. Raises LogTaken where it has written on, and LogBroken."""
         for start in range(0, len(seqs), MANIFESTS_HELD_MAX):
             names = [manifest_name(Seq(seq)) for seq in seqs[start : start + MANIFESTS_HELD_MAX]]
             with storage_errors(self.folder):
                 files = storage.read_files(self.folder, names)
-            if len(files) < len(names):
-                raise missing_files(self.folder, {*names} - files.keys())
+            if missing := {*names} - files.keys():
+                self._raise_floor(missing)
             yield from (read_manifest(self.folder, name, data) for name, data in files.items())
+
+    def _raise_floor(self, missing: Collection[str]) -> None:
+        """These manifests are gone, and so is whatever is below the floor. Raises LogBroken for what is above it."""
+        with storage_errors(self.folder):
+            floor = Contents.of(storage.list_names(self.folder, deep=False)).floor
+        if lost := [name for name in missing if name >= manifest_name(Seq(floor))]:
+            raise missing_files(self.folder, lost)
+        if floor >= self._run.stop:
+            raise taken(self.folder, Seq(self._run.stop))
+        self._run = range(max(self._run.start, floor), self._run.stop)
+        self._reaches = {seq: first for seq, first in self._reaches.items() if seq >= floor}
 
 
 def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:

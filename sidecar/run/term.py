@@ -82,7 +82,7 @@ class Term:
     def make_room(self, stopping: Event) -> None:
         """Where an earlier term ended for want of it: remove what every sink has accepted. Nothing is written but retention's note."""
         if self.config.log.retain:
-            with self._noticing_no_room():
+            with self._judging_the_log():
                 self._make_room(stopping)
 
     def _make_room(self, stopping: Event) -> None:
@@ -97,7 +97,7 @@ class Term:
 
     def begin(self, opening: Opening) -> None:
         """Recover the log and attach to the feed. Raises what keeps it from doing so; `close` is due in any case."""
-        with self._noticing_no_room():
+        with self._judging_the_log():
             self._log.id = claim_log(self._folder, self.changefeed.log_id)
             reserve.take(self._folder)
             outside = opening(self._log, self._opened)
@@ -109,25 +109,17 @@ class Term:
         pipeline, clock = self.pipeline, self.pipeline.outside.clock
         while not stopping.is_set():
             check_held(self.ownership)
-            with self._noticing_no_room():
+            with self._judging_the_log():
                 self._step()
             now_s = clock.now_s()
             seen(pipeline, now_s)
             if self.config.log.retain and now_s >= self._retain_due_s:
-                with self._noticing_no_room():
+                with self._judging_the_log():
                     self._retain_due_s = now_s + (0.0 if self._retain() else RETAIN_EVERY_S)
 
     def _step(self) -> None:
         pipeline = self.pipeline
-        try:
-            pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
-        except LogBroken as error:
-            if self.ownership.held():
-                raise
-            raise OwnershipLost(
-                f"another process owns the changefeed by now, and swept what this one was writing: {error}",
-                hint="nothing: it becomes a standby",
-            ) from error
+        pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
 
     def close(self) -> None:
         """Free what this term holds, in the order opposite to its making; then, on a full volume, the reserve: nobody of ours writes."""
@@ -157,9 +149,17 @@ class Term:
         return reported.accepted
 
     @contextmanager
-    def _noticing_no_room(self) -> Iterator[None]:
+    def _judging_the_log(self) -> Iterator[None]:
+        """Around whatever uses the log. Only an owner can tell that its log is broken: to others, the owner's retention looks so."""
         try:
             yield
+        except LogBroken as error:
+            if self.ownership.held():
+                raise
+            raise OwnershipLost(
+                f"another process owns the changefeed by now, and removed what this one used: {error}",
+                hint="nothing: it becomes a standby",
+            ) from error
         except StorageFull as error:
             if error.place != str(self._folder):
                 raise

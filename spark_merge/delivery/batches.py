@@ -35,7 +35,7 @@ from spark_merge.codecs.zone import Ambiguous
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.sink_record import SinkId, SinkRecord
 from spark_merge.log.cache import DecodedRows
-from spark_merge.log.follow import check_follows, check_has
+from spark_merge.log.follow import check_begun, check_follows, check_has
 from spark_merge.log.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.cut import BatchLimits, cut
@@ -153,10 +153,10 @@ class Delivery:
             self.record.passed(manifests, self._standing.owner)
 
     def _begun_again(self) -> Seq | None:
-        """A sink that has shown a part of a batch takes no other one before it."""
+        """The last segment of a batch that the sink has shown a part of: it takes no other one before it."""
         with self._watched():
             self._standing = self.sink.open(epoch=self._settings.epoch_max)
-        return self._standing.begun
+        return None if self._standing.begun is None else self._standing.begun.seq
 
     @property
     def _receives_as(self) -> str:
@@ -167,6 +167,8 @@ class Delivery:
     def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
         check_follows(self._settings.log, self._standing.accepted, manifests)
+        if self._standing.begun is not None:
+            check_begun(self._settings.log, self._standing.begun, manifests)
         if self.record is not None and self.record.tables is None:
             self.record.begin(manifests[0], self._standing.owner)
         heads = self._heads(manifests)
@@ -199,7 +201,7 @@ class Delivery:
                 manifests = _ahead_of_windows(manifests) or manifests
             self.more = len(manifests) < len(there) or len(there) == limits.segments_max
             return manifests
-        return self._received(after, standing.begun - after)
+        return self._received(after, standing.begun.seq - after)
 
     def _ahead(self, after: Seq, limit: int) -> Sequence[Manifest]:
         """As `new_manifests`. Those that the last batch left are not read again while the log has the first one of them still: else each

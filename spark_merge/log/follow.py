@@ -3,6 +3,8 @@ to the same numbers again, with other segments.
 
     before a sink is opened   the log has the very segment that the output ends with
     at each batch             its first segment begins where the output ends, and each other one where the one before it does
+    at a batch that is done   it ends with the very segment that it ended with when it was begun. Its id is drawn when it is written, and
+    again                     it has the sum of the segment before it: so the whole batch is the one of then
 """
 
 from __future__ import annotations
@@ -37,12 +39,30 @@ def check_has(log: Folder, accepted: Accepted) -> None:
             raise SinkError(f"the output has accepted segment {accepted.seq}, and the log {log} {ends}", hint=_WAY_OUT)
         return
     result = Accepted.of(read_manifest(log, name, data))
-    if accepted.upto_ts not in (None, result.upto_ts) or (accepted.manifest and accepted.manifest != result.manifest):
+    if not _is(accepted, result):
         raise SinkError(
             f"the output has accepted segment {accepted.seq} up to {accepted.upto_ts}, and the log {log} has another one of that number,"
             f" up to {result.upto_ts}: the log is a new one, or was restored from a backup and written on",
             hint=_WAY_OUT,
         )
+
+
+def check_begun(log: Folder, begun: Accepted, manifests: Sequence[Manifest]) -> None:
+    """Raises SinkError for another batch than the output has begun: consumers may have seen rows of that one, and its tasks that are done
+    would be skipped in this one."""
+    last = Accepted.of(manifests[-1])
+    if not _is(begun, last):
+        raise SinkError(
+            f"the output has begun a batch that ends with segment {begun.seq} ({begun.manifest or 'manifest not on record'}), and the log"
+            f" {log} has {last.seq} ({last.manifest}) there: the log is a new one, or was restored from a backup and written on",
+            hint=_WAY_OUT,
+        )
+
+
+def _is(on_record: Accepted, there: Accepted) -> bool:
+    """Whether they are one segment, as far as it is on record."""
+    same_ts, same_manifest = on_record.upto_ts in (None, there.upto_ts), on_record.manifest in ("", there.manifest)
+    return on_record.seq == there.seq and same_ts and same_manifest
 
 
 def check_follows(log: Folder, accepted: Accepted | None, manifests: Sequence[Manifest]) -> None:

@@ -287,8 +287,9 @@ class Owner(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The last segment that an output has; every earlier one is accepted too. `upto_ts` and `manifest` (`Manifest.id`) differ from those of
-    another log's segment `seq` (spark_merge/log/follow.py compares). They are None and empty where the output did not keep them."""
+    """The last segment that an output has, or has begun; every earlier one is accepted too. `upto_ts` and `manifest` (`Manifest.id`) differ
+    from those of another log's segment `seq` (spark_merge/log/follow.py compares). They are None and empty where the output did not keep
+    them."""
 
     seq: Seq
     upto_ts: CommitTs | None = None
@@ -301,13 +302,14 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`accepted`: what is accepted durably, None at the start. `begun`: the last segment of a batch whose tasks may have been seen in part:
-    the next batch must be of exactly the segments up to it, None if there is none. `begun_as`: `Head.received_as` of that batch, as on
-    record: the batch is received under that name again, whatever the name of the sink is now. None: not on record (0.4 and before)."""
+    """`accepted`: what is accepted durably, None at the start. `begun`: the last segment of a batch whose tasks may have been seen in part,
+    as on record; None if there is none. The next batch must be of exactly the log's segments up to that very one, which the delivery
+    compares (spark_merge/log/follow.py): a sink keeps it, and compares nothing. `begun_as`: `Head.received_as` of that batch: it is
+    received under that name again, whatever the name of the sink is now. None: not on record (0.4 and before)."""
 
     owner: Owner
     accepted: Accepted | None
-    begun: Seq | None = None
+    begun: Accepted | None = None
     begun_as: str | None = None
 
 
@@ -331,7 +333,8 @@ class Sink(Protocol):
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         """Cut the segments after `accepted` (a beginning of `heads`, at least one) into tasks. A sink of the committing
-        kind has the cut on record when it returns, with `Head.received_as`, and gives the same one for a batch that it had begun."""
+        kind has the cut on record when it returns, with its last segment and `Head.received_as`, and gives the same one for a batch that
+        it had begun."""
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         """Make the batch's segments accepted, all tasks being done: the last durable step. A sink that carries out DDLs has carried out the

@@ -213,6 +213,27 @@ class SinkPort(DumpsPort):
             delivery.deliver()
         assert accepted(story.place.sink()) == 1
 
+    def test_a_log_that_was_restored_while_a_batch_was_begun_is_refused(self, story: Story, tmp_path: Path) -> None:
+        """It was written on to the same numbers. Tasks of the begun batch that are done would be skipped, and rows of other segments be
+        missing. A sink that keeps no begun batch has shown nothing, and takes the segments that are there."""
+        story.delivery(segments_max=1).deliver()
+        _, work = story.begin(story.place.sink())
+        work[0].carry_out()
+        standing = story.place.sink().open(epoch=None)
+        assert standing.accepted is not None
+        behind = [manifest_name(manifest.seq) for manifest in story.manifests if manifest.seq > standing.accepted.seq]
+        mine = storage.read_files(story.log, behind)
+        later = histories.write_log(open_folder(str(tmp_path / "restored")), story.history, made="once more")
+        storage.write_all(story.log, {name: to_json(later[int(name[:20])]) for name in behind})
+        if standing.begun is not None:
+            assert standing.begun.manifest, "its manifest is on record"
+            for segments_max in (1, 100):
+                with pytest.raises(SinkError, match=f"has begun a batch that ends with segment {standing.begun.seq} "):
+                    story.delivery(segments_max=segments_max).deliver()
+            storage.write_all(story.log, mine)
+        story.finish()
+        story.check_end()
+
     def test_another_log_is_refused(self, story: Story) -> None:
         story.finish()
         other = story.place.sink("log-2")

@@ -25,9 +25,10 @@ from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log import manifest as manifest_format
 from sidecar.log import storage
-from sidecar.log.layout import chunk_name, data_name, logged_dumps, manifest_name
+from sidecar.log.layout import chunk_name, data_name, logged_dumps, manifest_name, retained_name, schemas_name
 from sidecar.log.manifest import OPEN_NOT_KNOWN, DataFile, DdlRecord, Manifest, to_json
 from sidecar.log.rows_file import write_chunk
+from sidecar.log.schemas_file import schemas_to_json
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import Folder, dispatch, open_folder, s3
 from spark_merge.log.read import read_rows, read_schemas
@@ -292,9 +293,10 @@ def test_data_says_how_many_rows_each_table_has_but_the_watermark_table(place: P
 
 def test_schemas_are_named_by_their_content(place: Place) -> None:
     log = owner(place, epoch=1)
-    name, again = log.write_schemas(SCHEMAS), place.open().write_schemas(SCHEMAS)
-    other = log.write_schemas({})
-    assert name == again != other
+    name, again = log.write_schemas(SCHEMAS), owner(place, epoch=1).write_schemas(SCHEMAS)
+    other, later = log.write_schemas({}), owner(place, epoch=2).write_schemas(SCHEMAS)
+    assert name == again
+    assert len({name, other, later}) == 3, "an owner can remove its own file without removing a later owner's"
     assert place.schemas(name) == SCHEMAS
     assert place.schemas(other) == {}
 
@@ -764,3 +766,67 @@ def test_a_chunk_reads_back_as_text(folder_place: FolderPlace) -> None:
     assert len(storage.read_file(folder, name)) == size
     with storage.open_to_read(folder, name) as file:
         assert pq.read_table(file).equals(CHUNK)
+
+
+# ---- gone is not broken ----------------------------------------------------------------------------------------------
+
+
+def folder_owner(place: FolderPlace, *, epoch: int) -> FolderLog:
+    log = FolderLog(place.folder)
+    log.recover(epoch=epoch)
+    return log
+
+
+def several(place: FolderPlace) -> None:
+    log = folder_owner(place, epoch=1)
+    for seq in range(6):
+        append(log, seq)
+
+
+def test_what_another_owner_has_retained_away_is_no_loss_to_the_rightful_one(folder_place: FolderPlace) -> None:
+    """An earlier owner that was frozen after its look at the next manifest removes what it had decided to."""
+    several(folder_place)
+    rightful = folder_owner(folder_place, epoch=2)
+    storage.write_atomically(folder_place.folder, retained_name(Seq(3)), b"")
+    for seq in range(3):
+        storage.remove(folder_place.folder, [manifest_name(Seq(seq))])
+    assert rightful.retain(delivered=Seq(4), open_from=None) == 1
+    append(rightful, 6, epoch=2)
+    assert rightful.segments == range(4, 7)
+
+
+def test_an_owner_behind_anothers_retention_is_fenced_off(folder_place: FolderPlace) -> None:
+    several(folder_place)
+    frozen = folder_owner(folder_place, epoch=1)
+    newer = folder_owner(folder_place, epoch=2)
+    for seq in range(6, 9):
+        append(newer, seq, epoch=2)
+    assert newer.retain(delivered=Seq(8), open_from=None) == 8
+    with pytest.raises(LogTaken):
+        frozen.retain(delivered=Seq(4), open_from=None)
+
+
+def test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log(folder_place: FolderPlace) -> None:
+    several(folder_place)
+    log = folder_owner(folder_place, epoch=2)
+    storage.remove(folder_place.folder, [manifest_name(Seq(3))])
+    with pytest.raises(LogBroken, match=manifest_name(Seq(3))):
+        log.retain(delivered=Seq(4), open_from=None)
+
+
+def test_a_schemas_file_that_an_earlier_owner_may_name_again_stays_until_the_newer_one_has_committed(folder_place: FolderPlace) -> None:
+    first = folder_owner(folder_place, epoch=1)
+    name = first.write_schemas(SCHEMAS)
+    append(first, 0, schemas=name)
+    other = first.write_schemas({})
+    for seq in range(1, 4):
+        append(first, seq, schemas=other)
+    newer = folder_owner(folder_place, epoch=2)
+    assert newer.retain(delivered=Seq(3), open_from=None) == 3
+    assert name in folder_place.names()
+    append(first, 4, schemas=first.write_schemas(SCHEMAS))
+    assert folder_place.open().recover(epoch=3) is not None
+    newest = folder_owner(folder_place, epoch=3)
+    append(newest, 5, epoch=3, schemas=newest.write_schemas({}))
+    newest.retain(delivered=Seq(5), open_from=None)
+    assert [one for one in folder_place.names() if one.startswith("schemas/")] == [schemas_name(schemas_to_json({}), epoch=3)]

@@ -66,7 +66,8 @@ class TestTwins(SinkPort):
         standing = story.place.sink().open(epoch=None)
         if standing.begun is None:
             return  # the other kinds
-        assert standing.begun == batch.heads[-1].seq
+        assert standing.begun is not None
+        assert standing.begun.seq == batch.heads[-1].seq
         delivered = story.delivery(segments_max=1).deliver()
         assert [segment.seq for segment in delivered] == [head.seq for head in batch.heads]
         story.finish()

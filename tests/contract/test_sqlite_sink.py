@@ -13,7 +13,7 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.port.contract import Head
+from spark_merge.port.contract import Accepted, Head
 from spark_merge.port.readable import newest
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite.database import transaction
@@ -148,7 +148,7 @@ def test_a_batch_whose_rows_are_there_is_begun(tmp_path: Path) -> None:
     story = Story(tmp_path, Place("x", lambda log_id: open_sink(f"sqlite://{tmp_path}/out.db", log_id=log_id), dict, newest=True), seed=3)
     _, work = story.begin(story.place.sink())
     Here().run(work)
-    assert story.place.sink().open(epoch=None).begun == 1
+    assert story.place.sink().open(epoch=None).begun == Accepted(Seq(1), manifest=story.manifests[1].id)
 
 
 @pytest.mark.parametrize("uri", ["sqlite://host/out.db", "sqlite:///", "sqlite:///out.db?ddl-done=soon", "sqlite:///out.db?x=1"])

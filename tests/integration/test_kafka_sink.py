@@ -68,7 +68,8 @@ class TestKafka(SinkPort):
         assert batch.writer.batch == batch.heads[-1].seq
         work[0].carry_out()
         standing = story.place.sink().open(epoch=None)
-        assert standing.begun == batch.heads[-1].seq
+        assert standing.begun is not None
+        assert standing.begun.seq == batch.heads[-1].seq
         delivered = story.delivery(segments_max=1).deliver()
         assert [segment.seq for segment in delivered] == [head.seq for head in batch.heads]
         story.finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import SINKS, Mutation
 
 OF_THE_LOG = "tests/contract/test_segment_log.py"
+OF_FROZEN_OWNERS = "tests/simulation/test_owners.py::test_no_owner_breaks_the_log_of_another"
 OF_DUMPS = "tests/unit/log/test_dumps_file.py"
 OF_ETCD = "tests/integration/test_etcd.py"
 KEEPER_PY, OF_KEEPER = "sidecar/adapters/etcd/keeper.py", "tests/unit/adapters/test_etcd_keeper.py"
@@ -32,6 +33,62 @@ FENCES = [
         "not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE)",
         "False",
         f"{OF_THE_LOG}::test_a_storage_without_exclusive_create_is_refused",
+    ),
+    Mutation(
+        "schemas have no epoch in their name",
+        "sidecar/log/layout.py::schemas_name",
+        "{epoch",
+        "{0",
+        f"{OF_FROZEN_OWNERS}[0]",
+    ),
+    Mutation(
+        "dumps have no epoch in their name",
+        "sidecar/log/layout.py::dumps_name",
+        "{epoch",
+        "{0",
+        f"{OF_FROZEN_OWNERS}[0]",
+    ),
+    Mutation(
+        "a new owner removes what an earlier one may name again",
+        "sidecar/log/segment_log.py::FolderLog._forget",
+        "if self._committed:",
+        "if True:",
+        f"{OF_THE_LOG}::test_a_schemas_file_that_an_earlier_owner_may_name_again_stays_until_the_newer_one_has_committed[local]",
+    ),
+    Mutation(
+        "the log is broken at the first look",
+        "sidecar/log/segment_log.py::FolderLog._look_until_whole",
+        "if broken_at == self._run or",
+        "if True or",
+        f"{OF_FROZEN_OWNERS}[0]",
+    ),
+    Mutation(
+        "what is missing below the floor is a loss",
+        "sidecar/log/segment_log.py::FolderLog._raise_floor",
+        "if name >= manifest_name(Seq(floor))",
+        "if name",
+        f"{OF_THE_LOG}::test_what_another_owner_has_retained_away_is_no_loss_to_the_rightful_one[local]",
+    ),
+    Mutation(
+        "what is missing above the floor is nobody's",
+        "sidecar/log/segment_log.py::FolderLog._raise_floor",
+        "if name >= manifest_name(Seq(floor))",
+        "if name < manifest_name(Seq(0))",
+        f"{OF_THE_LOG}::test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log[local]",
+    ),
+    Mutation(
+        "a temporary file of a living process is removed",
+        "sidecar/log/segment_log.py::FolderLog._is_dead",
+        "storage.is_old_temporary(self.folder, temporary) if epoch is None else epoch < self._epoch",
+        "True",
+        "tests/unit/log/test_segment_log.py::test_temporary_files_of_a_crash_are_swept",
+    ),
+    Mutation(
+        "an earlier owner reports that the log is broken",
+        "sidecar/run/term.py::Term._judging_the_log",
+        "if self.ownership.held():",
+        "if True:",
+        "tests/unit/run/test_term.py::test_a_file_that_is_gone_is_the_next_owners_doing_once_the_lease_ran_out[True-OwnershipLost-retain]",
     ),
     Mutation(
         "data has no epoch in its name",
@@ -267,6 +324,27 @@ LOGS = [
         "tuple(replace(dump, log=self.outside.log.id) for dump in self.dump.records)",
         "self.dump.records",
         "tests/unit/test_pipeline.py::test_a_store_of_before_that_names_no_log_is_taken_on_once_and_names_it_then",
+    ),
+    Mutation(
+        "a begun batch is done again with another log's segments",
+        "spark_merge/delivery/batches.py::Delivery._batch",
+        "if self._standing.begun is not None:",
+        "if False:",
+        f"{SINKS}::TestTwins::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused[CommittingSink]",
+    ),
+    Mutation(
+        "the manifest of a begun batch is not compared",
+        "spark_merge/log/follow.py::_is",
+        "return on_record.seq == there.seq and same_ts and same_manifest",
+        "return on_record.seq == there.seq and same_ts",
+        f"{SINKS}::TestTwins::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused[CommittingSink]",
+    ),
+    Mutation(
+        "SQLite forgets the manifest of what is written",
+        "spark_merge/sinks/sqlite/position.py::_as_column",
+        "{written.seq} {written.manifest}",
+        "{written.seq} ",
+        "tests/contract/test_sqlite_sink.py::TestSqlite::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused",
     ),
     Mutation(
         "a sink goes on with a log that was restored",

@@ -70,6 +70,7 @@ class MemoryLog:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
+        self._epoch = 0
         self._run: range = range(0)
         self._orphans: list[str] = []
         self._unnamed: set[str] = set()
@@ -83,12 +84,12 @@ class MemoryLog:
 
     def recover(self, *, epoch: int) -> Manifest | None:
         contents = Contents.of(self.disk.names())
-        self._run = contents.run(self.disk)
+        self._run, self._epoch, self._dumps = contents.run(self.disk), epoch, DumpsFile()
         last = self._read(Seq(self._run[-1])) if self._run else None
         named = set() if last is None else files_of(last)
         if missing := named - contents.names:
             raise missing_files(self.disk, missing)
-        self._orphans, self._unnamed = contents.orphans(self._run, named=named, epoch=epoch), contents.chunks_before(epoch)
+        self._orphans, self._unnamed = contents.orphans(self._run, named=named, epoch=epoch), contents.written_before(epoch)
         self._previous_open, self._committed = None if last is None else last.open_from, False
         return None if last is None else with_logged_tables(self.disk, last, self.disk.dumps.get)
 
@@ -104,14 +105,15 @@ class MemoryLog:
 
     def write_schemas(self, schemas: Mapping[TableName, TableSchema]) -> str:
         data = schemas_to_json(dict(schemas))
-        name = schemas_name(data)
+        name = schemas_name(data, epoch=self._epoch)
         self.disk.schemas[name] = data
         return name
 
     def write_dumps(self, dumps: Sequence[Progress]) -> LoggedDumps:
         def written(data: bytes) -> str:
-            self.disk.dumps[dumps_name(data)] = data
-            return dumps_name(data)
+            name = dumps_name(data, epoch=self._epoch)
+            self.disk.dumps[name] = data
+            return name
 
         return self._dumps.logged(dumps, written)
 
@@ -132,7 +134,8 @@ class MemoryLog:
         if not self._run:
             return 0
         if self._unnamed and self._committed:
-            self.disk.remove(self._unnamed.difference(*(files_of(self._read(Seq(seq))) for seq in self._run)))
+            there = [self._read(Seq(seq)) for seq in self._run]
+            self.disk.remove(self._unnamed.difference(*map(files_of, there), *map(shared_files_of, there)))
             self._unnamed = set()
         needed = [first_needed(self._read(Seq(seq))) for seq in self._run if seq > delivered]
         needed += [seq for seq in (open_from, self._previous_open) if seq is not None]

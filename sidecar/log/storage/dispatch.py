@@ -24,6 +24,9 @@ from sidecar.process.progress import side_by_side
 FILES_ENDED_AT_ONCE_MAX = 8
 """Of `new_files`: each holds what it has not uploaded, up to `PART_BYTES` of s3.py."""
 
+TEMPORARY_MAX_S = 3600.0
+"""A file that is not written for so long is of a process that has died: one that wakes after it reports that its file is gone."""
+
 _TEMPORARY = re.compile(r"\.[^/]+\.tmp")
 
 
@@ -62,6 +65,10 @@ class Backend(Protocol):
     def remove(self, folder: Folder, names: Sequence[str]) -> None: ...
 
     def volume_bytes(self, folder: Folder) -> tuple[int, int] | None: ...
+
+    def age_s(self, folder: Folder, name: str) -> float | None:
+        """Since it was last written; None where there is no such file, or nobody leaves temporary files."""
+        ...
 
 
 _BACKENDS: dict[str, Backend] = {"file": local, "memory": memory}
@@ -267,3 +274,11 @@ def volume_bytes(folder: Folder) -> tuple[int, int] | None:
 def is_temporary(name: str) -> bool:
     """Whether a listed name is a temporary file of `new_file` or `create_exclusively` (a crash leaves them behind)."""
     return _TEMPORARY.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def is_old_temporary(folder: Folder, name: str) -> bool:
+    """Whether it is a temporary file that nobody has written for TEMPORARY_MAX_S. False where it is gone."""
+    if not is_temporary(name):
+        return False
+    age_s = _of(folder).age_s(folder, name)
+    return age_s is not None and age_s > TEMPORARY_MAX_S

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
@@ -166,6 +167,14 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
 def volume_bytes(folder: Folder) -> tuple[int, int] | None:
     result = os.statvfs(folder.root)
     return result.f_bavail * result.f_frsize, result.f_blocks * result.f_frsize
+
+
+@_errors()
+def age_s(folder: Folder, name: str) -> float | None:
+    try:
+        return time.time() - os.stat(folder.path(name)).st_mtime
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

@@ -88,3 +88,7 @@ def remove(folder: Folder, names: Sequence[str]) -> None:
 
 def volume_bytes(folder: Folder) -> tuple[int, int] | None:  # noqa: ARG001  # it is not bounded
     return None
+
+
+def age_s(folder: Folder, name: str) -> float | None:  # noqa: ARG001  # nothing here is temporary
+    return None

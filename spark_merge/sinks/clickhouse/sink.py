@@ -52,12 +52,14 @@ class ClickHouseSink:
         self._fresh = state.accepted is None
         self._written = self._journal.written(state.accepted)
         self._known.forget()
-        return Standing(state.owner, state.accepted, None if self._written is None else self._written.seq)
+        return Standing(state.owner, state.accepted, self._written)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)
         tasks = tuple(Task(str(number), group) for number, group in enumerate(groups))
-        return planned(heads, (tasks,), written=self._is_written(heads[-1]), writer=lambda: self._writer(heads))
+        return planned(
+            heads, (tasks,), written=self._written is not None and self._written.seq == heads[-1].seq, writer=lambda: self._writer(heads)
+        )
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
@@ -74,10 +76,6 @@ class ClickHouseSink:
 
     def close(self) -> None:
         forget(self._settings.server)
-
-    def _is_written(self, last: Head) -> bool:
-        """Of the batch that ends with this segment, which is the log's: a log that was restored may have another one of its number."""
-        return self._written is not None and (self._written.seq, self._written.manifest) == (last.seq, last.manifest.id)
 
     def _note_written(self, last: Head) -> None:
         self._journal.note_written(Accepted.of(last.manifest), log_id=self._position.state.log_id)

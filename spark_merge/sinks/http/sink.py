@@ -45,17 +45,12 @@ class HttpSink:
     def open(self, *, epoch: int | None) -> Standing:
         self._position.open(epoch)
         self._state = state = self._positions.swapped()
-        begun = state.begun
-        return Standing(state.owner, state.accepted, begun.seq if begun else None, begun.sink if begun else None)
+        if (begun := state.begun) is None:
+            return Standing(state.owner, state.accepted)
+        return Standing(state.owner, state.accepted, Accepted(begun.seq, manifest=begun.manifest), begun.sink)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one task alone is in order
         state = self._opened()
-        if state.begun is not None and (state.begun.seq, state.begun.manifest) != (heads[0].seq, heads[0].manifest.id):
-            raise SinkError(
-                f"{self.receiver} has rows of segment {state.begun.seq} ({state.begun.manifest}), the log continues with {heads[0].seq}"
-                f" ({heads[0].manifest.id}): the log was replaced",
-                hint="set log.uri back to the log that the output is of; else name a new output, and dump again",
-            )
         units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
         task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
         writer = HttpWriter(self.receiver, self._limits, state, tuple(map(ending_of, heads)))

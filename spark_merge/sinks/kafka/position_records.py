@@ -29,9 +29,9 @@ OUTCOME_BYTES_MAX = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class TopicBatch:
-    """A batch whose rows consumers may have seen. `log`: a digest of its manifests. `slots_from`: for each transactional id, the offset
-    from which its slots are; their number and `few_rows` are the parameters of the batch's cut (`cut.stages`). `sink`: `Head.received_as`;
-    None in records of 0.4 and before."""
+    """A batch whose rows consumers may have seen. `slots_from`: for each transactional id, the offset from which its slots are; their
+    number and `few_rows` are the parameters of the batch's cut (`cut.stages`). `sink`: `Head.received_as`. `manifest`: of the last segment.
+    They are None and empty in records of 0.4 and before, which compared `log`, a digest of all manifests."""
 
     first: Seq
     last: Seq
@@ -39,6 +39,7 @@ class TopicBatch:
     slots_from: tuple[int, ...]
     few_rows: int
     sink: str | None = None
+    manifest: str = ""
 
 
 class SinkTerm(NamedTuple):

@@ -67,8 +67,9 @@ class KafkaSink:
         self._counted_topics = frozenset()
         state = self._position.open(epoch)
         self._slots_from = self._store.slots_from()
-        begun = self._progress.begun
-        return Standing(state.owner, state.accepted, begun.last if begun else None, begun.sink if begun else None)
+        if (begun := self._progress.begun) is None:
+            return Standing(state.owner, state.accepted)
+        return Standing(state.owner, state.accepted, Accepted(begun.last, manifest=begun.manifest), begun.sink)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         topics = {head.seq: self._topics(head) for head in heads}
@@ -110,21 +111,16 @@ class KafkaSink:
         return self._position.state.detail or TopicProgress()
 
     def _begun(self, heads: Sequence[Head], partitions: Mapping[str, int]) -> TopicBatch:
-        """The batch, on record. Raises SinkError for another one than was begun."""
-        begun = self._progress.begun
-        log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
-        if begun is not None:
-            if (begun.first, begun.last, begun.log) != (heads[0].seq, heads[-1].seq, log):
-                raise SinkError(
-                    f"{self.output} has begun segments {begun.first} to {begun.last}, and is given {heads[0].seq} to {heads[-1].seq}",
-                    hint="put the log back whose segments were begun",
-                )
+        """The batch, on record."""
+        if (begun := self._progress.begun) is not None:
             return begun
         self._position.check_next(heads[0].seq)
         self._batches += 1
         if not self._batches % SLOTS_FROM_EVERY_BATCHES:
             self._slots_from = self._store.slots_from()
-        begun = TopicBatch(heads[0].seq, heads[-1].seq, log, self._slots_from, FEW_ROWS, heads[0].received_as)
+        log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
+        last = heads[-1]
+        begun = TopicBatch(heads[0].seq, last.seq, log, self._slots_from, FEW_ROWS, heads[0].received_as, last.manifest.id)
         self._position.change(TopicProgress(begun, partitions))
         return begun
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_merge.merge.cut import stages
-from spark_merge.port.contract import Batch, Head, Outcome, Owner, Portion, Task
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Portion, Task
 from spark_merge.sinks.memory.rows import read
 from spark_merge.sinks.memory.target import Begun, target
 from spark_merge.sinks.memory.twin import Twin
@@ -25,7 +25,7 @@ class CommittingSink(Twin):
         tasks = stages(heads, chunk_parts=CHUNK_PARTS)
         with self._target.writing(self._owner):
             if self._position.state.detail is None:
-                self._position.change(Begun(heads[-1].seq, heads[0].received_as))
+                self._position.change(Begun(Accepted.of(heads[-1].manifest), heads[0].received_as))
                 self._target.slots = {task.id: None for stage in tasks for task in stage}
         return Batch(tuple(heads), tasks, Commit(self._name, self._owner))
 

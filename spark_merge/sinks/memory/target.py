@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
 
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import TableName
 from spark_merge.merge.rule import Image, OutputRow
 from spark_merge.port.contract import Accepted, Outcome, Owner
 from spark_merge.sinks.memory.positions import MemoryPositions
@@ -20,7 +20,7 @@ Key = tuple[TableName, Image]
 class Begun:
     """A committing sink's batch; its cut depends on the segments, as the sink called `sink` receives them, alone."""
 
-    last: Seq
+    last: Accepted
     sink: str
 
 

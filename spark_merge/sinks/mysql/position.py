@@ -50,15 +50,16 @@ _DUPLICATE_KEY = 1062
 
 
 class SqlBatch(msgspec.Struct, frozen=True):
-    """The batch whose tasks may have been seen in part: its last segment, and what its cut and its distribution over workers depend on: the
-    number of workers, `keys`, a sum of the target's unique keys, and `sink`, `Head.received_as` (None in records of 0.4 and before).
-    `written`: all tasks are done, only the DDLs of its end may not be."""
+    """The batch whose tasks may have been seen in part: its last segment with its `manifest`, and what its cut and its distribution over
+    workers depend on: the number of workers, `keys`, a sum of the target's unique keys, and `sink`, `Head.received_as`. `written`: all
+    tasks are done, only the DDLs of its end may not be. In records of 0.4 and before `sink` is None and `manifest` empty."""
 
     last: Seq
     workers: int
     keys: str
     written: bool = False
     sink: str | None = None
+    manifest: str = ""
 
     @property
     def by_bytes(self) -> bool:

@@ -60,8 +60,9 @@ class SqlSink:
         state = self._position.open(epoch)
         self._known.forget()
         self._makes_tables = self._settings.create_tables and state.accepted is None
-        begun = state.detail and state.detail.begun
-        return Standing(state.owner, state.accepted, Seq(begun.last) if begun else None, begun.sink if begun else None)
+        if (begun := self._underway.begun) is None:
+            return Standing(state.owner, state.accepted)
+        return Standing(state.owner, state.accepted, Accepted(Seq(begun.last), manifest=begun.manifest), begun.sink)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - the cut must not depend on the cores
         begun = self._underway.begun
@@ -75,8 +76,9 @@ class SqlSink:
         underway, state = self._underway, self._position.state
         self._make_tables(heads[0].schemas)
         tables = self._tables(heads)
-        name = underway.begun.sink if underway.begun else heads[0].received_as
-        begun = SqlBatch(heads[-1].seq, workers, keys_sum(tables), sink=name)
+        last = heads[-1]
+        name, manifest = (underway.begun.sink, underway.begun.manifest) if underway.begun else (heads[0].received_as, last.manifest.id)
+        begun = SqlBatch(last.seq, workers, keys_sum(tables), sink=name, manifest=manifest)
         self._position.change(replace(underway, begun=begun), payload=None if underway.begun == begun else tasks)
         return SqlWriter(self._settings, OwnedSlots(self._settings.position_schema, state.owner), tables, begun.by_bytes)
 

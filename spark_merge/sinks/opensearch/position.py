@@ -28,10 +28,12 @@ _INDEX: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """All rows up to segment `seq` are there, and the DDLs of its end come next. `there`: by alias the index that it led to before them."""
+    """All rows up to segment `seq` are there, and the DDLs of its end come next. `there`: by alias the index that it led to before them.
+    `manifest`: of the segment; empty in documents of 0.4 and before."""
 
     seq: Seq
     there: Mapping[str, str]
+    manifest: str = ""
 
 
 class DocumentPositions:
@@ -121,7 +123,7 @@ def _as_json(state: OutputState[WrittenBatch]) -> dict[str, Any]:
         "incarnation": state.owner.incarnation,
         "by": secrets.token_hex(8),
         "accepted": None if seq is None else {"seq": seq, "upto_ts": as_text(upto_ts), "manifest": manifest},
-        "written": written and {"seq": written.seq, "there": dict(written.there)},
+        "written": written and {"seq": written.seq, "there": dict(written.there), "manifest": written.manifest},
     }
 
 
@@ -131,5 +133,5 @@ def _state_of(source: Mapping[str, Any]) -> OutputState[WrittenBatch]:
         source["log"],
         Owner(source["epoch"], source["incarnation"]),
         accepted and from_fields(accepted["seq"], accepted["upto_ts"], accepted["manifest"]),
-        written and WrittenBatch(Seq(written["seq"]), written["there"]),
+        written and WrittenBatch(Seq(written["seq"]), written["there"], written.get("manifest", "")),
     )

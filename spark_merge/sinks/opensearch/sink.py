@@ -54,7 +54,8 @@ class OpenSearchSink:
         state = self._position.open(epoch)
         self._makes_indices = state.accepted is None
         self._fit.clear()
-        return Standing(state.owner, state.accepted, None if state.detail is None else state.detail.seq)
+        written = state.detail
+        return Standing(state.owner, state.accepted, None if written is None else Accepted(written.seq, manifest=written.manifest))
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         results = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)
@@ -116,7 +117,8 @@ class OpenSearchSink:
     def _note_written(self, last: Head) -> None:
         if self._position.state.detail is None:
             there = self._indices.there(map(self._alias, ours(last.schemas).values()))
-            self._position.change(WrittenBatch(last.seq, {alias: index.name for alias, index in there.items()}))
+            names = {alias: index.name for alias, index in there.items()}
+            self._position.change(WrittenBatch(last.seq, names, last.manifest.id))
 
     def _carry_out(self, last: Head, value: Changes) -> None:
         written = self._position.state.detail

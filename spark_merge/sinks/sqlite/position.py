@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from sidecar.core.model import Seq
-from spark_merge.port.contract import Owner
+from spark_merge.port.contract import Accepted, Owner
 from spark_merge.sinks.position import Missed, OutputState, Stored, as_text, from_fields, to_fields
 from spark_merge.sinks.sqlite.database import reader, transaction
 
@@ -40,10 +40,10 @@ class SqlitePositions:
             kept = before is not None and before.state.accepted == after.accepted
             seq, upto_ts, manifest = to_fields(after.accepted)
             written = written_in(connection) if kept else None
-            connection.execute(_WRITE, (after.log_id, *after.owner, seq, as_text(upto_ts), manifest, written))
+            connection.execute(_WRITE, (after.log_id, *after.owner, seq, as_text(upto_ts), manifest, _as_column(written)))
         return Stored(after)
 
-    def written(self) -> Seq | None:
+    def written(self) -> Accepted | None:
         """The last segment of a batch whose rows are there, and that is not accepted yet."""
         with transaction(self._path) as connection:
             return written_in(connection)
@@ -59,10 +59,17 @@ def stored_in(connection: sqlite3.Connection) -> Stored[None] | None:
     return Stored(OutputState(log_id, Owner(epoch, incarnation), from_fields(*accepted)))
 
 
-def written_in(connection: sqlite3.Connection) -> Seq | None:
+def written_in(connection: sqlite3.Connection) -> Accepted | None:
     row = connection.execute("SELECT written FROM _ticdc_dump").fetchone()
-    return None if row is None or row[0] is None else Seq(row[0])
+    if row is None or row[0] is None:
+        return None
+    seq, _, manifest = str(row[0]).partition(" ")  # 0.4 and before wrote the number alone
+    return Accepted(Seq(int(seq)), manifest=manifest)
 
 
-def note_written(connection: sqlite3.Connection, last: Seq) -> None:
-    connection.execute("UPDATE _ticdc_dump SET written = ?", (last,))
+def note_written(connection: sqlite3.Connection, last: Accepted) -> None:
+    connection.execute("UPDATE _ticdc_dump SET written = ?", (_as_column(last),))
+
+
+def _as_column(written: Accepted | None) -> str | None:
+    return None if written is None else f"{written.seq} {written.manifest}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.model import CommitTs, Seq, TableName, TableSchema, lowered
+from sidecar.core.model import CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import blocks
 from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Standing, Task, Unit, counted, has_rows
@@ -47,7 +47,9 @@ class SqliteSink:
         check_names(heads[0].schemas.values())
         units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
         task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
-        return Batch(tuple(heads), ((task,),), SqliteWriter(self._settings.path, self._position.state.owner, heads[-1].seq))
+        return Batch(
+            tuple(heads), ((task,),), SqliteWriter(self._settings.path, self._position.state.owner, Accepted.of(heads[-1].manifest))
+        )
 
     def accept(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:  # noqa: ARG002 - the rows are there
         last = batch.heads[-1]
@@ -66,7 +68,7 @@ class SqliteWriter:
 
     path: str
     owner: Owner
-    last: Seq
+    last: Accepted
 
     def __call__(self, task: Task, portions: Iterator[Portion]) -> Outcome:
         counts: Counts = {}
@@ -75,7 +77,7 @@ class SqliteWriter:
             check_owner(self.path, stored, self.owner)
             assert stored is not None, "it has an owner"
             accepted, written = stored.state.accepted, written_in(connection)
-            if written == self.last or (accepted is not None and accepted.seq >= self.last):
+            if (written is not None and written.seq == self.last.seq) or (accepted is not None and accepted.seq >= self.last.seq):
                 return Outcome(task.id, {})
             for portion in portions:
                 schema, delivers = portion.schema, has_rows(portion.schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -47,9 +48,13 @@ def manifest(seq: int, dumps: LoggedDumps) -> Manifest:
     return from_json(to_json(made), name="m")
 
 
+named = partial(dumps_name, epoch=1)
+
+
 def written(files: Files, data: bytes) -> str:
-    files[dumps_name(data)] = data
-    return dumps_name(data)
+    name = named(data)
+    files[name] = data
+    return name
 
 
 def done(table: TableProgress, seq: int) -> TableProgress:
@@ -134,7 +139,7 @@ def test_dumps_of_few_tables_need_no_file_and_the_version_of_before() -> None:
 
 
 def test_who_does_not_know_the_file_must_not_pass_over_it() -> None:
-    dumps = DumpsFile().logged([progress("d0", dumps_file.TABLES_MIN + 1)], dumps_name)
+    dumps = DumpsFile().logged([progress("d0", dumps_file.TABLES_MIN + 1)], named)
     assert b'"version":2,' in to_json(manifest(0, dumps))
 
 
@@ -159,6 +164,6 @@ ODD = (b'{"d0":3}', b'{"d0":[{}]}', b'{"d0":[{"table":3}]}', b'{"d0":[{"table":[
 
 @pytest.mark.parametrize("data", [*BYTES.values(), *ODD])
 def test_what_is_no_file_of_dumps_is_unreadable(data: bytes) -> None:
-    dumps = DumpsFile().logged([progress("d0", 100)], dumps_name)
+    dumps = DumpsFile().logged([progress("d0", 100)], named)
     with pytest.raises(ManifestUnreadable, match=dumps.file):
         with_all_tables(manifest(0, dumps), data)

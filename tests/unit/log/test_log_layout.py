@@ -27,7 +27,7 @@ def test_names_sort_as_their_numbers() -> None:
     assert manifest_name(Seq(7)) == "00000000000000000007.json"
     assert data_name(Seq(7), epoch=3) == "00000000000000000007-0000000003.parquet"
     assert chunk_name("d1", epoch=3, number=9) == "chunks/d1/0000000003-00000009.parquet"
-    assert schemas_name(b"[]") == "schemas/4f53cda18c2baa0c.json"
+    assert schemas_name(b"[]", epoch=7) == "schemas/0000000007/4f53cda18c2baa0c.json"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_orphans_are_of_earlier_epochs_and_named_nowhere() -> None:
     contents = Contents.of([*manifests(3, 4, 5), retained_name(Seq(4)), *chunks, *data])
     orphans = contents.orphans(contents.run("log"), named=named, epoch=2)
     assert sorted(orphans) == sorted([manifest_name(Seq(3)), data_name(Seq(6), epoch=1)])
-    assert contents.chunks_before(2) == {*chunks[:2]}
+    assert contents.written_before(2) == {*chunks[:2]}
 
 
 @given(st.integers(0, 20), st.integers(1, 20), st.integers(0, 50), st.lists(st.integers(0, 50)))

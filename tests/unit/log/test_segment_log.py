@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from sidecar.core.model import Change, CommitTs, Lane, Rank, Seq
 from sidecar.errors import LogBroken, LogUnreachable, StorageFull
 from sidecar.log import storage
 from sidecar.log.identity import claim_log
-from sidecar.log.layout import chunk_name, data_name, manifest_name, retained_name
+from sidecar.log.layout import chunk_name, data_name, dumps_name, manifest_name, retained_name, schemas_name
 from sidecar.log.manifest import DATA_COLUMNS, Manifest, from_json
 from sidecar.log.rows_file import ROW_GROUP_BYTES_MAX, ROW_GROUP_ROWS_MAX, ROWS_SCHEMA, write_chunk
 from sidecar.log.segment_log import FolderLog
@@ -134,15 +135,26 @@ def test_a_reader_never_sees_half_a_manifest(tmp_path: Path) -> None:
 
 
 def test_temporary_files_of_a_crash_are_swept(tmp_path: Path) -> None:
-    left = [tmp_path / ".00000000000000000000.json.12-ab.tmp", tmp_path / "chunks" / "d1" / ".x.parquet.12-ab.tmp"]
-    left[1].parent.mkdir(parents=True)
-    for path in left:
+    """An earlier owner's at once; others when nobody has written them for an hour: a process that lives may be about to name them."""
+    names = (data_name(Seq(0), epoch=1), chunk_name("d1", epoch=1, number=0), schemas_name(b"", epoch=1), dumps_name(b"", epoch=1))
+    earlier, own = (
+        [tmp_path / re.sub(r"([^/]+)$", r".\1.12-ab.tmp", name.replace("0000000001", f"{epoch:010d}")) for name in names]
+        for epoch in (1, 2)
+    )
+    of_others = [tmp_path / name for name in (".00000000000000000000.json.12-ab.tmp", ".delivered.json.12-ab.tmp", "verify/v1/.x.12.tmp")]
+    old = [path.with_name(path.name.replace("12", "13")) for path in of_others]
+    for path in (*earlier, *own, *of_others, *old):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
+    for path in old:
+        os.utime(path, (time.time() - 3700, time.time() - 3700))
     stranger = tmp_path / "README"
     stranger.write_text("not the log's")
-    opened(tmp_path).commit(manifest(0))
-    assert not any(path.exists() for path in left)
-    assert stranger.exists()
+    log = FolderLog(open_folder(str(tmp_path)))
+    log.recover(epoch=2)
+    log.commit(manifest(0))
+    assert not any(path.exists() for path in (*earlier, *old))
+    assert all(path.exists() for path in (*own, *of_others, stranger))
 
 
 def test_retention_removes_a_bounded_number_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,8 +302,10 @@ def test_a_log_on_a_full_disk_is_recovered_and_retained_without_room(tiny_disk: 
     last = fresh.recover(epoch=2)
     assert last is not None
     assert last.seq == 5
-    assert fresh.write_schemas({}) == name
+    with pytest.raises(StorageFull):
+        fresh.write_schemas({})
     assert fresh.retain(delivered=Seq(4), open_from=None) == 4
+    assert fresh.write_schemas({}) != name
     assert fresh.segments == range(4, 6)
 
 

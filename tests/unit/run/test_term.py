@@ -178,14 +178,17 @@ def test_a_lease_that_runs_out_within_a_step_keeps_the_manifest_from_being_writt
     assert life.manifests() == []
 
 
+@pytest.mark.parametrize("call", ["recover", "write_data", "retain"])
 @pytest.mark.parametrize(("expired", "raised"), [(True, OwnershipLost), (False, LogBroken)])
 def test_a_file_that_is_gone_is_the_next_owners_doing_once_the_lease_ran_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool, raised: type[Exception]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool, raised: type[Exception], call: str
 ) -> None:
     """A process that slept amid a write finds its file swept: it becomes a standby, and does not end for a broken log."""
     election = Election()
-    life = Life(tmp_path / "log", election)
+    reports = Reports()
+    life = Life(tmp_path / "log", election, reports=reports)
     life.begin()
+    reports.report(0, epoch=life.term.epoch)
     life.feed.say(put(5, "x"), resolved(10))
 
     def swept(*_: object, **__: object) -> None:
@@ -193,9 +196,9 @@ def test_a_file_that_is_gone_is_the_next_owners_doing_once_the_lease_ran_out(
             election.expire()
         raise LogBroken("a file is gone", hint="restore it")
 
-    monkeypatch.setattr(FolderLog, "write_data", swept)
+    monkeypatch.setattr(FolderLog, call, swept)
     with pytest.raises(raised, match="a file is gone"):
-        life.run(steps=1)
+        life.begin() if call == "recover" else life.run(steps=1)
 
 
 def test_a_new_owner_writes_its_first_segment_at_once_even_an_empty_one(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ CONTROL = Control(
     "open-protocol",
     Owner(3, 7),
     Accepted(Seq(4), CommitTs(470625388367708162), "m4"),
-    TopicBatch(Seq(5), Seq(6), "d", (1, 2), 3),
+    TopicBatch(Seq(5), Seq(6), "d", (1, 2), 3, "copy", "m6"),
     {"t": 3},
 )
 
