@@ -272,6 +272,7 @@ class Pipeline:
                 next_schemas=next_schemas,
                 table_rows=data.table_rows,
                 incarnations={lane: incarnation for lane in positions if (incarnation := incarnations[lane])},
+                read_ends={lane: end for lane, end in outside.feed.read_ends().items() if lane in positions},
                 id=secrets.token_hex(8),
                 open_from=self.dump.oldest_open_seq(),
                 data_sha256=data.sha256,
@@ -282,7 +283,6 @@ class Pipeline:
             self._save_progress()
         outside.feed.acknowledge(positions)
         self._last_segment_s = outside.clock.now_s()
-        chunks = [chunk for window in windows for chunk in window.chunks]
         if outside.deliveries is not None:
             self.pace.wrote(seq, self._last_segment_s, windows)
         self.next_seq = Seq(seq + 1)
@@ -290,8 +290,8 @@ class Pipeline:
         self.counts.ddls += len(reported)
         self.last_ddl = reported[-1] if reported else self.last_ddl
         self.counts.changes += data.rows
-        self.counts.dump_rows += sum(chunk.rows for chunk in chunks)
-        self.counts.dump_bytes += sum(chunk.bytes for chunk in chunks)
+        self.counts.dump_rows += sum(chunk.rows for window in windows for chunk in window.chunks)
+        self.counts.dump_bytes += sum(chunk.bytes for window in windows for chunk in window.chunks)
 
     def _watch(self, changes: Iterable[Change], marks: list[Mark]) -> Iterator[Change]:
         """Yield the rows, note the marks, and stop at a table of which no row can be decoded. A table that the feed writes in another
@@ -377,7 +377,7 @@ def attach(outside: Outside, *, changefeed_id: str, epoch: int, limits: Pipeline
     else:
         positions = dict(last.positions)
         tables = outside.schemas.resume(outside.log.read_schemas(last.next_schemas or last.schemas), upto_ts=last.upto_ts)
-    outside.feed.seek(positions, last.incarnations if last else {})
+    outside.feed.seek(positions, last.incarnations if last else {}, last.read_ends if last else {})
     read = outside.feed.incarnations()
     positions = {lane: position for lane, position in positions.items() if lane in read}
     sequence = Sequence(outside.codec.identity, outside.spill, after_ts, limits.held_bytes_max, positions, limits.start_ts)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from sidecar.core.messages import Command, Request, SourceEvent
-from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, ReadEnd, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry
@@ -23,6 +23,9 @@ from sidecar.rowcodec.key_values import KeyRange, KvEvent
 
 NOT_KNOWN: Mapping[Lane, str] = MappingProxyType({})
 """No incarnation of any lane is."""
+
+NO_READ_ENDS: Mapping[Lane, ReadEnd] = MappingProxyType({})
+"""Of lanes that cannot lose their end, and of those of which nobody noted it."""
 
 
 class Feed(Protocol):
@@ -43,11 +46,20 @@ class Feed(Protocol):
         reads on in it. Called after each poll: unless positions are TSOs, an ended lane is missing after a poll before another of its
         name comes."""
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
-        """Read on from these positions; a lane that is not named starts at what is there of its beginning, and its first message says so
-        if more was (`Message.after_gap`). `incarnations`: as returned with the positions.
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """How far each lane was read, where a lane can lose its end and grow again. A caller that keeps positions keeps these beside
+        them."""
 
-        Raises FeedError for a lane that is another one by now, whatever is in it.
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
+        """Read on from these positions; a lane that is not named starts at what is there of its beginning, and its first message says so
+        if more was (`Message.after_gap`). `incarnations`, `read_ends`: as returned with the positions.
+
+        Raises FeedError for a lane that is another one by now, whatever is in it, and for one that lost messages that were read.
         """
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:

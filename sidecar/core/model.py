@@ -68,6 +68,14 @@ MARK_TABLE = TableName("changefeed_dump", "changefeed_dump_event")
 """The watermark table. Its rows are marks, never data: they stay in the log and reach no sink."""
 
 
+class ReadEnd(NamedTuple):
+    """How far a lane was read: what the next message gets, and the leader epoch of the last one (in Kafka: which of a partition's leaders
+    wrote it). The greater of two was read later."""
+
+    position: int
+    epoch: int
+
+
 class Message(NamedTuple):
     """One record as the feed delivered it. `key` and `value` are None where Kafka has null. `after_gap`: what was before it in its lane is
     gone, and nobody has read it."""

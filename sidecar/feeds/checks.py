@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from sidecar.adapters.etcd.client import EtcdClient
-from sidecar.core.model import Lane, Seq, TableName, TableSchema, physical_ms
+from sidecar.core.model import Lane, ReadEnd, Seq, TableName, TableSchema, physical_ms
 from sidecar.process.checks import CheckFinding, Key, failed
 from sidecar.ticdc.changefeed import Changefeed
 from sidecar.ticdc.suitability import Problem
@@ -27,6 +27,8 @@ class LogEnd(Protocol):
     def positions(self) -> Mapping[Lane, int]: ...
     @property
     def incarnations(self) -> Mapping[Lane, str]: ...
+    @property
+    def read_ends(self) -> Mapping[Lane, ReadEnd]: ...
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]: ...
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, Seq, TableName
+from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, ReadEnd, Seq, TableName
 
 FORMAT_VERSION = 2
 """Of a manifest that names a `dumps_file`, which a reader of before would pass over, and take the dump for one of fewer tables. Else 1."""
@@ -77,6 +77,7 @@ class Manifest:
     (0.1.0 did not write it; a segment has too many tables): then a reader that needs them opens the data.
 
     `incarnations`: what distinguishes the lanes of `positions` from later ones of their names, where the feed knows it (ports.Feed).
+    `read_ends`: how far the lanes of `positions` were read, where the feed knows it (ports.Feed); logs of 0.4 and before have none.
     `id`: drawn when the manifest is written. It distinguishes the manifest from one that follows the same segment in another copy of the
     log; empty in logs of 0.2.0 and before.
 
@@ -111,6 +112,7 @@ class Manifest:
     data_sha256: str = ""
     previous: str = ""
     dumps_file: str = ""
+    read_ends: dict[Lane, ReadEnd] = field(default_factory=dict)
 
     @property
     def dumps(self) -> tuple[dict[str, Any], ...]:
@@ -124,6 +126,7 @@ class Manifest:
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Seq = Annotated[Seq, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Ts = Annotated[CommitTs, msgspec.Meta(ge=0)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 TS_END = 1 << 64
 """Above every TSO; and every position is below it."""
 
@@ -186,6 +189,7 @@ class _Manifest(msgspec.Struct):
     data_sha256: str = ""
     previous: str = ""
     dumps_file: str = ""
+    read_ends: dict[Lane, tuple[int, _Epoch]] = {}
 
 
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
@@ -227,6 +231,7 @@ def to_json(manifest: Manifest) -> bytes:
         }
         | ({} if known is None else {"table_rows": [(*table, rows) for table, rows in sorted(known.items())]})
         | ({"incarnations": manifest.incarnations} if manifest.incarnations else {})
+        | ({"read_ends": {lane: (str(end.position), end.epoch) for lane, end in manifest.read_ends.items()}} if manifest.read_ends else {})
         | ({} if manifest.open_from == OPEN_NOT_KNOWN else {"open_from": manifest.open_from})
         | ({"more_dumps": manifest.more_dumps} if manifest.more_dumps else {})
         | ({"dumps_file": manifest.dumps_file} if manifest.dumps_file else {})
@@ -297,12 +302,20 @@ def from_json(data: bytes, *, name: str) -> Manifest:
     fields = msgspec.structs.asdict(manifest)
     by_table = None if manifest.table_rows is None else {TableName(schema, table): rows for schema, table, rows in manifest.table_rows}
     ddls = tuple(DdlRecord(ddl.commit_ts, ddl.schema, ddl.table, ddl.query) for ddl in manifest.ddls)
-    return Manifest(**fields | {"ddls": ddls, "windows": tuple(map(_window, manifest.windows)), "table_rows": by_table})
+    read_ends = {lane: ReadEnd(*end) for lane, end in manifest.read_ends.items()}
+    windows = tuple(map(_window, manifest.windows))
+    return Manifest(**fields | {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends})
 
 
 def _large_numbers(value: _Manifest) -> Iterator[int]:
     """Those that JSON's decoder takes of any size."""
-    yield from (value.after_ts, value.upto_ts, *value.positions.values(), *(ddl.commit_ts for ddl in value.ddls))
+    yield from (
+        value.after_ts,
+        value.upto_ts,
+        *value.positions.values(),
+        *(position for position, _ in value.read_ends.values()),
+        *(ddl.commit_ts for ddl in value.ddls),
+    )
     for window in value.windows:
         yield from (window.low_ts, window.high_ts, *(chunk.read_tso or 0 for chunk in window.chunks))
 

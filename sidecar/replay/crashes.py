@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from sidecar.core.model import Change, Lane, Message, Seq, TableName, TableSchema
+from sidecar.core.model import Change, Lane, Message, ReadEnd, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.history.entry import HistoryEntry
 from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
-from sidecar.ports import NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Feed, OperationHistory, ProgressStore, SegmentLog
 
 T = TypeVar("T")
 
@@ -110,8 +110,16 @@ class MortalFeed:
     def incarnations(self) -> Mapping[Lane, str]:
         return self.feed.incarnations()
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
-        self.feed.seek(positions, incarnations)
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return self.feed.read_ends()
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
+        self.feed.seek(positions, incarnations, read_ends)
 
     def poll(self, *, timeout_s: float) -> list[Message]:
         return list(self.feed.poll(timeout_s=timeout_s))

@@ -26,9 +26,9 @@ from zlib import crc32
 import cramjam
 
 from sidecar.codecs.contract import Codec
-from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, Resolved, physical_ms, ts_at
+from sidecar.core.model import MARK_TABLE, CommitTs, Lane, Message, ReadEnd, Resolved, physical_ms, ts_at
 from sidecar.errors import FeedError
-from sidecar.ports import NOT_KNOWN, Clock
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Clock
 from sidecar.replay.recorded_time import RecordedTime, recorded_time, tick
 from sidecar.replay.recording import FeedConfig, RecordedMessage, Recording
 
@@ -153,7 +153,16 @@ class RecordingFeed:
         """A recording does not change."""
         return dict.fromkeys(self._lanes, "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # as `incarnations`
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """None: a recording does not change."""
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,  # noqa: ARG002  # as `incarnations`
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,  # noqa: ARG002  # there are none
+    ) -> None:
         """Raises FeedError, and moves nothing, for a lane or a position that this feed does not have."""
         for name, position in positions.items():
             lane = self._lanes.get(name)

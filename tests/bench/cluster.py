@@ -16,11 +16,11 @@ import pyarrow as pa
 from sidecar.codecs.canal_json import encode_mark, encode_resolved
 from sidecar.core.chunk import ChunkFile
 from sidecar.core.messages import ChunkRead, Command, MarkSent, ReadChunk, SendMark, SourceEvent
-from sidecar.core.model import CommitTs, Lane, MarkKind, Message, TableName, TableSchema
+from sidecar.core.model import CommitTs, Lane, MarkKind, Message, ReadEnd, TableName, TableSchema
 from sidecar.log.layout import chunk_name
 from sidecar.log.rows_file import write_chunk
 from sidecar.log.storage import Folder
-from sidecar.ports import NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from tests.bench.account import ACCOUNT, canal_updates, message, rows
 
 CHANGES_A_SECOND = 500
@@ -59,7 +59,15 @@ class PacedFeed:
     def incarnations(self) -> Mapping[Lane, str]:
         return dict.fromkeys(self.lanes(), "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
         assert not positions, "a new log begins at the beginning"
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:

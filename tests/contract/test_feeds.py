@@ -222,6 +222,18 @@ def test_lanes_are_the_same_ones_as_long_as_nobody_makes_them_again(rig: Rig, so
     assert feed.incarnations() == made
 
 
+def test_what_was_read_is_no_loss_to_one_who_reads_it_again(rig: Rig, source: Source) -> None:
+    feed = rig.open()
+    feed.seek({})
+    read(feed, ends(source))
+    read_ends = feed.read_ends()
+    assert not read_ends or {lane: end.position for lane, end in read_ends.items()} == ends(source)
+    feed.seek(dict.fromkeys(ends(source), 1), feed.incarnations(), read_ends)
+    assert feed.read_ends() == read_ends, "also before it is read again"
+    read(feed, ends(source))
+    assert feed.read_ends() == read_ends
+
+
 def test_the_end_of_a_lane_is_a_position(rig: Rig, source: Source) -> None:
     feed = rig.open()
     feed.seek(ends(source))

@@ -6,6 +6,7 @@ from tests.mutations.mutation import SIMULATION, Mutation
 
 STREAMS = "tests/unit/feeds/test_binlog_streams.py"
 COLLECTED = "tests/unit/pump/test_collected.py"
+TRUNCATION = "tests/unit/feeds/test_kafka_truncation.py"
 FIRST_STAYS = "tests/unit/pump/test_storage.py::test_the_first_binlog_of_a_timestamp_stays"
 
 PUMPS = [
@@ -200,5 +201,75 @@ FEEDS = [
         "waiting < oldest.get(lane, 0)",
         "False",
         SIMULATION,
+    ),
+    Mutation(
+        "what was read of a partition and is gone stops no start",
+        "sidecar/feeds/kafka/start.py::Start.__init__",
+        "        check_still_there(cluster, self.read_ends)\n",
+        "",
+        f"{TRUNCATION}::test_a_start_stops_exactly_where_something_that_was_read_is_gone",
+    ),
+    Mutation(
+        "what was read beyond the position may be lost",
+        "sidecar/feeds/kafka/start.py::Start.__init__",
+        "self.read_ends = {partition: end for",
+        "self.read_ends = {partition: end._replace(position=wanted.positions[partition]) for",
+        f"{TRUNCATION}::test_a_start_stops_exactly_where_something_that_was_read_is_gone",
+    ),
+    Mutation(
+        "the ends of a topic that was made again are those of the one before",
+        "sidecar/feeds/kafka/start.py::Start.__init__",
+        "wanted.read_ends.items() if partition in ours",
+        "wanted.read_ends.items() if partition",
+        "tests/unit/feeds/test_kafka_start.py::test_a_topic_that_may_go_and_was_made_again_is_read_from_its_beginning",
+    ),
+    Mutation(
+        "how far a partition was read goes back while it is read again",
+        "sidecar/feeds/kafka/reading.py::TopicReading.read_ends",
+        "max(before, now.get(key, before))",
+        "now.get(key, before)",
+        f"{TRUNCATION}::test_how_far_it_was_read_never_goes_back",
+    ),
+    Mutation(
+        "librdkafka receives a position without its epoch",
+        "sidecar/feeds/kafka/reading.py::TopicReading.join",
+        "places(start, read_ends)",
+        "places(start, {})",
+        f"{TRUNCATION}::test_a_position_goes_to_librdkafka_with_its_epoch_at_the_start_and_in_a_commit",
+    ),
+    Mutation(
+        "a loss while reading is tried again where no broker answers",
+        "sidecar/feeds/kafka/reading.py::TopicReading._gap",
+        "except FeedLost:\n",
+        "except ZeroDivisionError:\n",
+        f"{TRUNCATION}::test_a_loss_while_reading_stops_for_good_also_where_no_broker_can_be_queried",
+    ),
+    Mutation(
+        "an epoch is compared only where the leader was not known",
+        "sidecar/feeds/kafka/client.py::Cluster.continues_at",
+        "                consumer.seek(place)\n",
+        "                pass\n",
+        f"{TRUNCATION}::test_the_epoch_is_compared_also_where_the_leader_is_known",
+    ),
+    Mutation(
+        "an epoch that the leader does not know continues at the end",
+        "sidecar/feeds/kafka/client.py::Cluster.continues_at",
+        '"auto.offset.reset": "earliest"',
+        '"auto.offset.reset": "latest"',
+        "tests/integration/test_kafka_truncation.py::test_of_an_epoch_that_the_leader_does_not_know_all_is_gone",
+    ),
+    Mutation(
+        "the log forgets how far a lane was read",
+        "sidecar/pipeline.py::attach",
+        "last.read_ends if last else {}",
+        "{}",
+        "tests/unit/test_pipeline.py::test_a_lane_is_read_on_as_the_one_that_it_was",
+    ),
+    Mutation(
+        "one replica that confirms alone is no warning",
+        "sidecar/feeds/kafka/replication.py::of_replication",
+        "topic.min_insync < min(INSYNC_MIN, topic.replicas)",
+        "topic.min_insync < 1",
+        "tests/unit/feeds/test_kafka_replication.py::test_each_setting_that_can_lose_a_message_is_a_warning",
     ),
 ]

@@ -19,8 +19,8 @@ from random import Random
 import pymysql
 
 from sidecar.codecs import canal_json
-from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, MarkKind, Message, TableName, TableSchema
-from sidecar.ports import NOT_KNOWN
+from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, MarkKind, Message, ReadEnd, TableName, TableSchema
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from tests.support.mark_table import MarkTable, Row
 
 CHANGEFEED = "sim"
@@ -233,7 +233,15 @@ class SimFeed:
     def incarnations(self) -> Mapping[Lane, str]:
         return dict.fromkeys(self.cluster.lane_names(), "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
         self.positions = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:

@@ -28,6 +28,7 @@ from sidecar.core.model import (
     MarkKind,
     Message,
     Rank,
+    ReadEnd,
     Resolved,
     Seq,
     TableName,
@@ -42,7 +43,7 @@ from sidecar.log.manifest import DataFile, LoggedDumps, Manifest
 from sidecar.log.spill import MemorySpill
 from sidecar.pace.sinks import BATCHES_KEPT, BatchDone, ReportTimes, SinkDelivery
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
-from sidecar.ports import NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 
 LANE = Lane("a")
 TABLES = tuple(TableName("s", f"t{number}") for number in range(8))
@@ -200,7 +201,15 @@ class LightFeed:
     def incarnations(self) -> Mapping[Lane, str]:
         return dict.fromkeys([LANE], "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
         """It begins at the beginning."""
 
     def acknowledge(self, positions: Mapping[Lane, int]) -> None:

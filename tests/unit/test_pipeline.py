@@ -48,6 +48,7 @@ from sidecar.core.model import (
     MarkKind,
     Message,
     Rank,
+    ReadEnd,
     Seq,
     TableName,
     TableSchema,
@@ -62,7 +63,7 @@ from sidecar.pace.controller import NARROW_ROWS
 from sidecar.pace.outage import AGAIN_AFTER_S, Outage
 from sidecar.pace.sinks import BatchDone, SinkDelivery
 from sidecar.pipeline import EMPTY_SEGMENT_EVERY_S, Outside, Pipeline, PipelineLimits, attach, newest_dumps
-from sidecar.ports import NOT_KNOWN, OperationHistory, Schemas
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, OperationHistory, Schemas
 from tests.support.changes import ddl, delete, identity, put, resolved
 
 TABLE = TableName("s", "t")
@@ -108,6 +109,8 @@ class FakeFeed:
     unmarked: set[Lane] = field(default_factory=set)
     sought: Mapping[Lane, int] | None = None
     sought_of: Mapping[Lane, str] | None = None
+    sought_to: Mapping[Lane, ReadEnd] | None = None
+    reached: dict[Lane, ReadEnd] = field(default_factory=dict)
     acknowledged: list[dict[Lane, int]] = field(default_factory=list)
 
     def say(self, *envelopes: Envelope, lane: Lane = LANE) -> None:
@@ -125,8 +128,16 @@ class FakeFeed:
     def incarnations(self) -> Mapping[Lane, str]:
         return {lane: self.made.get(lane, "") for lane in self.held}
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
-        self.sought, self.sought_of = dict(positions), dict(incarnations)
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return self.reached
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
+        self.sought, self.sought_of, self.sought_to = dict(positions), dict(incarnations), dict(read_ends)
         self.read = dict(positions)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
@@ -1193,13 +1204,15 @@ def test_a_lane_is_read_on_as_the_one_that_it_was() -> None:
     """What tells it from a later one of its name goes into the log beside its position, and back to the feed."""
     stage = Stage()
     stage.feed.made[LANE] = "topic id 1"
+    stage.feed.reached = {LANE: ReadEnd(7, 3), Lane("without a position"): ReadEnd(9, 0)}
     stage.feed.say(put(5, "x"), resolved(10))
     stage.feed.say(resolved(10), lane=Lane("nobody tells"))
     stage.attach().step(poll_s=0)
     (written,) = stage.manifests()
-    assert written.incarnations == {LANE: "topic id 1"}
+    assert (written.incarnations, written.read_ends) == ({LANE: "topic id 1"}, {LANE: ReadEnd(7, 3)})
     stage.attach(epoch=2)
     assert (stage.feed.sought, stage.feed.sought_of) == (written.positions, {LANE: "topic id 1"})
+    assert stage.feed.sought_to == {LANE: ReadEnd(7, 3)}
 
 
 def test_the_position_of_a_lane_that_has_ended_is_dropped_with_the_next_owner() -> None:

@@ -21,12 +21,12 @@ from typing import Protocol
 from google.protobuf.message import DecodeError
 
 from sidecar.codecs.kv import encode_ddl, encode_resolved, resolved_of
-from sidecar.core.model import CommitTs, Lane, Message
+from sidecar.core.model import CommitTs, Lane, Message, ReadEnd
 from sidecar.errors import FeedError, MessageUnreadable
 from sidecar.feeds.binlog.jobs import BinlogJobs, DdlBinlog
 from sidecar.feeds.binlog.joining import PUMPS_LANE, lane_of
 from sidecar.feeds.kv.schemas import KvSchemas
-from sidecar.ports import NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from ticdc_dump.binlog.binlog_pb2 import Binlog
 
 DDL_LANE = Lane("binlog/ddl")
@@ -74,7 +74,16 @@ class BinlogFeed:
         """A pump that lost what it had says so by its GC point."""
         return dict.fromkeys(self.lanes(), "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # see above
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """None: a pump that lost what it had says so."""
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,  # noqa: ARG002  # see above
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,  # noqa: ARG002  # there are none
+    ) -> None:
         """Raises FeedError for the lane of another feed."""
         for lane in positions:
             if lane not in (DDL_LANE, PUMPS_LANE) and not lane.startswith(lane_of("")):

@@ -17,10 +17,10 @@ from typing import Protocol
 
 from sidecar.codecs.contract import Codec
 from sidecar.codecs.kv import KvCodec, encode_ddl, encode_resolved
-from sidecar.core.model import Change, CommitTs, Envelope, Lane, Mark, Message, TableName
+from sidecar.core.model import Change, CommitTs, Envelope, Lane, Mark, Message, ReadEnd, TableName
 from sidecar.errors import FeedUnsuitable, SourceError
 from sidecar.feeds.contract import HIDDEN_LANE, NotifyingFeed
-from sidecar.ports import NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.process.background import Background
 from sidecar.rowcodec.kv_table import KvTable
 from sidecar.schema.ddl import FinishedDdl
@@ -64,8 +64,16 @@ class WithHiddenDdls:
     def incarnations(self) -> Mapping[Lane, str]:
         return {**self._feed.incarnations(), HIDDEN_LANE: ""}
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
-        self._feed.seek(positions, incarnations)
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        return self._feed.read_ends()
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
+        self._feed.seek(positions, incarnations, read_ends)
         self._end()
         self._messages = SimpleQueue()
         begins_ts, messages = self._begins(), self._messages

@@ -3,7 +3,7 @@
 - The definition is judged by ticdc/suitability; the tables count where TiDB returned them, else the settings alone.
 - Every partition must get resolved marks: one that does not holds every other lane back for ever. TiCDC sends them to the first
   `partition-num` partitions of a topic only (facts: tiflow, topic manager and DDL sink).
-- What the log wants to read on from must be there still: checked by the feed's own `seek`, which is what a start does.
+- What the log has read, and wants to read on from, must be there still: checked by the feed's own `seek`, which is what a start does.
 - A topic is one changefeed's: another one's marks and rows would be taken for this one's.
 - The feed's end is noted before the probe of the watermark table is written, and watched for it after.
 """
@@ -28,6 +28,7 @@ from sidecar.feeds.kafka.client import REQUEST_TIMEOUT_S, Cluster
 from sidecar.feeds.kafka.feed import KafkaFeed
 from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, partition_of
 from sidecar.feeds.kafka.make import brokers_of, client_of, reading
+from sidecar.feeds.kafka.replication import replication
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.process.checks import (
     Check,
@@ -65,6 +66,7 @@ Partitions = tuple[PartitionKey, ...]
 KAFKA: Key[Cluster] = Key("kafka")
 TOPICS: Key[Partitions] = Key("topics")
 OTHERS: Key[None] = Key("other changefeeds")
+REPLICATION: Key[None] = Key("replication")
 OFFSETS: Key[None] = Key("offsets")
 MESSAGES: Key[Tail] = Key("messages")
 RESOLVED: Key[None] = Key("resolved marks")
@@ -80,6 +82,7 @@ def checks(options: CheckOptions) -> Sequence[Check[Any]]:
         HIDDEN,
         Check(KAFKA, lambda it: kafka(it[CHANGEFEED], it.config.kafka), "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK),
         Check(TOPICS, lambda it: topics(it[CHANGEFEED], it[KAFKA], it.get(TABLES, {})), "sink-uri (changefeed)", (KAFKA,), before=MARK),
+        Check(REPLICATION, lambda it: replication(it[KAFKA], it[TOPICS]), "Kafka: the topics' settings", (TOPICS,), before=MARK),
         Check(OFFSETS, _offsets, "retention.ms (Kafka), log.uri", (TOPICS, LOG), KAFKA_S, before=MARK),
         Check(MESSAGES, _messages, "protocol (changefeed: sink-uri)", (TOPICS,), KAFKA_S, before=MARK),
         Check(RESOLVED, _resolved, "sink-uri (changefeed)", (STATE, MESSAGES), watch_s),
@@ -186,7 +189,7 @@ def _offsets(it: CheckResult) -> Checking[None]:
         return
     feed = _feed(it)
     try:
-        feed.seek(last.positions, last.incarnations)
+        feed.seek(last.positions, last.incarnations, last.read_ends)
     finally:
         feed.close()
     yield ok(f"all {len(last.positions)} partitions have what the log reads on from")

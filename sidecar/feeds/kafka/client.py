@@ -15,12 +15,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not for mypy
 
+from sidecar.core.model import ReadEnd
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, TicdcDumpError
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
 from sidecar.process.librdkafka import REPAIRED, DebugLog
@@ -30,6 +33,15 @@ OUTAGE_MAX_S = 30.0
 
 REQUEST_TIMEOUT_S = 5.0
 """For one question to the cluster; librdkafka reconnects within."""
+
+EPOCHS_MAX_S = 30.0
+"""For the ends of all partitions' leader epochs: a message of each comes, or its end."""
+
+EPOCHS_QUEUE_BYTES = 16 << 20
+"""As `queue_bytes_max`, for as long: with less, thousands of partitions wait for each other."""
+
+EVENT_WAIT_S = 0.1
+"""Between two looks at what a person must repair."""
 
 FETCHES_PART = QUEUE_PART = 8
 """Of `queue_bytes_max` an eighth each is for fetches under way and for what waits in the queue: librdkafka looks at its queue
@@ -46,6 +58,7 @@ _ALSO_OURS = {"bootstrap.servers", "metadata.broker.list", "group.instance.id", 
 """Beside those of `consumer_settings`, whose other names some of them are."""
 
 
+_MIN_INSYNC, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _NO_SUCH_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 
 _REFUSED = {
@@ -139,12 +152,23 @@ class TopicsAnswer:
         return None if useless else topics
 
 
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Of a topic. `replicas`: of the partition with the fewest; `min_insync`: so many have a message before TiCDC's write is confirmed;
+    `unclean`: one that lacks messages may become the leader."""
+
+    replicas: int
+    min_insync: int
+    unclean: bool
+
+
 class Cluster:
     """Asks about topics and offsets. `brokers`: host:port, separated by commas. Raises ConfigError for settings that are wrong."""
 
-    def __init__(self, brokers: str, client: Mapping[str, str]) -> None:
+    def __init__(self, brokers: str, client: Mapping[str, str], group: str = "ticdc-dump") -> None:
         check_client(client)
         self.brokers = brokers
+        self._group = group
         self._answered = False
         self._trouble: KafkaError | None = None
         self._settings = common_settings(brokers, client) | {"error_cb": self.note}
@@ -207,6 +231,56 @@ class Cluster:
         end = self._offsets(keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # it has no types
         return {key: (first[key], end[key]) for key in keys}
 
+    def continues_at(self, read_ends: Mapping[PartitionKey, ReadEnd]) -> dict[PartitionKey, int]:
+        """Where a reader that has read so far continues: at its own position, or below it where its leader epoch ends. Of an epoch that
+        the leader does not know it is the partition's beginning; where retention has removed the position, what is left.
+
+        librdkafka requests the epoch's end of the leader at each seek, and continues there: the client has no request for it. At an
+        assignment it does so only while it does not know the leader (confluentinc/librdkafka issue 5158, pull request 5207).
+        """
+        first: dict[PartitionKey, int] = {}
+        if not read_ends:
+            return first
+        settings = consumer_settings(group=self._group, queue_bytes_max=EPOCHS_QUEUE_BYTES, brokers=1)
+        ours = {"auto.offset.reset": "earliest", "enable.partition.eof": "true", "fetch.wait.max.ms": "10", "queued.min.messages": "1"}
+        until_s = monotonic() + EPOCHS_MAX_S
+        with closing(open_client(Consumer, self._settings | settings | ours)) as consumer:
+            wanted = places({key: end.position for key, end in read_ends.items()}, read_ends)
+            consumer.incremental_assign(wanted)
+            for place in wanted:
+                consumer.seek(place)
+            while first.keys() != read_ends.keys():
+                if monotonic() > until_s:
+                    raise self.lost(EPOCHS_MAX_S)
+                self.check()
+                for record in consume(consumer, 1, EVENT_WAIT_S):
+                    key = (record.topic(), record.partition())
+                    if _is_at(record) and key not in first:
+                        first[key] = record.offset()
+                        consumer.incremental_unassign([TopicPartition(*key)])
+        return first
+
+    def replication(self, topics: Iterable[str]) -> dict[str, Replication]:
+        """Of topics that exist. Raises FeedUnsuitable where the brokers refuse, FeedLost if none answers."""
+        names = sorted(topics)
+        about = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        configs = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S) if names else {}
+        result = {}
+        for resource, future in configs.items():
+            settings = self._done(future, f"the settings of topic {resource.name}")
+            if absent := {_MIN_INSYNC, _UNCLEAN} - settings.keys():
+                raise FeedUnsuitable(
+                    f"the brokers do not report {', '.join(sorted(absent))} of topic {resource.name}", hint="ask who runs the brokers"
+                )
+            partitions = self._done(about[resource.name], f"topic {resource.name}").partitions
+            result[resource.name] = Replication(
+                min(len(partition.replicas) for partition in partitions),
+                int(settings[_MIN_INSYNC].value),
+                unclean=settings[_UNCLEAN].value == "true",
+            )
+        return result
+
     def _offsets(self, keys: list[PartitionKey], spec: OffsetSpec) -> dict[PartitionKey, int]:
         if not keys:
             return {}
@@ -221,6 +295,34 @@ class Cluster:
                 hint="wait until every partition has a leader, and start the brokers that are down",
             )
         return future.result()
+
+
+def places(positions: Mapping[PartitionKey, int], read_ends: Mapping[PartitionKey, ReadEnd]) -> list[TopicPartition]:
+    """As librdkafka takes them. The epoch of what was read later serves for a position too: it ends at or above it."""
+    return [
+        TopicPartition(*key, position, leader_epoch=read_ends[key].epoch if key in read_ends else -1) for key, position in positions.items()
+    ]
+
+
+def consume(consumer: Any, count: int, timeout_s: float) -> list[Any]:
+    """Messages and events: what comes within the time. Raises FeedUnsuitable for a refusal."""
+    try:
+        records: list[Any] = consumer.consume(count, timeout_s)
+    except KafkaException as error:
+        if refused := refusal(error.args[0], "reading"):
+            raise refused from error
+        return []
+    return records
+
+
+def _is_at(record: Any) -> bool:
+    """Whether it says where the partition is read: a message does, and so does its end. Raises FeedUnsuitable for a refusal."""
+    error = record.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return True
+    if refused := refusal(error, f"reading {record.topic() or 'its topics'}"):
+        raise refused
+    return False
 
 
 def _rank(error: KafkaError) -> int:

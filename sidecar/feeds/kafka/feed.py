@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Lane, Message
+from sidecar.core.model import Lane, Message, ReadEnd
 from sidecar.errors import FeedLost
 from sidecar.feeds.kafka.asking import Asking
 from sidecar.feeds.kafka.client import Cluster
@@ -25,7 +25,7 @@ from sidecar.feeds.kafka.lanes import PartitionKey, TableTopics, lane_of, of_top
 from sidecar.feeds.kafka.reading import KafkaSettings, TopicReading
 from sidecar.feeds.kafka.rounds import TOPICS_AGAIN_S, Rounds
 from sidecar.feeds.kafka.start import Start, WantedStart
-from sidecar.ports import NOT_KNOWN, Clock
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Clock
 
 ANSWER_WAIT_S = 0.1
 """How long a poll waits for the topics that it needs; a broker nearby takes about 2 ms. Then the next poll continues to wait."""
@@ -73,7 +73,7 @@ class KafkaFeed:
         self._present = present or self._of_log
         self._by_table = present is not None
         self._clock = clock or _SystemClock()
-        self._cluster = Cluster(settings.brokers, settings.client)
+        self._cluster = Cluster(settings.brokers, settings.client, settings.group)
         self._open: _Open | None = None
 
     def lanes(self) -> frozenset[Lane]:
@@ -89,25 +89,35 @@ class KafkaFeed:
         """The ids of the topics."""
         return {} if self._open is None else self._open.rounds.incarnations()
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """With the messages that are held; none before `seek`."""
+        return {} if self._open is None else {lane_of(partition): end for partition, end in self._open.reading.read_ends().items()}
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,
+    ) -> None:
         """Waits for the source, the brokers, and then for leaders, FIRST_ANSWER_MAX_S each. Empty positions: a new log, from what is
         there.
 
-        Raises FeedUnsuitable for a gap, a topic that was created again, or where the brokers refuse; FeedLost, and changes nothing, if
-        none answers.
+        Raises FeedUnsuitable for a gap, a topic that was created again, a partition that lost what was read of it, or where the brokers
+        refuse; FeedLost, and changes nothing, if none answers.
         """
         wanted = of_topics(positions)
         at_log, present = self._topics(), self._present()
         may_go = frozenset(topic for topic, _ in wanted) - at_log - present.all if self._by_table else frozenset[str]()
         ids = {partition_of(lane)[0]: topic_id for lane, topic_id in incarnations.items() if topic_id}
-        start = Start(self._cluster, self._clock, WantedStart(wanted, at_log | present.all, may_go, ids))
+        ends = {partition_of(lane): end for lane, end in read_ends.items()}
+        start = Start(self._cluster, self._clock, WantedStart(wanted, at_log | present.all, may_go, ids, ends))
         self._end()
         now_s = self._clock.now_s()
         commits = Commits(self._cluster.note, now_s=now_s)
         reading = TopicReading(self._cluster, self._settings, commits.done)
         rounds = Rounds(start.topics, at_log=at_log, present=present, now_s=now_s)
         self._open = _Open(reading, rounds, Asking(self._cluster, self._present if self._by_table else None), commits)
-        reading.join(start.positions, after_gap=start.after_gap)
+        reading.join(start.positions, after_gap=start.after_gap, read_ends=start.read_ends)
 
     def poll(self, *, timeout_s: float) -> Sequence[Message]:
         """Raises FeedUnsuitable for a gap, a topic that is gone, or where the brokers refuse; FeedLost after an outage; and what

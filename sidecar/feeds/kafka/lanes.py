@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecar.core.model import Lane
+from sidecar.core.model import Lane, ReadEnd
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
 
@@ -71,6 +71,21 @@ def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsui
         f"{first} to {end} (exclusive); {why}",
         hint=START_AGAIN,
     )
+
+
+def cut_off(partition: PartitionKey, read_end: ReadEnd, lost: range) -> FeedUnsuitable:
+    """`lost`: the offsets whose messages were read, and are not there or are replaced."""
+    return FeedUnsuitable(
+        f"{lane_of(partition)} lost its end: topic {partition[0]}, partition {partition[1]} was read to {read_end.position}, in leader "
+        f"epoch {read_end.epoch}. Its messages at {lost.start} to {lost.stop} (exclusive) are gone; what is there now is not what was read",
+        hint="the brokers' logs say which of them lost its messages. A start that reads from here would omit changes. Set "
+        "unclean.leader.election.enable=false on the topic, and min.insync.replicas=2 with three replicas; " + START_AGAIN,
+    )
+
+
+def not_there(partition: PartitionKey, wanted: int, reason: str) -> FeedUnsuitable:
+    """By librdkafka's `reason`, where the brokers cannot be queried about it."""
+    return FeedUnsuitable(f"{lane_of(partition)} cannot be read from {wanted}: {reason}", hint=START_AGAIN)
 
 
 def hole(partition: PartitionKey, wanted: int, value: int) -> FeedUnsuitable:

@@ -1,7 +1,7 @@
 """One librdkafka consumer from its assignment to its close: what is taken of its queue, in order, and how long nothing came.
 
 - Partitions are assigned, never balanced. Between two messages of one nothing is missing (TiCDC writes no transactions, its topics
-  are not compacted): a hole stops, and so does an offset that is not there any more.
+  are not compacted): a hole stops, and so does an offset that is not there any more, or is another message's (truncation).
 - One that nobody has read begins at its oldest message. What retention has removed before that may be a gap: the message says so.
 - What is fetched and not yet taken, and what is taken at once, is bounded in bytes.
 - It must not know rounds, tables, or when a lane counts.
@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sidecar.core.model import Lane, Message
-from sidecar.feeds.kafka.client import OUTAGE_MAX_S, Cluster, common_settings, consumer_settings, open_client, refusal
-from sidecar.feeds.kafka.lanes import PartitionKey, gap, hole, lane_of
+from sidecar.core.model import Lane, Message, ReadEnd
+from sidecar.errors import FeedLost, FeedUnsuitable
+from sidecar.feeds.kafka.client import OUTAGE_MAX_S, Cluster, common_settings, consume, consumer_settings, open_client, places, refusal
+from sidecar.feeds.kafka.lanes import PartitionKey, gap, hole, lane_of, not_there
+from sidecar.feeds.kafka.truncation import check_still_there
 from sidecar.process.background import Background
 
 POLL_MESSAGES_MAX = 5_000
@@ -52,6 +55,8 @@ class TopicReading:
         self._group = settings.group
         self._queue_bytes_max = settings.queue_bytes_max
         self._lanes: dict[PartitionKey, Lane] = {}
+        self._read_before: dict[PartitionKey, ReadEnd] = {}  # up to there messages come again
+        self._epochs: dict[PartitionKey, int | None] = {}  # of the last message
         self._fresh: dict[PartitionKey, bool] = {}  # those that nobody has read: whether what is there is after a gap
         self._silent_since_s: float | None = None
         bounds = consumer_settings(group=settings.group, queue_bytes_max=settings.queue_bytes_max, brokers=cluster.broker_count())
@@ -64,20 +69,34 @@ class TopicReading:
         self._fresh |= dict.fromkeys(joined, False)
         self.join(dict.fromkeys(joined, 0))
 
-    def join(self, start: Mapping[PartitionKey, int], *, after_gap: Collection[PartitionKey] = ()) -> None:
-        """Read these too, from there on; what was before it in those `after_gap` is gone and was not read."""
+    def join(
+        self,
+        start: Mapping[PartitionKey, int],
+        *,
+        after_gap: Collection[PartitionKey] = (),
+        read_ends: Mapping[PartitionKey, ReadEnd] = MappingProxyType({}),
+    ) -> None:
+        """Read these too, from there on; what was before it in those `after_gap` is gone and was not read. `read_ends`: how far they were
+        read before."""
         if start:
+            self._read_before |= read_ends
             self._fresh |= dict.fromkeys(after_gap, True)
             self.positions |= start
             self._lanes |= {partition: lane_of(partition) for partition in start}
-            self._consumer.incremental_assign(_places(start))
+            self._consumer.incremental_assign(places(start, read_ends))
 
     def leave(self, partitions: Iterable[PartitionKey]) -> None:
         if left := list(partitions):
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in left])
             for partition in left:
                 del self.positions[partition], self._lanes[partition]
-                self._fresh.pop(partition, None)
+                for known in (self._fresh, self._epochs, self._read_before):
+                    known.pop(partition, None)
+
+    def read_ends(self) -> dict[PartitionKey, ReadEnd]:
+        """Of those whose messages have an epoch."""
+        now = {key: ReadEnd(self.positions[key], epoch) for key, epoch in self._epochs.items() if epoch is not None}
+        return now | {key: max(before, now.get(key, before)) for key, before in self._read_before.items()}
 
     def take(self, timeout_s: float) -> list[Message]:
         """What is there, in order inside each lane: one message is waited for, the rest is taken as it is.
@@ -85,9 +104,9 @@ class TopicReading:
         Raises FeedUnsuitable for a gap, a hole, or where the brokers refuse.
         """
         taken: list[Message] = []
-        lanes, positions, fresh = self._lanes, self.positions, self._fresh
+        lanes, positions, fresh, epochs = self._lanes, self.positions, self._fresh, self._epochs
         bytes_left = self._queue_bytes_max // TAKEN_PART
-        records = self._consume(1, timeout_s)
+        records = consume(self._consumer, 1, timeout_s)
         while records:
             for record in records:
                 if record.error() is not None:
@@ -96,13 +115,13 @@ class TopicReading:
                 partition, position = (record.topic(), record.partition()), record.offset()
                 if position != positions[partition]:
                     raise hole(partition, positions[partition], position)
-                positions[partition] = position + 1
+                positions[partition], epochs[partition] = position + 1, record.leader_epoch()
                 key, value = record.key(), record.value()
                 bytes_left -= len(key or b"") + len(value or b"")
                 taken.append(Message(lanes[partition], position, key, value, partition in fresh and self._received(partition)))
             if len(taken) >= POLL_MESSAGES_MAX or bytes_left <= 0:
                 break
-            records = self._consume(SLICE_MESSAGES, 0.0)
+            records = consume(self._consumer, SLICE_MESSAGES, 0.0)
         if taken:
             self._silent_since_s = None
         return taken
@@ -113,7 +132,7 @@ class TopicReading:
 
     def commit(self, positions: Mapping[PartitionKey, int]) -> None:
         """Begin to; `on_commit` receives how it went."""
-        self._consumer.commit(offsets=_places(positions), asynchronous=True)
+        self._consumer.commit(offsets=places(positions, self.read_ends()), asynchronous=True)
 
     def close(self) -> None:
         """A commit to a broker that is gone holds librdkafka's close for up to a minute: then it ends behind us."""
@@ -135,28 +154,24 @@ class TopicReading:
 
     # ---- librdkafka -------------------------------------------------------------------------------------------------
 
-    def _consume(self, count: int, timeout_s: float) -> list[Any]:
-        try:
-            results: list[Any] = self._consumer.consume(count, timeout_s)
-        except KafkaException as error:
-            if refused := refusal(error.args[0], "reading"):
-                raise refused from error
-            return []
-        return results
-
     def _check_record(self, record: Any) -> None:
         error: KafkaError = record.error()
         partition = (record.topic(), record.partition())
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            first, end = self._cluster.available([partition])[partition]
             if partition not in self._fresh:
-                raise gap(partition, self.positions[partition], first, end)
+                raise self._gap(partition, error)
+            first, end = self._cluster.available([partition])[partition]
             self._consumer.incremental_unassign([TopicPartition(*partition)])
             self.join({partition: first}, after_gap=[partition] if first < end else [])
             return
         if refused := refusal(error, f"reading {lane_of(partition)}" if record.topic() else f"consumer group {self._group}"):
             raise refused
 
-
-def _places(positions: Mapping[PartitionKey, int]) -> list[TopicPartition]:
-    return [TopicPartition(*partition, position) for partition, position in positions.items()]
+    def _gap(self, partition: PartitionKey, error: KafkaError) -> FeedUnsuitable:
+        """No retry helps, also where no broker answers: a later start knows less of what was read than this process."""
+        position = self.positions[partition]
+        try:
+            check_still_there(self._cluster, {key: end for key, end in self.read_ends().items() if key == partition})
+            return gap(partition, position, *self._cluster.available([partition])[partition])
+        except FeedLost:
+            return not_there(partition, position, error.str())

@@ -1,7 +1,8 @@
 """Where reading begins: which topics exist, and from which offset each of their partitions is read. It waits, with bounds.
 
-- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic created again) is a gap. A lane that the log does
-  not name begins at what is there; where that is not its beginning, its first message shows whether what is gone was needed.
+- Nothing is skipped. Below the first offset (retention passed) and above the end (a topic created again) is a gap, and so is a partition
+  that lost what was read of it, however far it has grown since (truncation). A lane that the log does not name begins at what is there;
+  where that is not its beginning, its first message shows whether what is gone was needed.
 - A topic created again while nobody looked has another id than the log has for it. Brokers before 2.8 know no ids: there it is a gap only
   while it is shorter than the position.
 """
@@ -11,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecar.core.model import ReadEnd
 from sidecar.errors import FeedLost
 from sidecar.feeds.kafka.client import Cluster
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic, gap, gone, re_created
+from sidecar.feeds.kafka.truncation import check_still_there
 from sidecar.ports import Clock
 
 FIRST_ANSWER_MAX_S = 10.0
@@ -29,17 +32,18 @@ AGAIN_S = 0.2
 @dataclass(frozen=True, slots=True)
 class WantedStart:
     """`positions`: of the log, empty for a new one. `topics`: of the tables. `may_go`: topics that the log names and that may be gone.
-    `ids`: of the log's topics, as far as it knows them."""
+    `ids`: of the log's topics, as far as it knows them. `read_ends`: of the partitions of `positions`, likewise."""
 
     positions: Mapping[PartitionKey, int]
     topics: frozenset[str]
     may_go: frozenset[str]
     ids: Mapping[str, str] = field(default_factory=dict)
+    read_ends: Mapping[PartitionKey, ReadEnd] = field(default_factory=dict)
 
 
 class Start:
     """`topics`: those that exist; `positions`: of each partition of them; `after_gap`: partitions that the log does not name, and whose
-    beginning is gone; `ends`: what its next message will get.
+    beginning is gone; `ends`: what its next message will get; `read_ends`: how far those that the log names were read.
 
     Raises FeedUnsuitable for a gap, a topic created again, or where the brokers refuse; FeedLost if none answers.
     """
@@ -54,10 +58,13 @@ class Start:
         self.positions: dict[PartitionKey, int] = {}
         self.after_gap: set[PartitionKey] = set()
         self.ends: dict[PartitionKey, int] = {}
-        for partition, (first, end) in self._available(there).items():
-            is_ours = partition in wanted.positions and partition[0] not in again
-            position = wanted.positions[partition] if is_ours else first
-            if wanted.positions and not is_ours and 0 < first < end:
+        ours = {partition for partition in wanted.positions if partition[0] not in again} & set(there)
+        self.read_ends = {partition: end for partition, end in wanted.read_ends.items() if partition in ours}
+        available = self._available(there)
+        check_still_there(cluster, self.read_ends)
+        for partition, (first, end) in available.items():
+            position = wanted.positions[partition] if partition in ours else first
+            if wanted.positions and partition not in ours and 0 < first < end:
                 self.after_gap.add(partition)
             if not first <= position <= end:
                 raise gap(partition, position, first, end)

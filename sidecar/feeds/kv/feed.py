@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.codecs.kv import encode_ddl, encode_resolved, encode_row
-from sidecar.core.model import CommitTs, Lane, Message
+from sidecar.core.model import CommitTs, Lane, Message, ReadEnd
 from sidecar.errors import FeedError
 from sidecar.feeds.kv.schemas import KvSchemas
-from sidecar.ports import NOT_KNOWN, Puller
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN, Puller
 from sidecar.rowcodec.frontier import Frontier
 from sidecar.rowcodec.key_values import DDL_JOB_TABLE_ID, KeyRange, KvEntry, Pulled, rows_of
 
@@ -97,7 +97,16 @@ class KvFeed:
         """A physical id is never given twice, so no incarnation is needed."""
         return dict.fromkeys(self.lanes(), "")
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:  # noqa: ARG002  # ids tell enough
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """None: positions are TSOs."""
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,  # noqa: ARG002  # ids tell enough
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,  # noqa: ARG002  # there are none
+    ) -> None:
         """All lanes resume from the lowest of the positions. Those of tables that are not there say nothing: what makes such a table comes
         again, or the log has passed its end.
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from sidecar.config import PushSection
-from sidecar.core.model import Lane, Message
+from sidecar.core.model import Lane, Message, ReadEnd
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
 from sidecar.feeds.push.conversation import Terms
@@ -22,7 +22,7 @@ from sidecar.feeds.push.inlet import Inlet, SinkView
 from sidecar.feeds.push.server import PushServer
 from sidecar.log.inbox import WAY_OUT, Inbox
 from sidecar.log.storage import Folder
-from sidecar.ports import NOT_KNOWN
+from sidecar.ports import NO_READ_ENDS, NOT_KNOWN
 from sidecar.ticdc.changefeed import ChangefeedName
 from ticdc_dump.v1 import feed_pb2 as pb
 
@@ -65,7 +65,16 @@ class MessageFeed:
         """The inbox's own id."""
         return {LANE: self._inbox.id}
 
-    def seek(self, positions: Mapping[Lane, int], incarnations: Mapping[Lane, str] = NOT_KNOWN) -> None:
+    def read_ends(self) -> Mapping[Lane, ReadEnd]:
+        """None: an inbox keeps what it took."""
+        return NO_READ_ENDS
+
+    def seek(
+        self,
+        positions: Mapping[Lane, int],
+        incarnations: Mapping[Lane, str] = NOT_KNOWN,
+        read_ends: Mapping[Lane, ReadEnd] = NO_READ_ENDS,  # noqa: ARG002  # there are none
+    ) -> None:
         """Raises FeedUnsuitable for positions of another feed, for another inbox, and for what the inbox has not or no more."""
         if foreign := sorted(positions.keys() - {LANE, HIDDEN_LANE}):
             raise FeedUnsuitable(

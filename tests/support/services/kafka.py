@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 import uuid
@@ -212,6 +213,19 @@ class KafkaBroker:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:{READER[0]}",
         }
+
+    def cut_off(self, topic: str, end: int) -> None:
+        """Partition 0 loses what is at `end` and above, as by an unclean leader election; the next start begins a leader epoch. Only while
+        it is stopped, and where each message was written alone: a batch (of Kafka's format 2: its first offset, the bytes that follow) is
+        kept or lost whole."""
+        folder = self.folder / "data" / f"{topic}-0"
+        (segment,) = folder.glob("*.log")
+        data, size = segment.read_bytes(), 0
+        while size < len(data) and struct.unpack_from(">q", data, size)[0] < end:
+            size += 12 + struct.unpack_from(">i", data, size + 8)[0]
+        segment.write_bytes(data[:size])
+        for index in folder.glob("*index"):
+            index.unlink()
 
     # ---- its topics -------------------------------------------------------------------------------------------------
 

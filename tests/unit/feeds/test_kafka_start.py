@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from sidecar.adapters.memory.clock import MemoryClock
+from sidecar.core.model import ReadEnd
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.kafka.lanes import PartitionKey, Topic
 from sidecar.feeds.kafka.start import Start, WantedStart
@@ -30,6 +31,9 @@ class Cluster:
 
     def available(self, partitions: Sequence[PartitionKey]) -> dict[PartitionKey, tuple[int, int]]:
         return {(name, number): self.there[name][1][number] for name, number in partitions}
+
+    def continues_at(self, read_ends: Mapping[PartitionKey, ReadEnd]) -> dict[PartitionKey, int]:
+        return {key: min(read_end.position, end) for key, read_end in read_ends.items() for _, end in self.available([key]).values()}
 
     def answered(self) -> None: ...
 
@@ -55,5 +59,6 @@ def test_without_ids_a_topic_is_the_one_of_its_name(known: Mapping[str, str], va
 
 def test_a_topic_that_may_go_and_was_made_again_is_read_from_its_beginning() -> None:
     wanted = WantedStart({("t", 0): 14, ("gone", 0): 9}, frozenset({"t"}), frozenset({"gone"}), {"t": "1", "gone": "2"})
+    wanted = replace(wanted, read_ends={("t", 0): ReadEnd(15, 0), ("gone", 0): ReadEnd(9, 0)})
     result = start(Cluster({"t": ("1", [(0, 47)]), "gone": ("3", [(0, 4)])}), wanted)
     assert result == {("t", 0): 14, ("gone", 0): 0}

@@ -18,6 +18,7 @@ from sidecar.core.model import (
     Kind,
     Lane,
     PreviousLayout,
+    ReadEnd,
     Seq,
     TableDefinition,
     TableName,
@@ -55,6 +56,7 @@ manifests = st.builds(
     progress=st.none() | json_values,
     table_rows=st.none() | st.dictionaries(names, numbers, max_size=3),
     incarnations=st.dictionaries(texts.map(Lane), texts, max_size=3),
+    read_ends=st.dictionaries(texts.map(Lane), st.builds(ReadEnd, numbers, st.integers(0, (1 << 31) - 1)), max_size=3),
     id=texts,
     open_from=st.none() | seqs,
 )
@@ -115,6 +117,14 @@ def test_a_manifest_of_version_0_1_0_is_written_again_bit_for_bit() -> None:
     assert manifest.ddls[0].query == "ALTER\r\n\b\f\u001f"
 
 
+@given(manifests)
+def test_a_version_that_knows_no_read_ends_reads_all_else_as_it_is(manifest: Manifest) -> None:
+    """It reads fields that it knows, and no version says that there is one more: it checks offsets alone, as before."""
+    less, more = (json.loads(to_json(replace(manifest, id="", read_ends=ends))) for ends in ({}, {Lane("a"): ReadEnd(7, 3)}))
+    assert more.pop("read_ends") == {"a": ["7", 3]}
+    assert more == less
+
+
 def test_schemas_of_version_0_1_0_are_written_again_bit_for_bit() -> None:
     data = (PREVIOUS / "samples" / "schemas.json").read_bytes()
     assert schemas_to_json(schemas_from_json(data, name="s")) == data
@@ -125,6 +135,7 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
     del result["next_schemas"]
     read = from_json(json.dumps(result).encode(), name="m")
     assert (read.next_schemas, read.table_rows, read.incarnations, read.id, read.open_from) == (None, None, {}, "", OPEN_NOT_KNOWN)
+    assert read.read_ends == {}
     table = {"schema": "s", "table": "t", "key": ["id"], "columns": [["id", "int", False, -1, 0, []]]}
     (schema,) = schemas_from_json(json.dumps([table]).encode(), name="s").values()
     assert (schema.table_id, schema.physical_ids, schema.layout, schema.definition, schema.former) == (0, (), "", None, None)
@@ -203,7 +214,9 @@ def test_a_missing_field_is_named(field: str) -> None:
     [
         ("version", True), ("version", 1.0), ("seq", -1), ("seq", "9" * 30), ("seq", 1.5), ("epoch", -2), ("upto_ts", "-5"),
         ("upto_ts", "9" * 30), ("after_ts", str(1 << 64)), ("rows", -3), ("bytes", 1 << 80), ("rows", 1e300), ("data", ["x"]),
-        ("positions", {"a": "9" * 30}), ("positions", {"a": True}), ("incarnations", {"a": 1}), ("progress", [1]), ("id", 7),
+        ("positions", {"a": "9" * 30}), ("positions", {"a": True}), ("incarnations", {"a": 1}),
+        ("read_ends", {"a": 1}), ("read_ends", {"a": ["9" * 30, 0]}),
+        ("read_ends", {"a": ["1", -1]}), ("read_ends", {"a": ["1", 1 << 31]}), ("progress", [1]), ("id", 7),
         ("ddls", [{"commit_ts": "-1", "schema": "s", "table": "t", "query": "q"}]),
     ],
 )  # fmt: skip

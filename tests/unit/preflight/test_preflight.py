@@ -225,7 +225,7 @@ KAFKA = (
     "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
     "watermark table",
     "log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs", "kafka",
-    "topics", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives", "server time zone",
+    "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives", "server time zone",
 )  # fmt: skip
 
 
