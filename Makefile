@@ -45,7 +45,7 @@ rest: setup ## all tests but those of `fast`, and those of tools, which `make ma
 	@$(PYTEST) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
 
 test: setup ## all tests: those of `fast`, and where they pass the rest (CHOSEN=1: only those that the changes since everything passed concern)
-	@$(if $(CHOSEN),$(BIN)/python -m tests.choice --out $(CHOICE))
+	@$(if $(CHOSEN),$(BIN)/python -m tests.choice --out $(CHOICE) $(ARGS))
 	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory fast
 	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory rest
 

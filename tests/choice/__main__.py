@@ -20,15 +20,15 @@ from tests.turns import git
 ROOT = Path(__file__).parents[2]
 
 
-def made(root: Path, now: datetime, since: str = "") -> Choice:
-    """By what has changed since this commit; without one, since everything passed."""
+def made(root: Path, now: datetime, *, since: str = "", until: str = "") -> Choice:
+    """By what has changed since this commit; without one, since everything passed. `until`: a commit, in the place of what is on disk."""
     try:
         if not since:
             passed = Passed.read(root)
             if reason := passed.too_old(root, now):
                 return Choice(reason)
             since = passed.commit
-        change = changed(root, since)
+        change = changed(root, since, until)
         return choose(Graph(root), change, since=since)
     except ValueError as error:
         return Choice(str(error))
@@ -45,6 +45,7 @@ def not_recordable(root: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.choice", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--since", default="", help="a commit (default: the one at which everything passed)")
+    parser.add_argument("--until", default="", help="a commit, to try what was to run for it (default: what is on disk)")
     parser.add_argument("--out", type=Path, help="where the choice is written, for the tests")
     parser.add_argument("--can-record", action="store_true", help="choose nothing; fail where a run of everything could not be recorded")
     parser.add_argument("--record", action="store_true", help="choose nothing; write that everything passed at HEAD")
@@ -57,7 +58,7 @@ def main() -> int:
             (ROOT / FILE).write_text(Passed(git(ROOT, "rev-parse", "HEAD")[0], datetime.now(UTC)).written())
             print(f"recorded in {FILE}: commit it")  # noqa: T201
         return 0
-    choice = made(ROOT, datetime.now(UTC), given.since)
+    choice = made(ROOT, datetime.now(UTC), since=given.since, until=given.until)
     lines = [f"everything runs: {choice.everything}"] if choice.everything else [*choice.report, "everything: make test"]
     print("\n".join(lines))  # noqa: T201
     if given.out:
