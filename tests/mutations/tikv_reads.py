@@ -8,7 +8,95 @@ READS = "tests/integration/test_tikv_reads.py::"
 READ_WITH = "tests/unit/core/test_read_with.py::"
 LOCKED = f"{READS}test_rows_before_and_behind_a_lock_come_once_and_the_locked_one_in_between"
 
+CHECKSUM = "sidecar/rowcodec/kv_checksum.py"
+AT_REST = "tests/property/test_rows_at_rest.py::test_a_row_at_rest_of_any_earlier_layout_is_what_sql_shows"
+OF_ROW = "tests/unit/rowcodec/test_kv_row.py::test_a_checksum_proves_damage_unless_an_earlier_layout_of_a_row_at_rest_explains_it"
+
 TIKV_READS = [
+    Mutation(
+        "a dump reads rows at rest as if they were written by the present layout",
+        "sidecar/adapters/tikv/reads.py::TikvRows.texts",
+        "at_rest=True",
+        "at_rest=False",
+        AT_REST,
+    ),
+    Mutation(
+        "old values are read as if they were written by the present layout",
+        "spark_merge/codecs/decode/kv_rows.py::_one_by_one",
+        "at_rest=is_old",
+        "at_rest=False",
+        AT_REST,
+    ),
+    Mutation(
+        "a checksum over a dropped column proves damage",
+        f"{CHECKSUM}::_is_of_earlier_layout",
+        "if row.cells - {column.id for column in table.columns}:",
+        "if False:",
+        f"{OF_ROW}[a dropped column]",
+    ),
+    Mutation(
+        "a checksum over a dropped column that is NULL proves nothing",
+        "sidecar/rowcodec/kv_row.py::plain_values",
+        "cells.present.keys()",
+        "{*cells.present, *cells.nulls}",
+        f"{OF_ROW}[NULL of a dropped column]",
+    ),
+    Mutation(
+        "times have had their scale from the beginning",
+        f"{CHECKSUM}::_of_all_scales",
+        'range(len(fraction.rstrip("0")), len(fraction) + 1)',
+        "[len(fraction)]",
+        f"{OF_ROW}[a smaller scale]",
+    ),
+    Mutation(
+        "a time can have had a scale that its digits do not fit",
+        f"{CHECKSUM}::_of_all_scales",
+        'range(len(fraction.rstrip("0")), len(fraction) + 1)',
+        "range(len(fraction) + 1)",
+        f"{OF_ROW}[digits that no smaller scale has]",
+    ),
+    Mutation(
+        "scales that were not tried prove damage",
+        f"{CHECKSUM}::_is_of_earlier_layout",
+        "not crcs or",
+        "crcs and",
+        f"{OF_ROW}[too many scales]",
+    ),
+    Mutation(
+        "a new value of a live change can have an earlier layout",
+        f"{CHECKSUM}::verify",
+        "not (at_rest and ",
+        "not (True and ",
+        f"{OF_ROW}[a dropped column]",
+    ),
+    Mutation(
+        "a row at rest needs no checksum that fits",
+        f"{CHECKSUM}::verify",
+        "not (at_rest and _is_of_earlier_layout(table, row, checksum))",
+        "not at_rest",
+        f"{OF_ROW}[the same layout]",
+    ),
+    Mutation(
+        "a row at rest was written under its key",
+        f"{CHECKSUM}::_is_of_earlier_layout",
+        "return True\n        case _:",
+        "return False\n        case _:",
+        f"{OF_ROW}[another key]",
+    ),
+    Mutation(
+        "a handle that is a column can have been another",
+        f"{CHECKSUM}::_is_of_earlier_layout",
+        "return table.int_handle is None and not table.key_parts",
+        "return True",
+        f"{OF_ROW}[another handle]",
+    ),
+    Mutation(
+        "amid MODIFY COLUMN a checksum is over the old column alone",
+        f"{CHECKSUM}::_layouts",
+        "if any(column.successor for column in table.columns):",
+        "if False:",
+        f"{OF_ROW}[a column that takes another's place]",
+    ),
     Mutation(
         "a row under a lock is omitted",
         "sidecar/tikv/scan.py::_unlocked",
