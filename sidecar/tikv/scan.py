@@ -30,8 +30,8 @@ from sidecar.rowcodec.key_values import KeyRange
 from sidecar.tikv.channel import connector
 from sidecar.tikv.kv import KvCalls
 from sidecar.tikv.locks import LockResolver
-from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import Region, cut, holds
+from sidecar.tikv.pd import SCAN_REGIONS_MAX, PdClient
+from sidecar.tikv.regions import Region, borders, cut, holds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,11 +123,15 @@ class SnapshotScan:
         return None
 
     def borders(self, ranges: Sequence[KeyRange]) -> Sequence[bytes]:
-        """Where ranges begin, but the first, and regions inside of them: raw keys that rise."""
-        whole = KeyRange(ranges[0].start, ranges[-1].end)
-        starts = [range_.start for range_ in ranges[1:]]
-        starts += [part.start for part, _ in self._tried(self._calls.parts, whole) if any(part.start in range_ for range_ in ranges)]
-        return sorted({*starts} - {ranges[0].start})
+        """Where ranges begin, but the first, and regions inside of them: raw keys that rise; those regions that PD reports in READ_S_MAX."""
+        until_s = time.monotonic() + READ_S_MAX
+
+        def regions_from(key: bytes) -> Sequence[Region]:
+            if self._stopped() or time.monotonic() > until_s:
+                return ()
+            return self._tried(self._pd.regions, key, ranges[-1].end, at_most=SCAN_REGIONS_MAX)
+
+        return [*borders(ranges, regions_from)][1:]
 
     def interrupt(self) -> None:
         """End the call that is under way, and let none follow."""
