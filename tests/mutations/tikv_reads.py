@@ -11,6 +11,7 @@ LOCKED = f"{READS}test_rows_before_and_behind_a_lock_come_once_and_the_locked_on
 CHECKSUM = "sidecar/rowcodec/kv_checksum.py"
 AT_REST = "tests/property/test_rows_at_rest.py::test_a_row_at_rest_of_any_earlier_layout_is_what_sql_shows"
 OF_ROW = "tests/unit/rowcodec/test_kv_row.py::test_a_checksum_proves_damage_unless_an_earlier_layout_of_a_row_at_rest_explains_it"
+OF_SCAN = "tests/unit/feeds/test_tikv_scan.py::"
 
 TIKV_READS = [
     Mutation(
@@ -96,6 +97,34 @@ TIKV_READS = [
         "if any(column.successor for column in table.columns):",
         "if False:",
         f"{OF_ROW}[a column that takes another's place]",
+    ),
+    Mutation(
+        "borders are requested also where nobody wants them",
+        "sidecar/tikv/scan.py::SnapshotScan.borders",
+        "self._stopped() or ",
+        "",
+        f"{OF_SCAN}test_borders_end_where_nobody_wants_them_any_more",
+    ),
+    Mutation(
+        "regions between ranges are all requested",
+        "sidecar/tikv/regions.py::borders",
+        "if not known_to or known_to >= end:",
+        "if not known_to:",
+        "tests/unit/feeds/test_tikv_regions.py::test_regions_between_ranges_that_are_far_apart_are_not_requested",
+    ),
+    Mutation(
+        "narrow rows of one region say how many of the next are requested",
+        "sidecar/tikv/scan.py::SnapshotScan._call",
+        "min(self._call_rows, CALL_ROWS_FIRST)",
+        "self._call_rows",
+        f"{OF_SCAN}test_what_tikv_answers_is_bounded_by_the_rows_of_its_region_and_not_by_those_before",
+    ),
+    Mutation(
+        "a live transaction is a store that does not serve",
+        "sidecar/tikv/scan.py::SnapshotScan._resolved",
+        'f"this read {reason}; it was tried for {self._outage_max_s:g} s"',
+        'self._not_served(FeedLost(reason, hint=""))[0]',
+        f"{OF_SCAN}test_a_lock_is_reported_as_what_it_is[a live transaction]",
     ),
     Mutation(
         "a row under a lock is omitted",
