@@ -99,6 +99,20 @@ TIKV_READS = [
         f"{OF_ROW}[a column that takes another's place]",
     ),
     Mutation(
+        "a DROP PARTITION that runs changes nothing",
+        "sidecar/schema/history.py::SchemaHistory._switch",
+        "and (step.came or len(kept) == len(definitions))",
+        "",
+        "tests/unit/schema/test_schema_history.py::test_partitions_that_are_being_dropped_are_nobodys_from_delete_only_on_also_where_a_snapshot_begins_amid_it",
+    ),
+    Mutation(
+        "a DROP PARTITION that runs is of no partition",
+        "sidecar/rowcodec/ddl_job.py::_switch",
+        "gone = frozenset(name.lower() for name in _arguments(job, _DroppedPartitions",
+        "gone = frozenset(name for name in _arguments(job, _DroppedPartitions",
+        "tests/unit/rowcodec/test_ddl_job.py::test_the_step_from_which_rows_are_elsewhere_counts",
+    ),
+    Mutation(
         "borders are requested also where nobody wants them",
         "sidecar/tikv/scan.py::SnapshotScan.borders",
         "self._stopped() or ",
