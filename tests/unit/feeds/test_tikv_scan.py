@@ -39,7 +39,7 @@ class MadePd:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scan: SnapshotScan, *, answer_s: float = 0.0) -> None:
         self.now_s, self.answer_s, self.requested = 0.0, answer_s, 0
         monkeypatch.setattr(scan._pd, "regions", self.regions)
-        monkeypatch.setattr(tikv_scan.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr("sidecar.tikv.scan.time.monotonic", lambda: self.now_s)
 
     def regions(self, start: bytes, end: bytes, *, at_most: int) -> Sequence[Region]:
         self.requested += 1
@@ -82,7 +82,7 @@ class MadeTikv:
     def key(self, region: int, row: int = 0) -> bytes:
         return bytes([region]) + row.to_bytes(3, "big")
 
-    def rows(self, region: Region, within: KeyRange, *, read_ts: CommitTs, limit: int) -> Any:
+    def rows(self, region: Region, within: KeyRange, *, read_ts: CommitTs, limit: int, reverse: bool = False) -> Any:
         number = region.id - 1
         count, width = self.regions[number]
         keys = [key for row in range(count) if (key := self.key(number, row)) in within][:limit]
