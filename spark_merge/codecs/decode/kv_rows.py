@@ -19,7 +19,7 @@ from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.codecs.decode.kv import decode_rows
-from spark_merge.codecs.images import NO_IMAGE, UNREADABLE_HINT, Images, RowUnusable, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Images, RowUnusable, unreadable
 from spark_merge.codecs.zone import ServerZone
 
 _SIZE_BYTES = 4
@@ -93,5 +93,5 @@ def _one_by_one(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, ro
             result.append(decode_row(table, keys[row].as_py(), images[row].as_py(), at_rest=is_old))
         except MessageUnreadable as error:
             image = "old value" if is_old else "new value"
-            raise RowUnusable(row, f"{image}: {error.message}", kind=MessageUnreadable, hint=error.hint or UNREADABLE_HINT) from error
+            raise RowUnusable(row, f"{image}: {error.message}", kind=MessageUnreadable, hint=error.hint) from error
     return [pa.array(texts, pa.string()) for texts in zip(*result, strict=True)]
