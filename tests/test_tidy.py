@@ -147,7 +147,6 @@ TESTED_THROUGH = {
     "sidecar.feeds.tikv.make": "tests/unit/feeds/test_kv_make.py",
     "sidecar.log.storage.errors": "tests/unit/log/test_errors.py",
     "sidecar.process.librdkafka": "tests/unit/feeds/test_kafka_feed.py",
-    "sidecar.rowcodec.kv_checksum": "tests/unit/rowcodec/test_kv_row.py",
     "sidecar.rowcodec.kv_table_fields": "tests/unit/rowcodec/test_kv_table_fields.py",
     "sidecar.pump.metrics": "tests/integration/test_pump.py",
     "sidecar.pump.node": "tests/integration/test_pump.py",

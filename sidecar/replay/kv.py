@@ -93,7 +93,7 @@ class KvRecording:
             version = schemas.table_at(physical_id, entry.commit_ts - 1)
             if version is not None and version.description.schema.key and (entry.value or entry.old):
                 table, key = version.description, entry.key
-                before = tuple(decode_row(table, key, entry.old, is_old=True)) if entry.old else None
+                before = tuple(decode_row(table, key, entry.old, at_rest=True)) if entry.old else None
                 after = tuple(decode_row(table, key, entry.value)) if entry.value else None
                 yield RowChange(entry.commit_ts, version.name, physical_id, before, after)
 

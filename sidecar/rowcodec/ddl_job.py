@@ -9,7 +9,9 @@
   nothing). A state that TiDB did not have when this was written is an error.
 - Of running jobs one step counts: from which on a partition DDL's rows are under the new ids (`PartitionSwitch`). Reorganising
   jobs: schema state public, before which every session writes to the old ids, after which to the new ones. TRUNCATE PARTITION:
-  delete-only, from which on SQL sees the new ones. Or from which on a MODIFY COLUMN's rows may lack the old column
+  delete-only, from which on SQL sees the new ones. DROP PARTITION: delete-only, from which on SQL sees none in their place and other
+  partitions get their keys (in write-only, which newer TiDB has before, nobody writes there, and the job can still be cancelled). Or from
+  which on a MODIFY COLUMN's rows may lack the old column
   (`ColumnSwitch`): schema state public, also of a part of a multi-schema change. None of them is rolled back any more. Older
   TiDB has no such steps. Or, also `ColumnSwitch`, the first step of a DROP COLUMN: schema state write-only.
 - Arguments are a list in version 1 of the format, an object in version 2 (TiDB 8.4); a finished job may have lost them.
@@ -35,7 +37,8 @@ _SCHEMA_ACTIONS = {Action.CREATE_SCHEMA, Action.DROP_SCHEMA, Action.MODIFY_SCHEM
 _SCHEMA_ACTIONS |= {Action.MODIFY_SCHEMA_READ_ONLY, Action.RECOVER_SCHEMA}
 _REORGANISING = {Action.REORGANIZE_PARTITION, Action.ALTER_TABLE_PARTITIONING, Action.REMOVE_PARTITIONING}
 _DELETE_ONLY, _WRITE_ONLY, _PUBLIC = 1, 2, 5
-_SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC) | {int(Action.TRUNCATE_TABLE_PARTITION): _DELETE_ONLY}
+_SWITCH_STATES = dict.fromkeys(map(int, _REORGANISING), _PUBLIC)
+_SWITCH_STATES |= dict.fromkeys(map(int, (Action.TRUNCATE_TABLE_PARTITION, Action.DROP_TABLE_PARTITION)), _DELETE_ONLY)
 _COLUMN_ACTIONS = {Action.MODIFY_COLUMN, Action.DROP_COLUMN, Action.MULTI_SCHEMA_CHANGE}
 _MULTIPLE = {Action.CREATE_TABLES, Action.RENAME_TABLES}
 
@@ -116,6 +119,10 @@ class _Truncated(msgspec.Struct):
     new_partition_ids: list[int]
 
 
+class _DroppedPartitions(msgspec.Struct):
+    part_names: list[str]
+
+
 class _Modified(msgspec.Struct):
     """`changing_column`: only with reorganisation. `old_column_id`: only where the old column stays on under another name."""
 
@@ -159,7 +166,7 @@ class _Recovered(msgspec.Struct):
     recover_info: _RecoverInfo | None = None
 
 
-A = TypeVar("A", _Reorganised, _Truncated, _Modified, _Dropped, _Renamed, _Recovered)
+A = TypeVar("A", _Reorganised, _Truncated, _DroppedPartitions, _Modified, _Dropped, _Renamed, _Recovered)
 
 _MODIFIED = (
     "column", "old_column_name", "position", "modify_column_type", "new_shard_bits", "changing_column", "changing_idxs",
@@ -248,17 +255,20 @@ def _done(job: _Job, binlog: _Binlog, commit_ts: CommitTs, at: str) -> DdlJob:
 
 def _switch(job: _Job, commit_ts: CommitTs, at: str) -> PartitionSwitch:
     gone: frozenset[int | str] | None = None
+    came: tuple[int, ...] = ()
     definitions: tuple[dict[str, Any], ...] = ()
     if job.type == Action.TRUNCATE_TABLE_PARTITION:
         truncated = _arguments(job, _Truncated, ("old_partition_ids", "new_partition_ids"), at)
         gone, came = frozenset(truncated.old_partition_ids), tuple(truncated.new_partition_ids)
+    elif job.type == Action.DROP_TABLE_PARTITION:
+        gone = frozenset(name.lower() for name in _arguments(job, _DroppedPartitions, ("part_names",), at).part_names)
     else:
         reorganised = _arguments(job, _Reorganised, ("part_names", "part_info"), at)
         came = tuple(one.id for one in reorganised.part_info.definitions)
         if job.type == Action.REORGANIZE_PARTITION:
             gone = frozenset(name.lower() for name in reorganised.part_names or ())
             definitions = tuple(map(msgspec.structs.asdict, filter(_is_reported, reorganised.part_info.definitions)))
-    if not came or gone == frozenset():
+    if gone == frozenset() or (not came and job.type != Action.DROP_TABLE_PARTITION):
         raise _unreadable(at, f"DDL job {job.id} ({job.query[:200]}) does not name its partitions")
     return PartitionSwitch(
         job.id, Action(job.type), commit_ts, job.start_ts, job.query, job.schema_name, job.table_id, gone, came, definitions

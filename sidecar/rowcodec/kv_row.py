@@ -10,6 +10,8 @@ From pingcap/tidb pkg/util/rowcodec; tiflow cdc/entry/{mounter,codec}.go.
 Where a column's value comes from: the row, else the handle, else its successor (exact or refused,
 kv_cast.py), else `KvColumn.absent`. Ids that no output column has are skipped. Everything must fit to the last byte: ids and
 offsets rise, nothing trails, a checksum holds, a value is of its column's type. A row that breaks a rule has no value at all.
+A row at rest (of a dump, or an old value) can have any earlier layout: either format, values that the table's columns do not have any more
+or not yet, checksums that only an earlier layout explains (kv_checksum.py).
 What cannot be seen: a row of format 1 that was cut between two columns, and another value of the same type where there is no
 checksum.
 """
@@ -22,7 +24,7 @@ from typing import NamedTuple
 
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.kv_cast import cast_text
-from sidecar.rowcodec.kv_checksum import Checksum, read_checksum, verify
+from sidecar.rowcodec.kv_checksum import Checksum, SummedRow, read_checksum, verify
 from sidecar.rowcodec.kv_datum import VARINT, Plain, canonical, plain_of_cell, plain_of_datum, read_datum, read_varint
 from sidecar.rowcodec.kv_error import Broken
 from sidecar.rowcodec.kv_key import RecordKey, record_key, values_of_handle
@@ -38,6 +40,10 @@ _SHOWN_IDS_MAX = 8
 _HINT = (
     "report it with the key: the row is damaged, or its table had another schema at its commit; it can be compared with the "
     "row that TiDB holds (TIDB_MVCC_INFO of the key), and a new dump of the table reads it again"
+)
+_HINT_AT_REST = (
+    "compare what SELECT shows of this row with its bytes (TIDB_MVCC_INFO of the key): the row is damaged, or of a schema that is not "
+    "known here; if SELECT shows it whole, report it with the key; for a dump, an UPDATE that changes a value writes the row again"
 )
 
 _counts = struct.Struct("<HH").unpack_from
@@ -58,11 +64,10 @@ class RowCells(NamedTuple):
     checksum: Checksum | None
 
 
-def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False) -> list[str | None]:
+def decode_row(table: KvTable, key: bytes, value: bytes, *, at_rest: bool = False) -> list[str | None]:
     """Canonical text of `table.columns`, None where NULL. `key` is the raw key as TiKV's change feed carries it.
 
-    `is_old`: `value` is an old value, which may be from before a change of the schema; a checksum over columns (version 0)
-    that cannot be made again because the row has columns that `table` lacks is then passed over.
+    `at_rest`: `value` is not a new value of a live change, so it can have any earlier layout of the table.
     Raises MessageUnreadable, with table, key and the byte in key or row.
     """
     part = "key"
@@ -78,13 +83,13 @@ def decode_row(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False
         part = "row"
         if table.lost_key is not None:
             raise Broken(0, f"a value of column {table.lost_key}, of the handle key", "none: it is being dropped")
-        values = plain_values(table, result, value, of_handle, is_old=is_old)
+        values = plain_values(table, result, value, of_handle, at_rest=at_rest)
         return [text_of(table, number, of_row, texts) for number, of_row in enumerate(values)]
     except Broken as broken:
         raise MessageUnreadable(
             f"table {table.schema.name} (id {table.id}), key {_shown(key)}: {part} byte {broken.at}: "
             f"expected {broken.expected}; got {broken.got}",
-            hint=_HINT,
+            hint=_HINT_AT_REST if at_rest else _HINT,
         ) from broken
 
 
@@ -106,7 +111,9 @@ class DecodedRow(NamedTuple):
     column: KvColumn
 
 
-def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, is_old: bool) -> Sequence[DecodedRow | None]:
+def plain_values(
+    table: KvTable, key: RecordKey, value: bytes, of_handle: dict[int, Plain], *, at_rest: bool
+) -> Sequence[DecodedRow | None]:
     """What the row holds for each column; None where it has nothing. Raises Broken, with offsets in `value`."""
     if not value:
         raise Broken(0, "a row", "no bytes")
@@ -118,8 +125,7 @@ def plain_values(table: KvTable, key: RecordKey, value: bytes, of_handle: dict[i
     if cells.checksum is not None:
         by_id: dict[int, Plain] = {table.columns[number].id: plain for number, plain in of_handle.items()}
         by_id |= {id_: one.plain for id_, one in decoded_rows.items() if one.plain is not None}
-        unknown = {*cells.present, *cells.nulls} - {column.id for column in table.columns}
-        verify(table, key, value, cells.checksum, by_id, forgiving=is_old and bool(unknown))
+        verify(table, SummedRow(key, value, cells.present.keys(), by_id), cells.checksum, at_rest=at_rest)
     return _of_columns(table, decoded_rows)
 
 

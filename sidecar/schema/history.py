@@ -207,12 +207,12 @@ class SchemaHistory(Generic[T]):
                 return self._succeed(step, before)
             except (AttributeError, LookupError, TypeError) as error:
                 raise _misfit(step, f"or its table's info lacks or breaks a field: {error!r}") from error
-        if set(step.came) <= set(before.physical_ids):
-            return []
         info = self._tables.info(step.table_id)
         partition = info.get("partition") or {}
         definitions = partition.get("definitions") or []
         kept = [one for one in definitions if step.gone is not None and not {one["id"], one["name"]["L"]} & step.gone]
+        if set(step.came) <= set(before.physical_ids) and (step.came or len(kept) == len(definitions)):
+            return []
         if isinstance(before, Rowless) or (step.gone is not None and len(definitions) - len(kept) != len(step.gone)):
             raise _misfit(step, f"replaces {step.gone} by {step.came} in table id {step.table_id}, which has {before.physical_ids}")
         now = _after_switch(definitions, kept, step)

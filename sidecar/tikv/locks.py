@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from sidecar.core.model import CommitTs
@@ -69,43 +70,43 @@ class LockResolver:
     def resolve(self, held: KeyRange, resolved_ts: CommitTs) -> LockOutcome:
         """Ends what holds these keys at `resolved_ts`. Raises FeedLost, FeedUnsuitable, MessageUnreadable."""
         max_ts = resolved_ts + (HOLDERS_S * 1000 << _PHYSICAL_SHIFT)
-        resolved, waits_for = 0, ""
+        resolved, reason = 0, ""
         for part, region in self._calls.parts(held):
             at = part.start
             while at < part.end:
                 locks = self._calls.scan_locks(region, KeyRange(at, part.end), max_ts=max_ts)
                 ended, left = self._settle(locks)
-                resolved, waits_for = resolved + ended, waits_for or left
+                resolved, reason = resolved + ended, reason or left
                 if len(locks) < LOCKS_MAX or left:  # a large transaction that lives may have any number of locks
                     break
                 at = locks[-1].key + b"\0"
-        return LockOutcome(resolved, waits_for)
+        return LockOutcome(resolved, reason)
 
     def _settle(self, locks: Sequence[Any]) -> LockOutcome:
         transactions: dict[int, list[Any]] = defaultdict(list)
         for lock in locks:
             if lock.lock_type in _HOLDING:
                 transactions[lock.lock_version].append(lock)
-        resolved, waits_for = 0, ""
+        resolved, reason = 0, ""
         for start_ts, mine in transactions.items():
             fate = self._fates.get(start_ts) or self._fate(max(mine, key=lambda lock: lock.lock_ttl))
             if isinstance(fate, str):
-                waits_for = waits_for or fate
+                reason = reason or fate
                 continue
             for region, keys in self._calls.by_region([*fate.keys, *(lock.key for lock in mine)]):
                 self._calls.end(region, keys, start_ts, commit_ts=fate.commit_ts)
             self._fates[start_ts] = LockFate(fate.commit_ts)
             resolved += len(mine)
-        return LockOutcome(resolved, waits_for)
+        return LockOutcome(resolved, reason)
 
     def _fate(self, lock: Any) -> LockFate | str:
         """Or why nobody may end the transaction yet. `lock`: of its locks one with the longest TTL."""
         if lock.is_txn_file:
-            return _waits_for(lock, lock.lock_ttl, ", a file-based transaction, which ticdc-dump leaves alone")
+            return waits_for(lock, lock.lock_ttl, ", a file-based transaction, which ticdc-dump leaves alone")
         status = self._calls.transaction(lock, self._now_ts)
         if status is None:
             if not self._is_over(lock, lock.lock_ttl):
-                return _waits_for(lock, lock.lock_ttl, ", whose primary is not there yet")
+                return waits_for(lock, lock.lock_ttl, ", whose primary is not there yet")
             status = self._calls.transaction(lock, self._now_ts, rolls_back_if_gone=True)
         if status.lock_info.use_async_commit and self._is_over(lock, status.lock_ttl):
             fate = self._fate_of_async(lock, status.lock_info)
@@ -113,9 +114,9 @@ class LockResolver:
                 return fate
             status = self._calls.transaction(lock, self._now_ts, as_sync=True)
             if status is None:
-                return _waits_for(lock, lock.lock_ttl, ", whose primary has just gone")
+                return waits_for(lock, lock.lock_ttl, ", whose primary has just gone")
         if status.lock_ttl:
-            return _waits_for(lock, status.lock_ttl)
+            return waits_for(lock, status.lock_ttl)
         if not status.commit_version and status.action not in _ROLLED_BACK:
             _refuse(lock, f"neither locked nor ended: {kvrpcpb_pb2.Action.Name(status.action)}")
         return _fate(lock, status.commit_version)
@@ -152,8 +153,11 @@ def _fate(lock: Any, commit_ts: int, keys: Sequence[bytes] = ()) -> LockFate:
     return LockFate(commit_ts, keys)
 
 
-def _waits_for(lock: Any, ttl_ms: int, more: str = "") -> str:
-    return f"waits for a lock of transaction {lock.lock_version}, primary {lock.primary_lock.hex()}, TTL {ttl_ms} ms{more}"
+def waits_for(lock: Any, ttl_ms: int, more: str = "") -> str:
+    """What a reader of the lock's key does."""
+    since = datetime.fromtimestamp(physical_ms(lock.lock_version) / 1000, UTC)
+    begun = f"transaction {lock.lock_version}, which began at {since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"waits for a lock of {begun}, primary {lock.primary_lock.hex()}, TTL {ttl_ms} ms{more}"
 
 
 def _refuse(lock: Any, what: str) -> NoReturn:

@@ -9,7 +9,8 @@ From pingcap/tidb pkg/util/codec/bytes.go; tikv components/cdc; tiflow cdc/kv/re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sidecar.errors import MessageUnreadable
@@ -94,3 +95,23 @@ def cut(wanted: KeyRange, regions: Iterable[Region]) -> Sequence[RegionPart]:
     if at_encoded < end_encoded:
         parts.append(RegionPart(KeyRange(at, end), None))
     return parts
+
+
+def borders(ranges: Sequence[KeyRange], regions_from: Callable[[bytes], Sequence[Region]]) -> Iterator[bytes]:
+    """Where the ranges begin, and regions inside of them: raw keys that rise, as the ranges do. `regions_from` a raw key on: the next ones,
+    in the order of their keys; none: there are no more. A merge: each range and each region that is read is looked at once, and regions
+    between two ranges are not read if more than one answer is full of them."""
+    starts: Sequence[bytes] = ()
+    known_to = encoded(b"")
+    for range_ in ranges:
+        yield range_.start
+        at, end = encoded(range_.start), encoded(range_.end)
+        first = at + b"\0"
+        while True:
+            if known_to and known_to <= at:
+                regions = regions_from(decoded(at))
+                starts, known_to = [region.start for region in regions], regions[-1].end if regions else b""
+            yield from map(decoded, starts[bisect_left(starts, first) : bisect_left(starts, end)])
+            if not known_to or known_to >= end:
+                break
+            at = first = known_to

@@ -8,8 +8,9 @@
   cannot change, and TiKV lets nothing commit there after that.
 - These are all rows, by any writer. TiKV's change feed from ts 0 is no such source: it omits rows whose newest version MODIFY COLUMN has
   rewritten or Lightning has imported (tikv components/cdc/src/delegate.rs, txn_source.rs).
-- TiKV bounds an answer by rows alone, and makes it whole in its memory. So calls begin small, and each asks for twice as many rows as the
-  one before at most, by what those weighed; after a failure for a quarter.
+- TiKV bounds an answer by rows alone, and makes it whole in its memory. So calls begin small in each region, and each asks for twice as
+  many rows as the one before at most, by what those weighed; after a failure for a quarter. What narrow rows of one region allow says
+  nothing of another, and no answer is larger than a region.
 - A failure is one call's: it is tried again from the last key that came, by what PD then says, for `outage_max_s`.
 - One thread; `interrupt` from any, and for good.
 
@@ -29,9 +30,9 @@ from sidecar.process.patience import patience_s
 from sidecar.rowcodec.key_values import KeyRange
 from sidecar.tikv.channel import connector
 from sidecar.tikv.kv import KvCalls
-from sidecar.tikv.locks import LockResolver
-from sidecar.tikv.pd import PdClient
-from sidecar.tikv.regions import Region, cut, holds
+from sidecar.tikv.locks import LockResolver, waits_for
+from sidecar.tikv.pd import SCAN_REGIONS_MAX, PdClient
+from sidecar.tikv.regions import Region, borders, cut, holds
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class SnapshotScan:
         self._stopped = stopped
         self._regions: Sequence[Region] = ()
         self._call_rows = CALL_ROWS_FIRST
+        self._call_region = 0
 
     def now_ts(self) -> CommitTs:
         """A timestamp above all that is committed at the call."""
@@ -123,11 +125,15 @@ class SnapshotScan:
         return None
 
     def borders(self, ranges: Sequence[KeyRange]) -> Sequence[bytes]:
-        """Where ranges begin, but the first, and regions inside of them: raw keys that rise."""
-        whole = KeyRange(ranges[0].start, ranges[-1].end)
-        starts = [range_.start for range_ in ranges[1:]]
-        starts += [part.start for part, _ in self._tried(self._calls.parts, whole) if any(part.start in range_ for range_ in ranges)]
-        return sorted({*starts} - {ranges[0].start})
+        """Where ranges begin, but the first, and regions inside of them: raw keys that rise; regions that PD reports in READ_S_MAX."""
+        until_s = time.monotonic() + READ_S_MAX
+
+        def regions_from(key: bytes) -> Sequence[Region]:
+            if self._stopped() or time.monotonic() > until_s:
+                return ()
+            return self._tried(self._pd.regions, key, ranges[-1].end, at_most=SCAN_REGIONS_MAX)
+
+        return [*borders(ranges, regions_from)][1:]
 
     def interrupt(self) -> None:
         """End the call that is under way, and let none follow."""
@@ -143,6 +149,8 @@ class SnapshotScan:
         """Rows from the start of `wanted` on, and where the next ones begin. `end`: of all that is to be read."""
         region = self._region_of(wanted.start, end)
         (part, *_) = cut(wanted, [region])
+        if region.id != self._call_region:
+            self._call_region, self._call_rows = region.id, min(self._call_rows, CALL_ROWS_FIRST)
         limit = max(1, min(rows_max, self._call_rows))
         rows = _unlocked(self._calls.rows(region, part.range, read_ts=read_ts, limit=limit), read_ts)
         return rows, part.range.end if len(rows.keys) < limit and rows.whole else rows.keys[-1] + b"\0"
@@ -180,26 +188,32 @@ class SnapshotScan:
             try:
                 return call(*given, **named)
             except (FeedLost, _Locked) as error:
-                why, hint = self._resolved(error) if isinstance(error, _Locked) else (error.message, error.hint)
+                why, hint = self._resolved(error) if isinstance(error, _Locked) else self._not_served(error)
                 if not why:
                     continue
                 if self._stopped() or time.monotonic() + rest_s > give_up_s:
-                    raise SourceLost(f"no store has served this read for {self._outage_max_s:g} s; last: {why}", hint=hint) from error
+                    raise SourceLost(why, hint=hint) from error
                 if isinstance(error, FeedLost):
                     self._regions, self._call_rows = (), max(1, self._call_rows // 4)
                     self._calls.forget_stores()
             time.sleep(rest_s)
             rest_s = min(2 * rest_s, REST_MAX_S)
 
+    def _not_served(self, error: FeedLost) -> tuple[str, str]:
+        return f"no store has served this read for {self._outage_max_s:g} s; last: {error.message}", error.hint
+
     def _resolved(self, locked: _Locked) -> tuple[str, str]:
         """End what dead clients left. Why one stands yet, and the way out; empty: none does. One that is not listed may be in memory."""
+        first = locked.locks[0]
         keys = sorted(lock.key for lock in locked.locks)
         try:
             resolver = LockResolver(self._calls, self._pd.tso())
-            resolved, waits_for = resolver.resolve(KeyRange(keys[0], keys[-1] + b"\0"), locked.read_ts)
-            return waits_for if resolved or waits_for else f"a lock of transaction {locked.locks[0].lock_version}", _WAITS_HINT
+            resolved, reason = resolver.resolve(KeyRange(keys[0], keys[-1] + b"\0"), locked.read_ts)
+            if not reason and not resolved:
+                reason = waits_for(first, first.lock_ttl)
+            return reason and f"this read {reason}; it was tried for {self._outage_max_s:g} s", _WAITS_HINT
         except FeedLost as error:
-            return error.message, error.hint
+            return self._not_served(error)
 
 
 def _holder(regions: Sequence[Region], key: bytes) -> Region | None:
@@ -228,4 +242,7 @@ def _unlocked(answer: Any, read_ts: CommitTs) -> ScannedRows:
 
 _REPORT = "use dumpresume; if it comes again, report this with the TiKV version"
 _SEE_STORES = "see PD and this TiKV store; the dump tries again automatically"
-_WAITS_HINT = "end this transaction, or wait for it: it has prewritten rows that the dump is to read, and may commit them yet"
+_WAITS_HINT = (
+    "end this transaction, or wait for it: it has prewritten rows that the dump is to read, and may commit them yet; "
+    "information_schema.cluster_tidb_trx has its session, KILL TIDB ends it"
+)

@@ -63,7 +63,7 @@ def batch(random: Random, size: int) -> Counts:
         taken += [] if refusals else [_taken(*one) for one in read]
     counts.rows += len(images)
     for is_old in (False, True):
-        _columnar_agrees(table, [image for image in images if image.is_old is is_old], is_old=is_old)
+        _columnar_agrees(table, [image for image in images if image.is_old is is_old], at_rest=is_old)
     agrees(layouts()[table.id], taken, codec="kv")
     return counts
 
@@ -102,7 +102,7 @@ def _images(table: KvTable, change: Change) -> list[Image]:
     if pair != expected:
         raise differ("images", pair, expected, change.value)
     return [
-        Image(change.key, value, is_old, _slowly(table, change.key, value, is_old=is_old))
+        Image(change.key, value, is_old, _slowly(table, change.key, value, at_rest=is_old))
         for value, is_old in zip(pair, (False, True), strict=True)
         if value
     ]
@@ -111,8 +111,8 @@ def _images(table: KvTable, change: Change) -> list[Image]:
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _slowly(table: KvTable, key: bytes, value: bytes, *, is_old: bool) -> Outcome:
-    result = ours(lambda: decode_row(table, key, value, is_old=is_old), f"decode_row of {table.schema.name}", key, value)
+def _slowly(table: KvTable, key: bytes, value: bytes, *, at_rest: bool) -> Outcome:
+    result = ours(lambda: decode_row(table, key, value, at_rest=at_rest), f"decode_row of {table.schema.name}", key, value)
     if isinstance(result, TicdcDumpError):
         if not isinstance(result, MessageUnreadable):
             raise fault(f"decode_row of {table.schema.name}: another error than MessageUnreadable: {result}", key, value)
@@ -127,14 +127,14 @@ def _taken(change: Change, images: Sequence[Image]) -> Taken:
     return Taken(change, before, after)
 
 
-def _lenient(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False) -> list[str | None]:
+def _lenient(table: KvTable, key: bytes, value: bytes, *, at_rest: bool = False) -> list[str | None]:
     try:
-        return decode_row(table, key, value, is_old=is_old)
+        return decode_row(table, key, value, at_rest=at_rest)
     except MessageUnreadable:
         return [REFUSED] * len(table.columns)
 
 
-def _columnar_agrees(table: KvTable, images: Sequence[Image], *, is_old: bool) -> None:
+def _columnar_agrees(table: KvTable, images: Sequence[Image], *, at_rest: bool) -> None:
     """All of them at once: those that the slow decoder refuses must have been left to it. Then as they are: the first one's error."""
     if not images:
         return
@@ -142,7 +142,7 @@ def _columnar_agrees(table: KvTable, images: Sequence[Image], *, is_old: bool) -
     what = f"decode_rows of {table.schema.name}"
     inputs = [part for one in images for part in (one.key, one.value)]
     with patch.object(kv, "decode_row", _lenient):
-        result = ours(lambda: kv.decode_rows(table, keys, values, is_old=is_old), what, *inputs)
+        result = ours(lambda: kv.decode_rows(table, keys, values, at_rest=at_rest), what, *inputs)
     if isinstance(result, TicdcDumpError):
         raise fault(f"{what}: refused, though no row was: {result}", *inputs)
     result.validate(full=True)
@@ -152,7 +152,7 @@ def _columnar_agrees(table: KvTable, images: Sequence[Image], *, is_old: bool) -
             raise differ(what, texts, expected, image.key, image.value)
     refused = [image.slow for image in images if isinstance(image.slow, MessageUnreadable)]
     if refused:
-        error = ours(lambda: kv.decode_rows(table, keys, values, is_old=is_old), what, *inputs)
+        error = ours(lambda: kv.decode_rows(table, keys, values, at_rest=at_rest), what, *inputs)
         if str(error) != str(refused[0]):
             raise differ(what, error, refused[0], *inputs)
 
@@ -226,4 +226,4 @@ def _without_key(random: Random, ts: int) -> tuple[None, bytes]:
 def whole(entry: Entry) -> list[Outcome]:
     """What a recorded entry decodes to."""
     values = ((entry.value, False), (entry.old, True))
-    return [_slowly(entry.table, entry.key, value, is_old=is_old) for value, is_old in values if value]
+    return [_slowly(entry.table, entry.key, value, at_rest=is_old) for value, is_old in values if value]

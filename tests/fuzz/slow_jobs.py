@@ -11,7 +11,7 @@ from tests.fuzz.verdict import Refused
 Checking = tuple[Any, ...]
 
 _OF_SCHEMAS = {1, 2, 26, 55, 77, 63}
-_SWITCHES = {64: 5, 71: 5, 72: 5, 23: 1}
+_SWITCHES = {64: 5, 71: 5, 72: 5, 23: 1, 20: 1}
 _OF_COLUMNS = {12, 6, 61}
 
 
@@ -89,6 +89,8 @@ def _partitions(value: dict[str, Any], commit_ts: int) -> Checking:
     if value["type"] == Action.TRUNCATE_TABLE_PARTITION:
         arguments = _arguments(value, None, ["old_partition_ids", "new_partition_ids"])
         gone, came = sorted(set(map(str, arguments["old_partition_ids"]))), list(arguments["new_partition_ids"])
+    elif value["type"] == Action.DROP_TABLE_PARTITION:
+        gone, came = sorted({name.lower() for name in _arguments(value, None, ["part_names"])["part_names"]}), []
     else:
         arguments = _arguments(value, None, ["part_names", "part_info"])
         came = [one["id"] for one in arguments["part_info"]["definitions"]]

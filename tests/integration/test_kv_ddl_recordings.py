@@ -168,8 +168,8 @@ def test_columns_are_the_slow_decoders_rows_in_every_version_of_every_table(name
     for (table_id, since_ts, is_old), rows in groups.items():
         table = tables[table_id, since_ts]
         keys, values = (pa.array(column, pa.binary()) for column in zip(*rows, strict=True))
-        batch = decode_rows(table, keys, values, is_old=is_old)
-        expected = [decode_row(table, key, value, is_old=is_old) for key, value in rows]
+        batch = decode_rows(table, keys, values, at_rest=is_old)
+        expected = [decode_row(table, key, value, at_rest=is_old) for key, value in rows]
         assert [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)] == expected
 
 
@@ -208,7 +208,7 @@ def test_the_rows_of_the_table_without_a_key_are_the_truth(name: str) -> None:
         while waiting and waiting[0].commit_ts <= tso:
             raw = waiting.pop(0)
             table = _amid(recording, raw)
-            rows.subtract([tuple(decode_row(table, raw.key, raw.old, is_old=True))] if raw.old else [])
+            rows.subtract([tuple(decode_row(table, raw.key, raw.old, at_rest=True))] if raw.old else [])
             rows.update([tuple(decode_row(table, raw.key, raw.value))] if raw.value else [])
         assert rows == Counter(_rows_of(recording, heap, tso))
     assert rows.total() > 0

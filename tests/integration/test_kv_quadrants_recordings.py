@@ -66,7 +66,7 @@ def seen(name: str, query: str) -> Counter[str]:
         assert version is not None
         for is_old, value in ((False, raw.value), (True, raw.old)):
             if value:
-                decode_row(version.description, raw.key, value, is_old=is_old)
+                decode_row(version.description, raw.key, value, at_rest=is_old)
         op = "delete" if not raw.value else "update" if raw.old else "insert"
         under = "old" if raw.commit_ts <= event.commit_ts else "behind" if raw.start_ts < event.commit_ts else "new"
         counted[f"{op} {shape(raw.old, ids)}>{shape(raw.value, ids)} {under}"] += 1

@@ -49,7 +49,7 @@ def _changes(name: str) -> Iterator[tuple[TableName, int, str, Row | None, Row |
         if schema.name == MARK_TABLE or not schema.key or not (entry.value or entry.old):
             continue
         after = tuple(decode_row(entry.table, entry.key, entry.value)) if entry.value else None
-        before = tuple(decode_row(entry.table, entry.key, entry.old, is_old=True)) if entry.old else None
+        before = tuple(decode_row(entry.table, entry.key, entry.old, at_rest=True)) if entry.old else None
         if after and before and key_of(schema, after) != key_of(schema, before):
             yield schema.name, entry.commit_ts, "delete", before, None, recording.recording
             yield schema.name, entry.commit_ts, "insert", None, after, recording.recording
@@ -155,17 +155,17 @@ def test_columns_are_the_slow_decoders_rows(name: str, monkeypatch: pytest.Monke
     """Only rows of format 1, the `rowformats` recording's old ones, are left to the slow decoder."""
     left: list[bytes] = []
 
-    def slow(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False) -> list[str | None]:
+    def slow(table: KvTable, key: bytes, value: bytes, *, at_rest: bool = False) -> list[str | None]:
         left.append(value)
-        return decode_row(table, key, value, is_old=is_old)
+        return decode_row(table, key, value, at_rest=at_rest)
 
     monkeypatch.setattr(kv, "decode_row", slow)
     of_format_1 = 0
     for (table, is_old), rows in rows_by_table(name).items():
         keys, values = (pa.array(column, pa.binary()) for column in zip(*rows, strict=True))
-        result = kv.decode_rows(table, keys, values, is_old=is_old)
+        result = kv.decode_rows(table, keys, values, at_rest=is_old)
         assert result.schema.names == list(table.schema.column_names())
-        expected = [decode_row(table, key, value, is_old=is_old) for key, value in rows]
+        expected = [decode_row(table, key, value, at_rest=is_old) for key, value in rows]
         assert [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)] == expected
         of_format_1 += sum(value[0] != 128 for _, value in rows)
     assert len(left) == of_format_1

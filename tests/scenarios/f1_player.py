@@ -132,7 +132,7 @@ class F1Player:
         assert (bool(new.strip()), bool(old.strip())) == {"insert": (True, False), "update": (True, True), "delete": (False, True)}[word]
         version, key = self._version(ts), row_key(memcomparable_int(int(handle)), table_id=_TABLE_ID)
         reported = [
-            f"{name} {self._decoded(version.description, key, self._values(result), is_old=name == 'before')}"
+            f"{name} {self._decoded(version.description, key, self._values(result), at_rest=name == 'before')}"
             for name, result in (("before", old), ("after", new))
             if result.strip()
         ]
@@ -143,19 +143,19 @@ class F1Player:
         assert _CELL.sub("", cells).strip() == "", cells
         return {int(id_): _plain(self._columns[int(id_)], text) for id_, text in results}
 
-    def _decoded(self, table: KvTable, key: bytes, values: dict[int, Plain | None], *, is_old: bool) -> str:
+    def _decoded(self, table: KvTable, key: bytes, values: dict[int, Plain | None], *, at_rest: bool) -> str:
         value = row_2(self._columns, values)
-        slow = _outcome(table, lambda: decode_row(table, key, value, is_old=is_old))
-        fast = _outcome(table, lambda: _columnar(table, key, value, is_old=is_old))
-        in_format_1 = _outcome(table, lambda: decode_row(table, key, row_1(self._columns, values), is_old=is_old))
+        slow = _outcome(table, lambda: decode_row(table, key, value, at_rest=at_rest))
+        fast = _outcome(table, lambda: _columnar(table, key, value, at_rest=at_rest))
+        in_format_1 = _outcome(table, lambda: decode_row(table, key, row_1(self._columns, values), at_rest=at_rest))
         assert slow == fast, (slow, fast)
         assert re.sub(r"byte \d+", "", slow) == re.sub(r"byte \d+", "", in_format_1), (slow, in_format_1)
         return slow
 
 
-def _columnar(table: KvTable, key: bytes, value: bytes, *, is_old: bool) -> list[str | None]:
+def _columnar(table: KvTable, key: bytes, value: bytes, *, at_rest: bool) -> list[str | None]:
     """The row among others, so that it is not alone in its batch."""
-    rows = decode_rows(table, pa.array([key] * 3, pa.binary()), pa.array([value] * 3, pa.binary()), is_old=is_old)
+    rows = decode_rows(table, pa.array([key] * 3, pa.binary()), pa.array([value] * 3, pa.binary()), at_rest=at_rest)
     return [one[1].as_py() for one in rows.columns]
 
 

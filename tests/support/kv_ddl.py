@@ -188,7 +188,7 @@ def _kv_changes(value: DdlRecording) -> Iterator[_Change]:
             continue
         table = version.description
         after = tuple(decode_row(table, raw.key, raw.value)) if raw.value else None
-        before = tuple(decode_row(table, raw.key, raw.old, is_old=True)) if raw.old else None
+        before = tuple(decode_row(table, raw.key, raw.old, at_rest=True)) if raw.old else None
         if after and before and key_of(table.schema, after) != key_of(table.schema, before):
             yield version, raw.commit_ts, "delete", before, None
             yield version, raw.commit_ts, "insert", None, after

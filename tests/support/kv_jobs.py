@@ -81,5 +81,7 @@ def _step(step: PartitionSwitch) -> dict[str, Any]:
         args: dict[str, Any] = {"old_partition_ids": gone, "new_partition_ids": list(step.came)}
         return _head(step) | {"state": 1, "schema_state": 1, "raw_args": args}
     names = [one for one in step.gone or () if isinstance(one, str)]
+    if step.action == Action.DROP_TABLE_PARTITION:
+        return _head(step) | {"state": 1, "schema_state": 1, "raw_args": {"part_names": names}}
     args = {"part_names": names, "part_info": {"definitions": [{"id": one} for one in step.came]}}
     return _head(step) | {"state": 1, "schema_state": 5, "raw_args": args}

@@ -68,7 +68,7 @@ class State:
                 continue
             table, rows = version.description, self.rows[version.table_id]
             if raw.old:
-                del rows[key_of(table.schema, tuple(decode_row(table, raw.key, raw.old, is_old=True)))]
+                del rows[key_of(table.schema, tuple(decode_row(table, raw.key, raw.old, at_rest=True)))]
             if raw.value:
                 key = key_of(table.schema, tuple(decode_row(table, raw.key, raw.value)))
                 assert key not in rows, (version.name, key)

@@ -83,7 +83,7 @@ class TikvRows:
         """Those that the slow decoder gives; a row that it refuses is of a DDL that the log has not reached, or damaged."""
         keys, values = pa.array(self.rows.keys, pa.binary()), pa.array(self.rows.values, pa.binary())
         try:
-            return pa.Table.from_batches([decode_rows(kv_table_of(self.schema), keys, values)])
+            return pa.Table.from_batches([decode_rows(kv_table_of(self.schema), keys, values, at_rest=True)])
         except FeedError as error:
             return Misfit(f"{where}: {error.message}", error.hint, self.at_ts)
 

@@ -76,7 +76,7 @@ class KeyValueRows:
         def judged(change: Change) -> Judged:
             key, (new, old) = change.key, images_of(change.value)
             event = RowEvent.INSERT if not old else RowEvent.UPDATE if new else RowEvent.DELETE
-            return Judged(event, partial(decode_row, decoder, key, old, is_old=True), partial(decode_row, decoder, key, new))
+            return Judged(event, partial(decode_row, decoder, key, old, at_rest=True), partial(decode_row, decoder, key, new))
 
         return judged
 

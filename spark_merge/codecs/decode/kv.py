@@ -47,9 +47,9 @@ class _Places(NamedTuple):
     slow: Mask
 
 
-def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *, is_old: bool = False) -> pa.RecordBatch:
+def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *, at_rest: bool = False) -> pa.RecordBatch:
     """One pa.string column for each of `table.columns`, in order, NULL where NULL. `keys` and `values` are as long
-    and not chunked, with at most 1 GiB of values; `is_old` as for the slow decoder.
+    and not chunked, with at most 1 GiB of values; `at_rest` as for the slow decoder.
 
     Raises MessageUnreadable for the first row that the slow decoder refuses, as it does.
     """
@@ -61,7 +61,7 @@ def decode_rows(table: KvTable, keys: pa.BinaryArray, values: pa.BinaryArray, *,
     columns = [_column(table, number, value_cells.data, places, handles) for number in range(len(table.columns))]
     slow = np.flatnonzero(places.slow)
     if len(slow):
-        columns = _with_slow_rows(table, columns, places.slow, slow, keys, values, is_old=is_old)
+        columns = _with_slow_rows(table, columns, places.slow, slow, keys, values, at_rest=at_rest)
     return pa.RecordBatch.from_arrays(columns, names=list(table.schema.column_names()))
 
 
@@ -217,10 +217,10 @@ def spread(texts: pa.Array, present: Mask) -> pa.Array:
 
 
 def _with_slow_rows(
-    table: KvTable, columns: list[pa.Array], is_slow: Mask, slow: Numbers, keys: pa.Array, values: pa.Array, *, is_old: bool
+    table: KvTable, columns: list[pa.Array], is_slow: Mask, slow: Numbers, keys: pa.Array, values: pa.Array, *, at_rest: bool
 ) -> list[pa.Array]:
     picked: Any = zip(keys.take(pa.array(slow)).to_pylist(), values.take(pa.array(slow)).to_pylist(), strict=True)
-    rows = [decode_row(table, key or b"", value or b"", is_old=is_old) for key, value in picked]
+    rows = [decode_row(table, key or b"", value or b"", at_rest=at_rest) for key, value in picked]
     where = pa.array(is_slow)
     return [
         pc.replace_with_mask(column, where, pa.array(texts, pa.string()))

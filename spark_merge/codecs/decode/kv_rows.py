@@ -1,7 +1,7 @@
 """Rows of raw key-values as the log keeps them (sidecar/codecs/kv.py): the key, and size of the new value, new value, old value.
 
 - All new values of a block are decoded together, and all old ones, by the layout in the table's schema (`TableSchema.layout`).
-- An old value is read with the schema of its row's commit_ts, as TiCDC reads it; what it may lack says rowcodec/kv_row.py.
+- An old value is read with the schema of its row's commit_ts, as TiCDC reads it, and as a row at rest: rowcodec/kv_row.py.
 - Values are cut out of the block's own bytes: as an array of three pieces a row, of which every third is taken.
 - A few rows are decoded one by one: a column's fixed cost is that of thirty rows. A block that is refused is read again so, to name the
   row.
@@ -19,7 +19,7 @@ from sidecar.rowcodec.kv_layout import kv_table_of
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable
 from spark_merge.codecs.decode.kv import decode_rows
-from spark_merge.codecs.images import NO_IMAGE, Images, unreadable
+from spark_merge.codecs.images import NO_IMAGE, Images, RowUnusable, unreadable
 from spark_merge.codecs.zone import ServerZone
 
 _SIZE_BYTES = 4
@@ -81,7 +81,7 @@ def _decoded(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, rows:
         return _one_by_one(table, keys, images, rows, is_old=is_old)
     picked = pa.array(rows)
     try:
-        return list(decode_rows(table, keys.take(picked), images.take(picked), is_old=is_old).columns)
+        return list(decode_rows(table, keys.take(picked), images.take(picked), at_rest=is_old).columns)
     except MessageUnreadable:
         return _one_by_one(table, keys, images, rows, is_old=is_old)
 
@@ -90,8 +90,8 @@ def _one_by_one(table: KvTable, keys: pa.BinaryArray, images: pa.BinaryArray, ro
     result = []
     for row in rows.tolist():
         try:
-            result.append(decode_row(table, keys[row].as_py(), images[row].as_py(), is_old=is_old))
+            result.append(decode_row(table, keys[row].as_py(), images[row].as_py(), at_rest=is_old))
         except MessageUnreadable as error:
             image = "old value" if is_old else "new value"
-            raise unreadable(row, f"{image}: {error.message}") from error
+            raise RowUnusable(row, f"{image}: {error.message}", kind=MessageUnreadable, hint=error.hint) from error
     return [pa.array(texts, pa.string()) for texts in zip(*result, strict=True)]

@@ -55,9 +55,9 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Values of the rows that are left to the slow decoder."""
     values: list[bytes] = []
 
-    def slow(table: KvTable, key: bytes, value: bytes, *, is_old: bool = False) -> list[str | None]:
+    def slow(table: KvTable, key: bytes, value: bytes, *, at_rest: bool = False) -> list[str | None]:
         values.append(value)
-        return decode_row(table, key, value, is_old=is_old)
+        return decode_row(table, key, value, at_rest=at_rest)
 
     monkeypatch.setattr(kv, "decode_row", slow)
     return values

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ PULLED = KeyRange(b"t1", b"t2")
 PRIMARY, KEY, OTHER = b"s_primary", b"t1_b", b"t1_r"
 """In a region each. The primary is in no range that is pulled."""
 START = ts(60)
+SINCE = f"{datetime.fromtimestamp((START >> 18) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 DEAD, ALIVE = 3_000, 120_000
 COMMITTED = ts(59)
 
@@ -94,7 +96,7 @@ def test_a_transaction_that_lives_is_left_as_it_is_and_named(rig: Rig) -> None:
     rig.cluster.prewrite(*living)
     resolved, waits_for = rig.resolve()
     assert (resolved, rig.of.locks, rig.of.ends) == (0, {it.key: it for it in living}, {})
-    assert waits_for == f"waits for a lock of transaction {START}, primary {PRIMARY.hex()}, TTL {ALIVE} ms"
+    assert waits_for == f"waits for a lock of transaction {START}, which began at {SINCE}, primary {PRIMARY.hex()}, TTL {ALIVE} ms"
 
 
 def test_a_ttl_of_this_very_millisecond_is_not_over(rig: Rig) -> None:
@@ -200,7 +202,7 @@ def test_an_async_commit_that_lives_is_left_as_it_is(rig: Rig) -> None:
     resolved, waits_for = rig.resolve()
     assert (resolved, rig.of.locks, rig.of.ends) == (0, before, {})
     assert not rig.of.asked("KvCheckSecondaryLocks"), "asking alone would end a transaction"
-    assert f"{START}, primary {PRIMARY.hex()}, TTL {ALIVE} ms" in waits_for
+    assert f"{START}, which began at {SINCE}, primary {PRIMARY.hex()}, TTL {ALIVE} ms" in waits_for
 
 
 def test_an_async_commit_lives_as_long_as_its_primary(rig: Rig) -> None:

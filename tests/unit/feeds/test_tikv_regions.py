@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +15,8 @@ from hypothesis import strategies as st
 
 from sidecar.errors import MessageUnreadable
 from sidecar.rowcodec.key_values import KeyRange
-from sidecar.tikv.regions import Region, cut, decoded, encoded
+from sidecar.tikv import regions as tikv_regions
+from sidecar.tikv.regions import Region, borders, cut, decoded, encoded
 from tests.support.kv_encoder import memcomparable_bytes
 
 WANTED = KeyRange(b"b", b"y")
@@ -77,9 +83,9 @@ keys = st.binary(max_size=3)
 
 
 @given(st.lists(st.tuples(keys, keys), max_size=8), keys, keys)
-def test_parts_are_the_whole_range_without_gap_or_overlap(borders: list[tuple[bytes, bytes]], one: bytes, other: bytes) -> None:
+def test_parts_are_the_whole_range_without_gap_or_overlap(pairs: list[tuple[bytes, bytes]], one: bytes, other: bytes) -> None:
     wanted = KeyRange(min(one, other), max(one, other) + b"x")
-    regions = [region(number, min(pair), max(pair)) for number, pair in enumerate(borders, 1) if min(pair) < max(pair)]
+    regions = [region(number, min(pair), max(pair)) for number, pair in enumerate(pairs, 1) if min(pair) < max(pair)]
     regions.sort(key=lambda it: it.start)
     results = cut(wanted, regions)
     assert results[0].range.start == wanted.start
@@ -90,3 +96,69 @@ def test_parts_are_the_whole_range_without_gap_or_overlap(borders: list[tuple[by
         if part.region is not None:
             assert part.region.start <= encoded(part.range.start)
             assert not part.region.end or encoded(part.range.end) <= part.region.end
+
+
+# ---- borders --------------------------------------------------------------------------------------------------------
+
+
+def answers(starts: Sequence[bytes], page: int) -> Callable[[bytes], list[Region]]:
+    """Of a PD with regions that begin at these raw keys, the first at the lowest key, `page` of them an answer."""
+
+    def regions_from(key: bytes) -> list[Region]:
+        first = bisect_right(starts, key) - 1
+        ends = [*starts[1:], b""]
+        return [region(number, starts[number], ends[number]) for number in range(first, min(first + page, len(starts)))]
+
+    return regions_from
+
+
+@given(st.sets(keys), st.sets(keys, min_size=2), st.integers(1, 4))
+def test_borders_are_starts_of_ranges_and_of_regions_inside_of_them(starts: set[bytes], edges: set[bytes], page: int) -> None:
+    all_starts, points = sorted({b"", *starts}), sorted(edges)
+    ranges = [KeyRange(*pair) for pair in zip(points[::2], points[1::2], strict=False)]
+    inside = {start for start in all_starts if any(start in range_ for range_ in ranges)}
+    assert [*borders(ranges, answers(all_starts, page))] == sorted({*inside, *(range_.start for range_ in ranges)})
+
+
+def lines_of(module: Any, act: Callable[[], object]) -> int:
+    """How many lines of it are executed."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize(("ranges", "regions"), [(800, 1), (800, 800), (100, 6_400), (1, 6_400), (800, 6_400)])
+def test_borders_take_steps_for_each_range_and_each_region_and_not_for_each_pair(ranges: int, regions: int) -> None:
+    wanted = [KeyRange(b"%06d" % (number * 10), b"%06d" % (number * 10 + 5)) for number in range(ranges)]
+    starts = [b"", *(b"%06d" % (number * 10 * ranges // regions) for number in range(1, regions))]
+    steps = lines_of(tikv_regions, lambda: [*borders(wanted, answers(starts, 1024))])
+    of_a_key = lines_of(tikv_regions, lambda: decoded(encoded(b"000000")))
+    assert steps < (10 + 2 * of_a_key) * (ranges + regions)
+
+
+def test_regions_between_ranges_that_are_far_apart_are_not_requested() -> None:
+    starts = [b"", *(b"%06d" % number for number in range(1, 100_000))]
+    requested: list[bytes] = []
+    answer = answers(starts, 1024)
+
+    def regions_from(key: bytes) -> list[Region]:
+        requested.append(key)
+        return answer(key)
+
+    wanted = [KeyRange(b"000010", b"000012"), KeyRange(b"090010", b"090012")]
+    expected = [b"000010", b"000011", b"090010", b"090011"]
+    assert [*borders(wanted, regions_from)] == expected
+    assert requested == [b"000010", b"090010"]

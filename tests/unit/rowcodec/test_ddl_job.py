@@ -122,6 +122,8 @@ PART_INFO = {"definitions": [{"id": 40, "name": name("p9")}, {"id": 41, "name": 
         (Action.REORGANIZE_PARTITION, 5, {"part_names": ["P0", "p1"], "part_info": PART_INFO}, {"p0", "p1"}, (40, 41)),
         (Action.TRUNCATE_TABLE_PARTITION, 1, {"old_partition_ids": [20], "new_partition_ids": [40]}, {20}, (40,)),
         (Action.TRUNCATE_TABLE_PARTITION, 1, [[20], [40]], {20}, (40,)),
+        (Action.DROP_TABLE_PARTITION, 1, {"part_names": ["P0", "p1"]}, {"p0", "p1"}, ()),
+        (Action.DROP_TABLE_PARTITION, 1, [["p0"]], {"p0"}, ()),
     ],
 )
 def test_the_step_from_which_rows_are_elsewhere_counts(action: Action, schema_state: int, raw_args: Any, gone: Any, came: Any) -> None:

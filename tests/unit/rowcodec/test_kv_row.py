@@ -11,6 +11,7 @@ from zlib import crc32
 import pytest
 
 from sidecar.errors import MessageUnreadable
+from sidecar.rowcodec.kv_checksum import OVER_HANDLE
 from sidecar.rowcodec.kv_row import decode_row
 from sidecar.rowcodec.kv_table import KvTable, kv_table
 from tests.support.kv_encoder import (
@@ -37,9 +38,9 @@ def table(*columns: dict[str, Any], **more: Any) -> KvTable:
     return kv_table(info(columns, **more), schema="s")
 
 
-def refusal(of: KvTable, value: bytes, *, key: bytes = KEY, is_old: bool = False) -> str:
+def refusal(of: KvTable, value: bytes, *, key: bytes = KEY, at_rest: bool = False) -> str:
     with pytest.raises(MessageUnreadable) as caught:
-        decode_row(of, key, value, is_old=is_old)
+        decode_row(of, key, value, at_rest=at_rest)
     return str(caught.value).splitlines()[0]
 
 
@@ -226,12 +227,58 @@ def test_either_checksum_may_be_the_schemas_while_it_changes() -> None:
     assert "a row with the checksum" in refusal(MIXED, row_2(COLUMNS, VALUES, checksum=b"\x08" + bytes(8)))
 
 
-def test_an_old_row_of_another_schema_proves_nothing_by_a_checksum_over_columns() -> None:
-    columns = COLUMNS | {9: column(9, "dropped", "int")}
-    value = row_2(columns, VALUES | {9: 1}, checksum=b"\0" + bytes(4))
-    assert decode_row(MIXED, KEY, value, is_old=True) == TEXTS
-    assert "a row with the checksum" in refusal(MIXED, value)
-    assert "a row with the checksum" in refusal(MIXED, row_2(COLUMNS, VALUES, checksum=b"\0" + bytes(4)), is_old=True)
+DROPPED = COLUMNS | {9: column(9, "dropped", "int")}
+AMID = table(*(COLUMNS | {2: COLUMNS[2] | {"successor": column(9, "b2", "bigint")}}).values(), int_handle=True)
+ZEROS = {number: column(number, f"c{number}", "datetime", decimal=6) for number in (2, 3, 4)}
+WHOLE_SECOND = over_columns(struct.pack("<QQ", 1, 300), *map(with_length, [*TEXTS[2:4], "00:00:00"]))
+SUCCEEDED = over_columns(struct.pack("<Q", 1), *map(with_length, TEXTS[2:]), struct.pack("<Q", 300))
+WRONG = bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("of", "value", "new", "at_rest"),
+    [
+        pytest.param(MIXED, row_2(COLUMNS, VALUES, checksum=b"\0" + WRONG), False, False, id="the same layout"),
+        pytest.param(MIXED, row_2(COLUMNS, VALUES, checksum=b"\x08" + 2 * WRONG), False, False, id="the same layout amid a ddl"),
+        pytest.param(MIXED, row_2(DROPPED, VALUES | {9: 1}, checksum=b"\0" + WRONG), False, True, id="a dropped column"),
+        pytest.param(MIXED, row_2(DROPPED, VALUES | {9: None}, checksum=b"\0" + WRONG), False, False, id="NULL of a dropped column"),
+        pytest.param(MIXED, row_2(DROPPED, VALUES | {9: None}, checksum=b"\0" + OVER_ALL), True, True, id="NULL adds nothing"),
+        pytest.param(MIXED, row_2(COLUMNS, VALUES | {5: 0}, checksum=b"\0" + WHOLE_SECOND), False, True, id="a smaller scale"),
+        pytest.param(MIXED, row_2(COLUMNS, VALUES | {5: 0}, checksum=b"\0" + WRONG), False, False, id="no smaller scale"),
+        pytest.param(MIXED, row_2(COLUMNS, VALUES, checksum=b"\0" + WHOLE_SECOND), False, False, id="digits that no smaller scale has"),
+        pytest.param(
+            table(COLUMNS[1], *ZEROS.values(), int_handle=True),
+            row_2(ZEROS, dict.fromkeys(ZEROS, 0), checksum=b"\0" + WRONG), False, True, id="too many scales",
+        ),
+        pytest.param(AMID, row_2(DROPPED, {3: VALUES[3], 4: VALUES[4], 5: VALUES[5], 9: 300}, checksum=b"\0" + SUCCEEDED), True, True,
+            id="a column that takes another's place"),
+        pytest.param(MIXED, row_2_checked(COLUMNS, VALUES, KEY[:-1] + b"\2", version=1), False, True, id="another key"),
+        pytest.param(MIXED, row_2_checked(COLUMNS, VALUES, KEY[11:-1] + b"\2", version=2), False, False, id="another handle"),
+        pytest.param(
+            table(COLUMNS[2]), row_2_checked(COLUMNS, {2: 1}, KEY[11:-1] + b"\2", version=2), False, True, id="another hidden handle"
+        ),
+    ],
+)  # fmt: skip
+def test_a_checksum_proves_damage_unless_an_earlier_layout_of_a_row_at_rest_explains_it(
+    of: KvTable, value: bytes, new: bool, at_rest: bool
+) -> None:
+    for accepted, is_at_rest in ((new, False), (at_rest, True)):
+        if accepted:
+            assert len(decode_row(of, KEY, value, at_rest=is_at_rest)) == len(of.columns)
+        else:
+            assert "a row with the checksum" in refusal(of, value, at_rest=is_at_rest)
+
+
+def test_the_way_out_of_a_row_at_rest_is_not_to_read_it_at_rest_again() -> None:
+    value = row_2(COLUMNS, VALUES, checksum=b"\0" + WRONG)
+    hints = []
+    for at_rest in (False, True):
+        with pytest.raises(MessageUnreadable) as caught:
+            decode_row(MIXED, KEY, value, at_rest=at_rest)
+        hints.append(caught.value.hint)
+    assert "a new dump of the table reads it again" in hints[0]
+    assert "dump of the table" not in hints[1]
+    assert "an UPDATE that changes a value writes the row again" in hints[1]
 
 
 @pytest.mark.parametrize(("version", "covered"), [(1, KEY), (1, KEY[11:]), (2, KEY[11:])])
@@ -240,8 +287,8 @@ def test_checksums_over_bytes(version: int, covered: bytes) -> None:
     assert decode_row(MIXED, KEY, value) == TEXTS
     assert decode_row(MIXED, b"x\0\0\1" + KEY, value)[1:] == TEXTS[1:]
     assert "a row with the checksum" in refusal(MIXED, value, key=row_key(memcomparable_int(2)))
-    for is_old in (False, True):
-        assert "a row with the checksum" in refusal(MIXED, value[:-1] + bytes([value[-1] ^ 1]), is_old=is_old)
+    for at_rest in (False, version == OVER_HANDLE):
+        assert "a row with the checksum" in refusal(MIXED, value[:-1] + bytes([value[-1] ^ 1]), at_rest=at_rest)
 
 
 @pytest.mark.parametrize("header", [3, 7, 9, 10, 16])

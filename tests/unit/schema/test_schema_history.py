@@ -337,7 +337,7 @@ class RandomDdl:
         ]
 
     def partitions(self) -> list[Any]:
-        """ADD, DROP, TRUNCATE and REORGANIZE PARTITION; the last two may show a step before."""
+        """ADD, DROP, TRUNCATE and REORGANIZE PARTITION; the last three may show a step before."""
         table_id = self._table(parted=True)
         if table_id is None:
             return []
@@ -349,17 +349,16 @@ class RandomDdl:
         )
         if action == Action.ADD_TABLE_PARTITION:
             return [self.db.alter(table_id, {"partition": partition | {"definitions": definitions + added}}, action)]
-        if action == Action.DROP_TABLE_PARTITION:
-            return (
-                [self.db.alter(table_id, {"partition": partition | {"definitions": definitions[1:]}}, action)]
-                if len(definitions) > 1
-                else []
-            )
         steps: list[Any] = []
+        if action == Action.DROP_TABLE_PARTITION:
+            if len(definitions) == 1:
+                return []
+            added = []
         first = definitions[0]
         if self.random.random() < 0.7:
             gone = first["id"] if action == Action.TRUNCATE_TABLE_PARTITION else first["name"]["L"]
-            steps += self._step(action, table_id, frozenset({gone}), (added[0]["id"],), kept=tuple(one["id"] for one in definitions[1:]))
+            came = tuple(one["id"] for one in added)
+            steps += self._step(action, table_id, frozenset({gone}), came, kept=tuple(one["id"] for one in definitions[1:]))
         return [*steps, self.db.alter(table_id, {"partition": partition | {"definitions": definitions[1:] + added}}, action)]
 
     def _step(
@@ -801,6 +800,25 @@ def test_what_is_not_forgotten_yet_is_forgotten_later() -> None:
     assert (index.timelines["a"].starts, index.at("a", 5), index.last("a")) == ([5, 9], 50, None)
     index.forget(9)
     assert "a" not in index.timelines
+
+
+@pytest.mark.parametrize("state", [2, 1], ids=["write-only", "delete-only"])
+def test_partitions_that_are_being_dropped_are_nobodys_from_delete_only_on_also_where_a_snapshot_begins_amid_it(state: int) -> None:
+    """Amid it their definitions are kept in another list too, and in write-only in both."""
+    db = Database()
+    db.schemas[1] = "shop"
+    whole = table(10, "t", partitions=(20, 21, 22))
+    definitions = whole["partition"]["definitions"]
+    sql_sees = definitions if state == 2 else definitions[1:]
+    amid = whole["partition"] | {"definitions": sql_sees, "dropping_definitions": definitions[:1], "ddl_state": state, "ddl_action": 20}
+    db.tables[10] = (1, whole | {"partition": amid})
+    history = db.history()
+    step = db.step(Action.DROP_TABLE_PARTITION, 10, frozenset({"p20"}), ())
+    history.apply(step)
+    history.apply(replace(step, commit_ts=CommitTs(db.ts + 1)))
+    assert [one.physical_ids for one in history.tables_at(CommitTs(db.ts))] == [(21, 22)]
+    history.apply(db.alter(10, {"partition": whole["partition"] | {"definitions": definitions[1:]}}, Action.DROP_TABLE_PARTITION))
+    assert [one.physical_ids for one in history.tables_at(CommitTs(db.ts))] == [(21, 22)]
 
 
 def test_amid_a_reorganisation_new_partitions_are_in_their_place_where_the_job_reports_them() -> None:
