@@ -11,8 +11,9 @@ Each rule is against a previous owner that is still alive, or a crash between tw
 - A manifest has the sha256 of the one before it. A commit that is repeated has it again, so it makes the same bytes.
 - Retention notes first up to where it removes. Then manifests go before what they name: who can read a manifest finds
   all its files, and a crash between leaves only what the next recovery or retention removes.
-- **Gone is not broken.** A listing, or a run that this process remembers, can be older than another owner's retention. So the log is looked
-  at again: what is missing below the floor is nobody's. It is broken where two looks at the same segments miss something above the floor.
+- **Gone is not broken.** A listing, or a run that this process remembers, can be older than another owner's retention, and a folder is no
+  snapshot while it is listed. So the log is looked at again (`looked_at`): what is missing below the floor is nobody's. It is broken where
+  two looks show the same manifests and the same floor, and both miss something above it.
 - An owner removes only what its own epoch and earlier ones wrote (layout.py has the names).
 - An owner that slept can only create the first manifest of a later epoch again. So those of one epoch go in any order, by one request where
   the storage has it, and before those of the next epoch: that manifest never lacks while the one before it is there.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, groupby
+from typing import TypeVar
 
 from sidecar.core.model import Change, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
@@ -109,7 +111,7 @@ class FolderLog:
         with storage_errors(self.folder):
             with suppress(storage.Full):
                 self._prove_exclusive()
-            contents, last = self._look_until_whole()
+            contents, self._run, last = looked_at(self.folder, deep=True, judged=self._whole)
             self._epoch, self._schemas, self._dumps = epoch, None, DumpsFile()
             self._previous_open, self._committed = None if last is None else last.open_from, False
             self._unread, self._swept = self._run, self._run.start
@@ -122,23 +124,13 @@ class FolderLog:
         self._unnamed = contents.written_before(epoch)
         return last
 
-    def _look_until_whole(self) -> tuple[Contents, Manifest | None]:
-        """A listing, and the last manifest with all tables of its dumps; all its files are there. Raises LogBroken where two looks find the
-        same segments broken."""
-        broken_at: range | None = None
-        for look in range(LOOKS_MAX):
-            try:
-                contents, self._run = listed(self.folder, deep=True)
-                last = self._last()
-                missing = set() if last is None else files_of(last) - contents.names
-                if missing := {name for name in missing if not storage.exists(self.folder, name)}:
-                    raise missing_files(self.folder, missing)
-                return contents, None if last is None else with_logged_tables(self.folder, last, self._file)
-            except LogBroken:
-                if broken_at == self._run or look == LOOKS_MAX - 1:
-                    raise
-                broken_at = self._run
-        raise AssertionError("the last look returns or raises")
+    def _whole(self, contents: Contents, run: range) -> Manifest | None:
+        """The last manifest, with all tables of its dumps. Raises LogBroken if one of its files is missing."""
+        last = self._last(run)
+        named = set() if last is None else files_of(last)
+        if missing := {name for name in named - contents.names if not storage.exists(self.folder, name)}:
+            raise missing_files(self.folder, missing)
+        return None if last is None else with_logged_tables(self.folder, last, self._file)
 
     def _is_dead(self, temporary: str) -> bool:
         """Whether nobody writes this temporary file any more: an earlier owner's, or an old one. The merge worker's have no epoch in their
@@ -292,12 +284,12 @@ class FolderLog:
         self._unnamed |= unnamed
         return set()
 
-    def _last(self) -> Manifest | None:
+    def _last(self, run: range) -> Manifest | None:
         """The last manifest as it is in the log, whose bytes the next one follows."""
         self._sums = ("", "")
-        if not self._run:
+        if not run:
             return None
-        name = manifest_name(Seq(self._run[-1]))
+        name = manifest_name(Seq(run[-1]))
         if (data := self._file(name)) is None:
             raise missing_files(self.folder, [name])
         last = read_manifest(self.folder, name, data)
@@ -337,21 +329,39 @@ class FolderLog:
 
     def _raise_floor(self, missing: Collection[str]) -> None:
         """These manifests are gone, and so is whatever is below the floor. Raises LogBroken for what is above it."""
+
+        def judged(contents: Contents, _: range) -> None:
+            if lost := [name for name in missing if name >= manifest_name(Seq(contents.floor))]:
+                raise missing_files(self.folder, lost)
+
         with storage_errors(self.folder):
-            floor = Contents.of(storage.list_names(self.folder, deep=False)).floor
-        if lost := [name for name in missing if name >= manifest_name(Seq(floor))]:
-            raise missing_files(self.folder, lost)
+            floor = looked_at(self.folder, deep=False, judged=judged)[0].floor
         if floor >= self._run.stop:
             raise taken(self.folder, Seq(self._run.stop))
         self._run = range(max(self._run.start, floor), self._run.stop)
         self._reaches = {seq: first for seq, first in self._reaches.items() if seq >= floor}
 
 
+Judgement = TypeVar("Judgement")
+
+
+def looked_at(log: Folder, *, deep: bool, judged: Callable[[Contents, range], Judgement]) -> tuple[Contents, range, Judgement]:
+    """What is there, the segments, and what `judged` makes of them. Raises LogBroken, of the run or of `judged`, where the look before
+    had the same floor and manifests."""
+    before: tuple[int, tuple[int, ...]] | None = None
+    for look in range(LOOKS_MAX):
+        contents = Contents.of(storage.list_names(log, deep=deep))
+        seen = (contents.floor, contents.manifests)
+        try:
+            run = contents.run(log)
+            return contents, run, judged(contents, run)
+        except LogBroken:
+            if seen == before or look == LOOKS_MAX - 1:
+                raise
+            before = seen
+    raise AssertionError("the last look returns or raises")
+
+
 def listed(log: Folder, *, deep: bool) -> tuple[Contents, range]:
-    """What is there, and the segments. Raises LogBroken for a gap that a second look finds too: retention may remove while it is listed."""
-    contents = Contents.of(storage.list_names(log, deep=deep))
-    try:
-        return contents, contents.run(log)
-    except LogBroken:
-        again = Contents.of(storage.list_names(log, deep=deep))
-        return again, again.run(log)
+    """What is there, and the segments. Raises LogBroken as `looked_at`."""
+    return looked_at(log, deep=deep, judged=lambda *_: None)[:2]

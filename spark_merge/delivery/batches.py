@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Protocol
 
 from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
-from sidecar.errors import FeedError, LogBroken, OwnershipLost
+from sidecar.errors import FeedError, LogBroken, OwnershipLost, SinkError
 from sidecar.log.layout import WAY_OUT, dump_after
 from sidecar.log.manifest import Manifest
 from sidecar.log.skips import skipped_rows
@@ -35,12 +35,12 @@ from spark_merge.codecs.zone import Ambiguous
 from spark_merge.delivery.complete import received
 from spark_merge.delivery.sink_record import SinkId, SinkRecord
 from spark_merge.log.cache import DecodedRows
-from spark_merge.log.follow import check_begun, check_follows, check_has
+from spark_merge.log.follow import check_follows, check_has, check_next_begun
 from spark_merge.log.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.cut import BatchLimits, cut
 from spark_merge.merge.task import needed, run
-from spark_merge.port.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Task, Writer, delivered
+from spark_merge.port.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Standing, Task, Writer, delivered
 from spark_merge.port.foreign import noting
 
 ACCEPT_QUICK_S = 0.5
@@ -114,7 +114,7 @@ class Delivery:
         with noting(lambda: "opening the sink"), watched():
             if (before := sink.look()) is not None:
                 check_has(settings.log, before)  # first: who opens it makes it this log's
-            self._standing = sink.open(epoch=settings.epoch_max)
+            self._standing = self._opened()
         if self._standing.accepted not in (before, None):
             check_has(settings.log, self._standing.accepted)
         self.began = beginning(settings.log) if self.accepted is None else None
@@ -155,8 +155,17 @@ class Delivery:
     def _begun_again(self) -> Seq | None:
         """The last segment of a batch that the sink has shown a part of: it takes no other one before it."""
         with self._watched():
-            self._standing = self.sink.open(epoch=self._settings.epoch_max)
+            self._standing = self._opened()
         return None if self._standing.begun is None else self._standing.begun.seq
+
+    def _opened(self) -> Standing:
+        """Raises SinkError for a batch that is begun and cannot be the next one of this log."""
+        standing = self.sink.open(epoch=self._settings.epoch_max)
+        if standing.begun is not None:
+            if not isinstance(standing.begun, Accepted):
+                raise SinkError("the sink returned no Accepted as Standing.begun", hint="see the changelog: For writers of sinks")
+            check_has(self._settings.log, standing.begun, how="begun")
+        return standing
 
     @property
     def _receives_as(self) -> str:
@@ -167,8 +176,6 @@ class Delivery:
     def _batch(self, manifests: Sequence[Manifest]) -> list[Delivered]:
         self._check_owner(manifests)
         check_follows(self._settings.log, self._standing.accepted, manifests)
-        if self._standing.begun is not None:
-            check_begun(self._settings.log, self._standing.begun, manifests)
         if self.record is not None and self.record.tables is None:
             self.record.begin(manifests[0], self._standing.owner)
         heads = self._heads(manifests)
@@ -201,6 +208,7 @@ class Delivery:
                 manifests = _ahead_of_windows(manifests) or manifests
             self.more = len(manifests) < len(there) or len(there) == limits.segments_max
             return manifests
+        check_next_begun(self._settings.log, after, standing.begun)
         return self._received(after, standing.begun.seq - after)
 
     def _ahead(self, after: Seq, limit: int) -> Sequence[Manifest]:

@@ -3,14 +3,16 @@ to the same numbers again, with other segments.
 
     before a sink is opened   the log has the very segment that the output ends with
     at each batch             its first segment begins where the output ends, and each other one where the one before it does
-    at a batch that is done   it ends with the very segment that it ended with when it was begun. Its id is drawn when it is written, and
-    again                     it has the sum of the segment before it: so the whole batch is the one of then
+    when it is opened         the log has the very segment that a begun batch ends with. Its id is drawn when it is written, and it has the
+                              sum of the segment before it: so the whole batch is the one of then. Consumers may have seen rows of it, and
+                              tasks of it that are done would be skipped in another one
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sidecar.core.model import Seq
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
@@ -26,9 +28,9 @@ _WAY_OUT = (
 )
 
 
-def check_has(log: Folder, accepted: Accepted) -> None:
+def check_has(log: Folder, accepted: Accepted, *, how: str = "accepted") -> None:
     """Raises SinkError for a log that ends below `accepted`, or has another segment in its place. Not for one that retention has removed:
-    the next read after it reports that."""
+    the next read after it reports that. `how`: what the output has done with it."""
     name = manifest_name(accepted.seq)
     with storage_errors(log):
         data = storage.read_if_there(log, name)
@@ -36,25 +38,23 @@ def check_has(log: Folder, accepted: Accepted) -> None:
         run = kept(log)
         if accepted.seq >= run.stop:
             ends = f"ends at {run.stop - 1}" if run else "is empty"
-            raise SinkError(f"the output has accepted segment {accepted.seq}, and the log {log} {ends}", hint=_WAY_OUT)
+            raise SinkError(f"the output has {how} segment {accepted.seq}, and the log {log} {ends}", hint=_WAY_OUT)
         return
     result = Accepted.of(read_manifest(log, name, data))
     if not _is(accepted, result):
         raise SinkError(
-            f"the output has accepted segment {accepted.seq} up to {accepted.upto_ts}, and the log {log} has another one of that number,"
+            f"the output has {how} segment {accepted.seq} up to {accepted.upto_ts}, and the log {log} has another one of that number,"
             f" up to {result.upto_ts}: the log is a new one, or was restored from a backup and written on",
             hint=_WAY_OUT,
         )
 
 
-def check_begun(log: Folder, begun: Accepted, manifests: Sequence[Manifest]) -> None:
-    """Raises SinkError for another batch than the output has begun: consumers may have seen rows of that one, and its tasks that are done
-    would be skipped in this one."""
-    last = Accepted.of(manifests[-1])
-    if not _is(begun, last):
+def check_next_begun(log: Folder, after: Seq, begun: Accepted) -> None:
+    """Raises SinkError for a begun batch that is not behind segment `after`, where the sink continues: it would wait for ever."""
+    if begun.seq <= after:
         raise SinkError(
-            f"the output has begun a batch that ends with segment {begun.seq} ({begun.manifest or 'manifest not on record'}), and the log"
-            f" {log} has {last.seq} ({last.manifest}) there: the log is a new one, or was restored from a backup and written on",
+            f"the output has begun a batch that ends with segment {begun.seq}, and continues behind segment {after} of the log {log}: what"
+            " was begun is gone from the log, or was accepted",
             hint=_WAY_OUT,
         )
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import Brackets
@@ -123,6 +124,14 @@ class Owner:
             self.turn.acquire()
             self.frozen = False
 
+    def first_page(self, names: list[str]) -> Callable[[str], bool]:
+        """Which names a listing has before it is held up."""
+        if self.numbers.random() < 0.5:
+            salt = str(self.numbers.random())
+            return lambda name: crc32((salt + name).encode()) % 2 == 0
+        middle = sorted(names)[len(names) // 2] if names else ""
+        return lambda name: name < middle
+
     def recover(self) -> None:
         self.last = self.log.recover(epoch=self.epoch)
 
@@ -170,8 +179,8 @@ _here = threading.local()
 
 
 class _Gate:
-    """The storage in memory, where each call of an owner's thread passes its gate first. A listing has two pages, as on S3, and another
-    gate between them."""
+    """The storage in memory, where each call of an owner's thread passes its gate first. A listing has two pages, and another gate between
+    them: in the order of names, as on S3, or in any order, as in a folder."""
 
     READS_AT_ONCE_MAX = 1
 
@@ -188,10 +197,10 @@ class _Gate:
             owner.pass_gate()
             if name != "list_names":
                 return call(*arguments, **named)
-            first = sorted(call(*arguments, **named))
+            first = call(*arguments, **named)
             owner.pass_gate()
-            end = first[len(first) // 2] if first else ""
-            return [one for one in first if one < end] + [one for one in call(*arguments, **named) if one >= end]
+            of_first = owner.first_page(first)
+            return [one for one in first if of_first(one)] + [one for one in call(*arguments, **named) if not of_first(one)]
 
         return gated
 
@@ -231,11 +240,9 @@ def live(seed: int) -> Life:
             written |= owner.layouts
             if not last_one and numbers.random() < FREEZE_SHARE:
                 owner.calls_left = numbers.randrange(12)
-                owner.begin(owner.commit if numbers.random() < 0.3 else owner.retain)
+                _step(owner, owner.commit if numbers.random() < 0.3 else owner.retain, life)
                 if owner.frozen:
                     frozen.append(owner)
-                else:
-                    _judge(owner, newest=True)
             life.commits, life.removed = life.commits + owner.commits, life.removed + owner.removed
             owner.held = False
         for owner in frozen:

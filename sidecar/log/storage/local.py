@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
@@ -171,10 +171,13 @@ def volume_bytes(folder: Folder) -> tuple[int, int] | None:
 
 @_errors()
 def age_s(folder: Folder, name: str) -> float | None:
+    """By the file system's own clock: it can be another machine's."""
     try:
-        return time.time() - os.stat(folder.path(name)).st_mtime
+        written_s = os.stat(folder.path(name)).st_mtime
     except FileNotFoundError:
         return None
+    with tempfile.NamedTemporaryFile(dir=folder.root, prefix=".now.", suffix=".tmp") as file:
+        return os.stat(file.name).st_mtime - written_s
 
 
 @contextmanager

@@ -111,14 +111,18 @@ class KafkaSink:
         return self._position.state.detail or TopicProgress()
 
     def _begun(self, heads: Sequence[Head], partitions: Mapping[str, int]) -> TopicBatch:
-        """The batch, on record."""
+        """The batch, on record. Raises SinkError for another one than was begun."""
+        log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
         if (begun := self._progress.begun) is not None:
+            if not begun.manifest and begun.log != log:  # 0.4 and before: the delivery has nothing to compare
+                raise SinkError(
+                    f"{self.output} has begun other segments up to {begun.last}", hint="put the log back whose segments were begun"
+                )
             return begun
         self._position.check_next(heads[0].seq)
         self._batches += 1
         if not self._batches % SLOTS_FROM_EVERY_BATCHES:
             self._slots_from = self._store.slots_from()
-        log = hashlib.sha256("\n".join(head.manifest.id or str(head.upto_ts) for head in heads).encode()).hexdigest()[:32]
         last = heads[-1]
         begun = TopicBatch(heads[0].seq, last.seq, log, self._slots_from, FEW_ROWS, heads[0].received_as, last.manifest.id)
         self._position.change(TopicProgress(begun, partitions))
