@@ -45,13 +45,13 @@ rest: setup ## all tests but those of `fast`, and those of tools, which `make ma
 	@$(PYTEST) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
 
 test: setup ## all tests: those of `fast`, and where they pass the rest (CHOSEN=1: only those that the changes since everything passed concern)
-	@$(if $(CHOSEN),$(BIN)/python -m tests.choice --out $(CHOICE) $(ARGS))
-	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory fast
-	@$(if $(CHOSEN),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory rest
+	@$(if $(filter-out 0,$(CHOSEN)),$(BIN)/python -m tests.choice --out $(CHOICE) $(ARGS))
+	@$(if $(filter-out 0,$(CHOSEN)),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory fast
+	@$(if $(filter-out 0,$(CHOSEN)),TICDC_DUMP_CHOICE=$(CHOICE)) $(MAKE) --no-print-directory rest
 
 record: setup ## run everything, and where it passes record this commit, from which on tests are chosen (tests/choice)
 	@$(BIN)/python -m tests.choice --can-record
-	@$(MAKE) --no-print-directory check
+	@env -u TICDC_DUMP_CHOICE -u PYTEST_ADDOPTS $(MAKE) --no-print-directory CHOSEN= check
 	@$(BIN)/python -m tests.choice --record
 
 custom-sink: setup ## test what TiCDC's own sink sends with, against this sidecar, too: the Go client, its command and the URI (needs Go; nothing of TiCDC is built; OUTAGE=60s)

@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, settings
 
 import sidecar.cli.environment  # first: before gRPC is loaded
 import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
-from tests.choice.choose import SCARCER
-from tests.choice.selected import Case, needs, running, selected
+from tests.choice.selected import VARIABLE, Case, needs, running, selected, turn_of
 from tests.lanes import LANE, examples
 from tests.support.recordings import whole_set
 from tests.support.services.clickhouse import ClickHouse
@@ -113,13 +112,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """xdist reads the groups after this. A recording's feed is decoded, and its truth read, once by a worker that plays it again and
     again; Spark starts once. Single tests come last, and keep all workers busy to the end."""
     if CHOICE is not None:
-        run = running(CHOICE, map(_case, items), turn(ROOT))
+        run = running(CHOICE, map(_case, items), turn_of(CHOICE.head))
         items[:] = [item for item in items if item.nodeid in run]
-    if not LANE.whole:
-        scarcer = 1 if CHOICE is None else SCARCER
-        shares = [
-            Share.of(item.nodeid, mark.args[0] * scarcer, *mark.args[1:]) for item in items if (mark := item.get_closest_marker("turns"))
-        ]
+    elif not LANE.whole:
+        shares = [Share.of(item.nodeid, *mark.args) for item in items if (mark := item.get_closest_marker("turns"))]
         left = {one.case for one in shares} - in_turn(shares, turn(ROOT))
         items[:] = [item for item in items if item.nodeid not in left]
     for item in items:
@@ -130,13 +126,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A half of the tests without one that the change concerns has passed."""
-    if CHOICE is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+    if CHOICE is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and len(session.config.args) > 1:
         session.exitstatus = pytest.ExitCode.OK
 
 
 def _case(item: pytest.Item) -> Case:
     place, _, rest = item.nodeid.partition("::")
-    return Case(item.nodeid, place, re.split(r"::|\[", rest)[0])
+    mark = item.get_closest_marker("turns")
+    return Case(item.nodeid, place, re.split(r"::|\[", rest)[0], *(mark.args if mark else ()))
 
 
 LONG_GROUPS = ("cluster", "rig", "spark", "kafka-sink", "verify-live", "sql-live", "mariadb", "sql-target")
@@ -169,6 +166,8 @@ def skip_reasons(reports: list[Any]) -> Counter[str]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = skip_reasons(terminalreporter.stats.get("skipped", []))
+    for line in [] if CHOICE is None else [f"only what {os.environ[VARIABLE]} chooses:", *CHOICE.report]:
+        terminalreporter.write_line(line)
     terminalreporter.write_line(f"recordings: {whole_set() or 'the compact copies in tests/recordings'}")
     terminalreporter.write_line(f"skipped: {skipped.total() or 'nothing'}")
     for reason, count in sorted(skipped.items()):

@@ -49,5 +49,21 @@ def in_turn(shares: Iterable[Share], number: int) -> set[str]:
 
 def git(root: Path, *words: str) -> list[str]:
     """Lines; none where it fails: there is no git, or not so many commits."""
-    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
-    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+    return _lines(_git(root, words)) or []
+
+
+def checked_git(root: Path, *words: str) -> list[str]:
+    """Lines. Raises ValueError where it fails."""
+    done = _git(root, words)
+    if (lines := _lines(done)) is None:
+        raise ValueError(f"git {words[0]} fails: {done.stderr.strip()}")
+    return lines
+
+
+def _git(root: Path, words: Iterable[str]) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(root), "-c", "core.quotePath=false", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _lines(done: subprocess.CompletedProcess[str]) -> list[str] | None:
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else None

@@ -1,7 +1,8 @@
 """What differs between a commit and the files on disk, as symbols and as files that are no Python.
 
-A symbol is changed where its text differs (source.py). A name that is gone is a change of its whole module: that is what an import
-of it counts as (graph.py). Comments, layout, and what only `if TYPE_CHECKING:` sees are no change.
+A symbol is changed where its text differs (source.py). A name that is gone, and a fixture that is none any more or is for others, is a
+change of what its module executes: nothing in the new text leads from its users to it. A file that is gone changes the package around it.
+Comments, layout, and what only `if TYPE_CHECKING:` sees are no change.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.choice.graph import Symbol, module_of
-from tests.choice.source import ALL, TOPS, texts_of
-from tests.turns import git
+from tests.choice.source import ALL, BODY, TOPS, Source, texts_of
+from tests.turns import checked_git, git
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,11 @@ class Change:
 def changed(root: Path, commit: str, now: str = "") -> Change:
     """From `commit` to the commit `now`; without one, to what is on disk, untracked files included. Raises ValueError for a commit that is
     not there, and for a file that is no Python."""
-    if missing := [one for one in (commit, now) if one and not git(root, "cat-file", "-t", one)]:
+    if missing := [one for one in (commit, now) if one and not git(root, "cat-file", "-t", f"{one}^{{commit}}")]:
         raise ValueError(f"{missing[0]} is not in this repository's history")
-    names = {*git(root, "diff", "--name-only", "--no-renames", commit, *([now] if now else []))}
+    names = {*checked_git(root, "diff", "--name-only", "--no-renames", commit, *([now] if now else []))}
     if not now:
-        names |= {*git(root, "ls-files", "--others", "--exclude-standard")}
+        names |= {*checked_git(root, "ls-files", "--others", "--exclude-standard")}
     symbols: set[Symbol] = set()
     others = []
     for name in sorted(names):
@@ -57,9 +58,11 @@ def _text(root: Path, commit: str, name: str) -> str | None:
 
 def _changed(module: str, before: str | None, now: str | None) -> set[Symbol]:
     if now is None:
-        return {Symbol(module, ALL), Symbol(module.rpartition(".")[0], ALL)}
+        around = module.rpartition(".")[0]
+        return {Symbol(place, name) for place in (module, around) for name in (ALL, BODY)}
     old, new = texts_of(before or ""), texts_of(now)
-    return {
-        *(Symbol(module, name) for name in new if new[name] != old.get(name)),
-        *(Symbol(module, ALL) for name in old if name not in new),
-    }
+    were, are = Source.of(before or "").fixtures, Source.of(now).fixtures
+    symbols = {Symbol(module, name) for name in new if new[name] != old.get(name)}
+    if old.keys() - new.keys() or any(were[name] != are.get(name) for name in were):
+        symbols |= {Symbol(module, ALL), Symbol(module, BODY)}
+    return symbols

@@ -4,22 +4,20 @@
 2. **Chosen** is a test that reaches a changed symbol (graph.py), and one that reaches a text which names a changed file that is no module:
    a page, SQL, TOML, a proto, a recording, a file of deploy/, the Makefile. A file in a package's folder that no text names counts as a
    change of the whole package, if it is no page.
-3. **Always** run the tests that read the repository's files as a set (rules of the code's shape, of its words, of its pages), and the
-   mutations, which choose for themselves (tests/mutations/chosen.py).
+3. **Always** run the files of tests that judge the repository's files (the code's shape, words, pages), and the mutations, which choose
+   for themselves (tests/mutations/chosen.py).
 4. **In turns** run those which only a process of the whole product leads to the change (one of STARTED), and of what is left the cases
    of simulation and property (one of IDLE). Of tests marked with a turn fewer are made than in a run of everything (SCARCER).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from tests.choice.change import Change
 from tests.choice.graph import Graph, Symbol
-from tests.choice.source import Source, Uses
 
 WHOLE = ("pyproject.toml", "requirements.lock")
 """Everything depends on these: libraries, versions, pytest's settings."""
@@ -27,7 +25,11 @@ STARTED = 8
 IDLE = 20
 SCARCER = 3
 """Times the share of a test's mark `turns`."""
-MUTATIONS = "tests.mutations.test_mutations"
+ALWAYS = {
+    "tests.mutations.test_mutations", "tests.test_maps", "tests.test_tidy", "tests.test_words", "tests.unit.test_deploy",
+    "tests.unit.test_errors", "tests.unit.test_guide", "tests.unit.test_pages", "tests.unit.sinks.test_option_tables",
+}  # fmt: skip
+"""Files of tests that judge the repository's files, and the mutations."""
 BY_TURNS = ("tests.simulation.", "tests.property.")
 TOO_COMMON = {"data", "recordings", "schema", "unit", "support", "sink", "push"}
 """Names of folders and files that say nothing about which file it is."""
@@ -36,12 +38,14 @@ TOO_COMMON = {"data", "recordings", "schema", "unit", "support", "sink", "push"}
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`everything`: why all tests run; empty where not. `chosen`: the functions and classes that run, by their file (a path). `turns`: of
-    how many cases one takes its turn. `report`: what is skipped and why, for the reader of the run."""
+    how many cases one takes its turn. `report`: what is skipped and why, for the reader of the run. `head`: the commit for which it was
+    chosen."""
 
     everything: str = ""
     chosen: dict[str, list[str]] = field(default_factory=dict)
     turns: dict[str, dict[str, int]] = field(default_factory=dict)
     report: list[str] = field(default_factory=list)
+    head: str = ""
 
 
 def choose(graph: Graph, change: Change, *, since: str) -> Choice:
@@ -50,7 +54,7 @@ def choose(graph: Graph, change: Change, *, since: str) -> Choice:
     tests = set(graph.tests())
     seeds = {*change.symbols, *(symbol for name in change.others for symbol in naming(graph, name))}
     chosen = graph.reaching(seeds) & tests
-    always = (graph.reaching(readers(graph)) & tests) | {test for test in tests if test.module == MUTATIONS}
+    always = {test for test in tests if test.module in ALWAYS}
     started = (graph.reaching(seeds, starts=True) & tests) - chosen - always
     idle = {test for test in tests - chosen - always - started if test.module.startswith(BY_TURNS)}
     running = chosen | always
@@ -64,28 +68,6 @@ def choose(graph: Graph, change: Change, *, since: str) -> Choice:
             f"skipped: {len(tests - running - started - idle)} tests, which do not reach it",
         ],
     )
-
-
-def readers(graph: Graph) -> set[Symbol]:
-    """What reads the repository's files as a set: a file of tests, or of what makes pages, that says where the repository is, lists a
-    folder."""
-    return {
-        Symbol(module, name)
-        for module, source in graph.sources.items()
-        if re.fullmatch(r"tests\.(.*\.)?test_\w+|tests\.support\.\w+", module)
-        for name, uses in source.uses.items()
-        if uses.attributes & {"rglob", "glob", "iterdir"} and any(("__file__",) in one.names for one in _made_of(source, name))
-    }
-
-
-def _made_of(source: Source, name: str) -> Iterator[Uses]:
-    """Of this symbol, and of what it names in its own file."""
-    seen, todo = {name}, [name]
-    while todo:
-        if uses := source.uses.get(todo.pop()):
-            yield uses
-            todo += (new := {chain[0] for chain in uses.names} - seen)
-            seen |= new
 
 
 def naming(graph: Graph, name: str) -> set[Symbol]:

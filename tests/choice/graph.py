@@ -10,7 +10,8 @@ What names do not show follows these rules:
 - a function's arguments are pytest's fixtures, where the file, or a conftest.py above it, has one of that name; and so is a text;
 - a test reaches the hooks and the body of each conftest.py above it, and the fixtures there that every test gets;
 - **sinks** are loaded by the scheme of a URI: a test that reaches the registry reaches the sinks whose scheme is in a text of the tests
-  that it reaches, and the sink of plain folders always;
+  that it reaches, and the sink of plain folders always; one that reaches the registry in a process reaches them by `starts`;
+- the name of a file of deploy/ that is Python, in a text or an import, is a use of it;
 - **processes**: a text with `-m` before a module, or a program in a text, starts another process. What that runs is reached by `starts`
   alone where it is the whole product (PROGRAMS), else as any name.
 """
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.choice.source import ALL, BODY, DOC, TOPS, Source, Uses
+from tests.choice.source import ALL, BODY, DOC, TOPS, Source, Uses, imports_of
 
 PROGRAMS = {"sidecar", "sidecar.__main__", "sidecar.cli", "sidecar.cli.main", "sidecar.cli.cdc"}
 """Each is the whole product, as a process."""
@@ -51,7 +52,9 @@ class Graph:
         self.sources = {name: Source.of((root / path).read_text()) for name, path in self.files.items()}
         self.users: defaultdict[Symbol, set[Symbol]] = defaultdict(set)
         self.starters: defaultdict[Symbol, set[Symbol]] = defaultdict(set)
+        self._scripts = {path.name: module for module, path in self.files.items() if path.parts[0] == "deploy"}
         for module, source in self.sources.items():
+            self._load(Symbol(module, BODY), module)
             for name, uses in source.uses.items():
                 self._link(Symbol(module, name), uses)
         self._link_sinks()
@@ -85,7 +88,7 @@ class Graph:
         self._use(Symbol(symbol.module, ALL), symbol)
         for chain in uses.names:
             self._name(symbol, source, chain)
-        for module, name in uses.imported:
+        for module, name in ((self._known(module), name) for module, name in uses.imported):
             if symbol.name != BODY or self._is_lost(module, name):
                 self._import(symbol, module, name)
             else:
@@ -105,7 +108,7 @@ class Graph:
     def _name(self, symbol: Symbol, source: Source, chain: tuple[str, ...]) -> None:
         first = chain[0]
         if first in source.imports:
-            module, name = source.imports[first]
+            module, name = self._known(source.imports[first][0]), source.imports[first][1]
             self._use(symbol, Symbol(symbol.module, first))
             self._member(symbol, module if name == ALL else self._submodule(module, name), chain[1:])
         elif first in source.uses:
@@ -130,6 +133,10 @@ class Graph:
             if (package := ".".join(parts[:end])) in self.files:
                 self._use(symbol, Symbol(package, BODY))
 
+    def _known(self, module: str) -> str:
+        """A script of deploy/ is imported by its bare name, from its own folder."""
+        return module if module in self.files else self._scripts.get(f"{module}.py", module)
+
     def _is_lost(self, module: str, name: str) -> bool:
         """Whether an import asks for what is not there."""
         if module not in self.files:
@@ -137,6 +144,7 @@ class Graph:
         return name not in (ALL, *self.sources[module].uses) and not self._submodule(module, name)
 
     def _import(self, symbol: Symbol, module: str, name: str) -> None:
+        module = self._known(module)
         self._load(symbol, module)
         if self._is_lost(module, name):
             self._use(symbol, Symbol(module, ALL))
@@ -156,18 +164,26 @@ class Graph:
                 self.starters[Symbol(module, ALL)].add(symbol)
             elif "." in module:
                 self._import(symbol, module, name or ALL)
+        elif (script := text.rpartition("/")[2]) in self._scripts:
+            self._use(symbol, Symbol(self._scripts[script], ALL))
         elif text == "-m":
             self.starters[Symbol("sidecar.__main__", ALL)].add(symbol)
         elif "import " in text:
             self._program(symbol, text)
 
     def _program(self, symbol: Symbol, text: str) -> None:
-        """A program in a text: with `{…}` for what its test fills in."""
-        for module in re.findall(r"(?:from|import)\s+((?:sidecar|spark_merge|ticdc_dump|tests)[\w.]*)", text):
-            if module in PROGRAMS:
-                self.starters[Symbol(module, ALL)].add(symbol)
-            elif module in self.files:
-                self._use(symbol, Symbol(module, ALL))
+        """A program in a text: with `{…}` for what its test fills in. Of what is no Python the imports count that look so."""
+        try:
+            imported = list(imports_of(ast.parse(re.sub(r"\{[^{}]*\}", "x", text))))
+        except SyntaxError:
+            imported = [(module, ALL) for module in re.findall(r"(?:from|import)\s+([a-z_]+[\w.]*)", text)]
+        for module, name in imported:
+            whole = self._submodule(module, name) or module
+            if whole in PROGRAMS:
+                self.starters[Symbol(whole, ALL)].add(symbol)
+            elif module.partition(".")[0] in TOPS:
+                self._import(symbol, module, name)
+                self._use(symbol, Symbol(whole, ALL))
 
     def _package(self, symbol: Symbol, prefix: str) -> None:
         for module in self.files:
@@ -195,8 +211,9 @@ class Graph:
 
     def _link_sinks(self) -> None:
         kinds = self.kinds()
-        registry = self.reaching([Symbol(REGISTRY, name) for name in self.sources[REGISTRY].uses if name not in (BODY, DOC)])
-        tests = [test for test in self.tests() if test in registry]
+        table = [Symbol(REGISTRY, name) for name in self.sources[REGISTRY].uses if name not in (BODY, DOC)]
+        registry, started = self.reaching(table), self.reaching(table, starts=True)
+        tests = [test for test in self.tests() if test in started]
         for kind, schemes in kinds.items():
             named = re.compile("|".join(rf"\b{re.escape(scheme)}://?|^{re.escape(scheme)}:?$" for scheme in schemes))
             naming = [
@@ -207,9 +224,11 @@ class Graph:
                 if any(named.search(text) for text in uses.texts)
             ]
             reached = self.reaching(naming)
-            for test in tests:
-                if test in reached or FOLDERS in schemes:
-                    self._use(test, kind)
+            for test in (test for test in tests if test in reached or FOLDERS in schemes):
+                if test in registry:
+                    self._import(test, *kind)
+                else:
+                    self.starters[kind].add(test)
 
     def kinds(self) -> Mapping[Symbol, list[str]]:
         """Each kind of sink, with its schemes, as the registry's text says."""

@@ -4,8 +4,8 @@ A **symbol** is a function, a class, a constant or an imported name at a module'
 imported: loose statements, and definitions under a decorator that can register them (typer's commands). The text of a symbol is its syntax
 tree: comments and layout do not count. Docstrings count as `__doc__` of their module, and within a file of commands, whose help they are.
 
-An annotation of a function is not executed (`from __future__ import annotations`), so its names are no use of them; those of a class's
-fields are read by dataclasses and msgspec, and count.
+An annotation of a function is not executed (`from __future__ import annotations`), so its names are no use of them, but in a file of
+commands, whose options they are; those of a class's fields are read by dataclasses and msgspec, and count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 BODY, DOC, ALL = "", "__doc__", "*"
 
-TOPS = {"sidecar": "", "spark_merge": "", "tests": "", "ticdc_dump": "proto"}
+TOPS = {"sidecar": "", "spark_merge": "", "tests": "", "ticdc_dump": "proto", "deploy": ""}
 """The packages of this repository, and the folder of each."""
 
 
@@ -60,22 +60,22 @@ class _Reader:
         self._parts: dict[str, list[ast.AST]] = {BODY: []}
         self._imports: dict[str, tuple[str, str]] = {}
         self._fixtures: dict[str, bool] = {}
-        self._help = any(name.split(".")[0] == "typer" for name, _ in _imported(tree))
+        self._help = any(name.split(".")[0] == "typer" for name, _ in imports_of(tree))
 
     def source(self) -> Source:
         for node in self._tree.body:
             self._add(node)
-        uses = {name: _uses(parts) for name, parts in self._parts.items()} | {DOC: Uses()}
+        uses = {name: _uses(parts, annotations=self._help) for name, parts in self._parts.items()} | {DOC: Uses()}
         for name, place in self._imports.items():
             uses.setdefault(name, Uses()).imported.add(place)
-        uses[BODY].imported |= set(_imported(self._tree))
+        uses[BODY].imported |= set(imports_of(self._tree))
         return Source(uses, self._imports, self._fixtures)
 
     def texts(self) -> dict[str, str]:
         source = self.source()
         bodies = {name: "\n".join(map(self._text, parts)) for name, parts in self._parts.items()}
         imports = {name: repr(place) for name, place in source.imports.items()}
-        loaded = sorted({module for module, name in _imported(self._tree) if name == ALL and module.partition(".")[0] in TOPS})
+        loaded = [module for module, name in imports_of(self._tree) if name == ALL and (module in TOPS or "." in module)]
         texts = {name: bodies.get(name, "") + imports.get(name, "") for name in source.uses}
         return texts | {BODY: texts[BODY] + repr(loaded), DOC: ast.get_docstring(self._tree) or ""}
 
@@ -124,7 +124,7 @@ def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
     return {one.asname or one.name.partition(".")[0]: (one.name if one.asname else one.name.partition(".")[0], ALL) for one in node.names}
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """Modules and names of all imports that are executed when the module is."""
     todo: list[ast.AST] = [tree]
     while todo:
@@ -140,7 +140,7 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 todo += ast.iter_child_nodes(node)
 
 
-def _uses(parts: list[ast.AST]) -> Uses:
+def _uses(parts: list[ast.AST], *, annotations: bool) -> Uses:
     uses = Uses()
     todo: list[ast.AST] = list(parts)
     while todo:
@@ -150,7 +150,7 @@ def _uses(parts: list[ast.AST]) -> Uses:
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 uses.arguments |= {one.arg for one in arguments}
                 todo += [*node.body, *node.decorator_list, *node.args.defaults, *(one for one in node.args.kw_defaults if one)]
-                if any("command" in ast.unparse(one) or "callback" in ast.unparse(one) for one in node.decorator_list):
+                if annotations:
                     todo += [one.annotation for one in arguments if one.annotation]
                 continue
             case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="sys"), attr="modules"))):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.choice.__main__ import made, not_recordable
+from tests.choice.__main__ import recorded as recorded_at
 from tests.choice.passed import COMMITS, DAYS, FILE, Passed
 from tests.unit.choice.tree import Tree
 
@@ -79,6 +81,26 @@ def test_without_git_everything_runs(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / FILE).write_text(Passed("a" * 40, NOW).written())
     assert made(tmp_path, NOW).everything
+
+
+def test_what_is_recorded_is_the_commit_at_which_the_run_began(tree: Tree) -> None:
+    assert "began at another commit" in recorded_at(tree.root, begins=False)
+    tree.write(".gitignore", "build\n")
+    begun = tree.commit("ignore")
+    assert recorded_at(tree.root, begins=True) == ""
+    tree.write("deploy/ONE.md", "more\n")
+    tree.commit("meanwhile")
+    assert "began at another commit" in recorded_at(tree.root, begins=False)
+    subprocess.run(["git", "-C", str(tree.root), "reset", "-q", "--hard", begun], check=True)
+    assert recorded_at(tree.root, begins=False) == ""
+    assert Passed.read(tree.root).commit == begun
+
+
+def test_a_git_that_fails_runs_everything(tree: Tree) -> None:
+    recorded(tree)
+    tree.write(".git/config", (tree.root / ".git/config").read_text() + "[diff]\n\talgorithm = none-such\n")
+    assert "git diff fails" in made(tree.root, NOW).everything
+    assert "is not in this repository's history" in made(tree.root, NOW, since=f"{tree.first}:pyproject.toml").everything
 
 
 def test_only_what_is_committed_can_be_recorded(tree: Tree, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.feeds.registry import MAKES
 from tests.choice.change import Change, changed, is_module
-from tests.choice.choose import choose, naming, readers
+from tests.choice.choose import ALWAYS, choose, naming
 from tests.choice.graph import Graph, Symbol, module_of
 from tests.choice.source import BODY
 from tests.contract.test_every_sink_has_its_suite import SUITES
@@ -81,8 +81,14 @@ def test_a_contract_suite_is_chosen_by_a_change_of_a_feed(kind: str) -> None:
         assert suites & graph().reaching([Symbol(module, BODY)]), module
 
 
-def test_what_reads_the_repository_runs_always() -> None:
-    modules = {symbol.module for symbol in graph().reaching(readers(graph()))}
-    wanted = {"tests.test_tidy", "tests.test_words", "tests.test_maps", "tests.unit.test_guide", "tests.unit.test_deploy"}
-    assert wanted <= modules
-    assert not choose(graph(), Change(frozenset(), (), 0), since="HEAD").everything
+def test_what_judges_the_repositorys_files_runs_always() -> None:
+    modules = {test.module for test in graph().tests()}
+    assert modules >= ALWAYS
+    listing = {
+        module
+        for module, path in graph().files.items()
+        if module in modules and "ROOT" in graph().sources[module].uses and "rglob" in (ROOT / path).read_text()
+    }
+    assert listing - ALWAYS == {"tests.unit.choice.test_this_repository"}, "it lists the repository's files: name it in ALWAYS"
+    choice = choose(graph(), Change(frozenset(), (), 0), since="HEAD")
+    assert {module_of(Path(file)) for file in choice.chosen} == ALWAYS

@@ -42,9 +42,20 @@ FILES = {
     "tests/unit/test_sinks.py": "from spark_merge.sinks.registry import open_sink\n\ndef test_plain():\n    open_sink('plain://x')\n\n"
     "def test_deep():\n    open_sink('deep:///y')\n",
     "tests/unit/test_process.py": "import subprocess, sys\n\ndef test_program():\n    subprocess.run([sys.executable, '-m', 'sidecar'])\n",
-    "tests/unit/test_pages.py": "from sidecar.pages import page\n\ndef test_page():\n    assert page()\n",
+    "tests/unit/test_look.py": "from sidecar.pages import page\n\ndef test_look():\n    assert page()\n",
+    "tests/unit/test_program.py": "TEXT = 'from sidecar import pages; pages.page({what})'\n\ndef test_text():\n    assert TEXT\n",
+    "tests/unit/test_script.py": "import send\n\ndef test_send():\n    assert send.sent() == 3\n",
+    "tests/unit/test_options.py": "from sidecar.cli.commands import app\n\ndef test_options():\n    assert app\n",
+    "tests/unit/below/__init__.py": "",
+    "tests/unit/below/conftest.py": "import pytest\n\n@pytest.fixture\ndef one():\n    return 1\n\ndef pytest_runtest_setup():\n    pass\n",
+    "tests/unit/below/test_below.py": "def test_one(one):\n    assert one\n\ndef test_none():\n    pass\n",
+    "sidecar/cli/options.py": "Id = 'an option'\n",
+    "sidecar/cli/commands.py": "from __future__ import annotations\nimport typer\nfrom sidecar.cli.options import Id\n\n"
+    "app = typer.Typer()\n\ndef show(name: Id):\n    pass\n\napp.command('show')(show)\n",
+    "deploy/send.py": "from sidecar.core import LIMIT\n\ndef sent():\n    return LIMIT\n",
     "tests/unit/test_docs.py": "from pathlib import Path\n\nDEPLOY = Path(__file__).parents[2] / 'deploy'\n\n"
-    "def test_one():\n    assert (DEPLOY / 'ONE.md').exists()\n\ndef test_all():\n    assert list(DEPLOY.rglob('*.md'))\n",
+    "def test_page():\n    assert (DEPLOY / 'ONE.md').exists()\n",
+    "tests/unit/test_guide.py": "def test_all():\n    pass\n",
     "deploy/ONE.md": "one\n",
     "deploy/TWO.md": "two\n",
     "pyproject.toml": "",
