@@ -47,10 +47,13 @@ def test_its_log_is_claimed_recovered_and_written_on(log: Folder) -> None:
         DumpState.FINISHED, 9, [T0 + 5020, T0 + 1060],
     )  # fmt: skip
     schemas = owner.read_schemas(last.schemas)
-    assert owner.write_schemas(schemas) == last.schemas, "equal schemas have the name that they had"
-    owner.commit(Manifest(Seq(6), 3, last.upto_ts, CommitTs(T0 + 7000), None, 0, 0, last.positions, last.schemas, "canal-json"))
+    own = owner.write_schemas(schemas)
+    assert owner.read_schemas(own) == schemas
+    owner.commit(Manifest(Seq(6), 3, last.upto_ts, CommitTs(T0 + 7000), None, 0, 0, last.positions, own, "canal-json"))
     assert owner.retain(delivered=Seq(6), open_from=None) == SEGMENTS
-    assert not [name for name in storage.list_names(log, deep=True) if name.startswith("chunks/")]
+    left = storage.list_names(log, deep=True)
+    assert not [name for name in left if name.startswith("chunks/")]
+    assert [name for name in left if name.startswith("schemas/")] == [own], "those without an epoch are an earlier owner's"
 
 
 def test_all_of_its_log_is_read(log: Folder) -> None:

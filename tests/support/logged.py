@@ -19,11 +19,11 @@ def copied(log: MemoryLog, folder: Folder) -> list[Manifest]:
     manifests: list[Manifest] = []
     while (manifest := log.manifest(Seq(len(manifests)))) is not None:
         data = to.write_data(manifest.seq, epoch=manifest.epoch, codec=manifest.codec, changes=log.read_data(manifest))
-        for name in filter(None, (manifest.schemas, manifest.next_schemas)):
-            to.write_schemas(log.read_schemas(name))
+        before, after = (name and to.write_schemas(log.read_schemas(name)) for name in (manifest.schemas, manifest.next_schemas))
         for window in manifest.windows:
             for chunk in window.chunks:
                 write_chunk(folder, chunk.path, log.read_chunk(chunk.path))
-        manifests.append(replace(manifest, data=data.name, rows=data.rows, bytes=data.bytes))
+        copy = replace(manifest, data=data.name, rows=data.rows, bytes=data.bytes, schemas=before or "", next_schemas=after)
+        manifests.append(copy)
         to.commit(manifests[-1])
     return manifests
