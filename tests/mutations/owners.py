@@ -134,7 +134,7 @@ FENCES = [
     ),
     Mutation(
         "an owner continues dumps without the tables of the file",
-        "sidecar/log/segment_log.py::FolderLog.recover",
+        "sidecar/log/segment_log.py::FolderLog._whole",
         "with_logged_tables(self.folder, last, self._file)",
         "last",
         f"{OF_THE_LOG}::test_dumps_of_many_tables_are_recovered_whole_and_their_file_goes_with_the_last_manifest_that_names_it[local]",
