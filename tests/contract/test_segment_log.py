@@ -806,11 +806,12 @@ def test_an_owner_behind_anothers_retention_is_fenced_off(folder_place: FolderPl
         frozen.retain(delivered=Seq(4), open_from=None)
 
 
-def test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log(folder_place: FolderPlace) -> None:
+@pytest.mark.parametrize("lost", [3, 5], ids=["amid the log", "its last"])
+def test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log(folder_place: FolderPlace, lost: int) -> None:
     several(folder_place)
     log = folder_owner(folder_place, epoch=2)
-    storage.remove(folder_place.folder, [manifest_name(Seq(3))])
-    with pytest.raises(LogBroken, match=manifest_name(Seq(3))):
+    storage.remove(folder_place.folder, [manifest_name(Seq(lost))])
+    with pytest.raises(LogBroken, match=manifest_name(Seq(lost))):
         log.retain(delivered=Seq(4), open_from=None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ class TestKafka(SinkPort):
     @pytest.fixture
     def place(self, broker: KafkaBroker) -> Place:
         return place_at(broker)
+
+    def test_a_batch_that_0_4_has_begun_is_compared_by_its_digest(self, story: Story) -> None:
+        """Its record has no manifest."""
+        sink = story.place.sink()
+        assert isinstance(sink, KafkaSink)
+        story.begin(sink)
+        begun = sink._progress.begun
+        assert begun is not None
+        for log in ("another log's", begun.log):
+            sink = story.place.sink()
+            assert isinstance(sink, KafkaSink)
+            sink.open(epoch=None)
+            sink._position.change(replace(sink._progress, begun=replace(begun, manifest="", log=log)))
+            if log != begun.log:
+                with pytest.raises(SinkError, match="has begun other segments"):
+                    story.delivery().deliver()
+        story.finish()
+        story.check_end()
 
     def test_what_was_begun_is_done_again_as_it_was(self, story: Story) -> None:
         sink = story.place.sink()

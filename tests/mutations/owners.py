@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import SINKS, Mutation
 
 OF_THE_LOG = "tests/contract/test_segment_log.py"
+OF_DELIVERY = "tests/unit/merge/test_delivery.py::test_a_begun_batch_that_cannot_be_the_next_one_is_an_error_and_no_wait"
 OF_FROZEN_OWNERS = "tests/simulation/test_owners.py::test_no_owner_breaks_the_log_of_another"
 OF_DUMPS = "tests/unit/log/test_dumps_file.py"
 OF_ETCD = "tests/integration/test_etcd.py"
@@ -74,7 +75,7 @@ FENCES = [
         "sidecar/log/segment_log.py::FolderLog._raise_floor",
         "if name >= manifest_name(Seq(contents.floor))",
         "if name < manifest_name(Seq(0))",
-        f"{OF_THE_LOG}::test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log[local]",
+        f"{OF_THE_LOG}::test_a_manifest_that_is_gone_above_the_floor_is_a_broken_log[local-its last]",
     ),
     Mutation(
         "a temporary file of a living process is removed",
@@ -331,6 +332,27 @@ LOGS = [
         "if standing.begun is not None:",
         "if False:",
         f"{SINKS}::TestTwins::test_a_log_that_was_restored_while_a_batch_was_begun_is_refused[CommittingSink]",
+    ),
+    Mutation(
+        "a begun batch that was accepted is waited for",
+        "spark_merge/log/follow.py::check_next_begun",
+        "if begun.seq <= after:",
+        "if False:",
+        f"{OF_DELIVERY}[accepted already]",
+    ),
+    Mutation(
+        "a log that ends below a begun batch is waited for",
+        "spark_merge/delivery/batches.py::Delivery._opened",
+        'check_has(self._settings.log, standing.begun, how="begun")',
+        "pass",
+        f"{OF_DELIVERY}[behind the log's end]",
+    ),
+    Mutation(
+        "a batch that 0.4 has begun in Kafka is compared with nothing",
+        "spark_merge/sinks/kafka/sink.py::KafkaSink._begun",
+        "if not begun.manifest and begun.log != log:",
+        "if False:",
+        "tests/integration/test_kafka_sink.py::TestKafka::test_a_batch_that_0_4_has_begun_is_compared_by_its_digest",
     ),
     Mutation(
         "the manifest of a begun batch is not compared",

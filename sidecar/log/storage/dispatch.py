@@ -67,7 +67,7 @@ class Backend(Protocol):
     def volume_bytes(self, folder: Folder) -> tuple[int, int] | None: ...
 
     def age_s(self, folder: Folder, name: str) -> float | None:
-        """Since it was last written; None where there is no such file, or nobody leaves temporary files."""
+        """Since it was last written; None where that is not known, or nobody leaves temporary files."""
         ...
 
 

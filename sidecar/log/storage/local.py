@@ -171,13 +171,12 @@ def volume_bytes(folder: Folder) -> tuple[int, int] | None:
 
 @_errors()
 def age_s(folder: Folder, name: str) -> float | None:
-    """By the file system's own clock: it can be another machine's."""
+    """By the file system's own clock: it can be another machine's. None where it has no room for a file that shows it."""
     try:
-        written_s = os.stat(folder.path(name)).st_mtime
-    except FileNotFoundError:
+        with tempfile.NamedTemporaryFile(dir=folder.root, prefix=".now.", suffix=".tmp") as file:
+            return os.stat(file.name).st_mtime - os.stat(folder.path(name)).st_mtime
+    except OSError:
         return None
-    with tempfile.NamedTemporaryFile(dir=folder.root, prefix=".now.", suffix=".tmp") as file:
-        return os.stat(file.name).st_mtime - written_s
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from spark_merge.delivery import sink_record
 from spark_merge.delivery.batches import Delivery, JobSettings, TaskWork
 from spark_merge.delivery.sink_record import SinkId
 from spark_merge.merge.cut import BatchLimits
-from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing
 from spark_merge.sinks.files.sink import FileSink
 from spark_merge.sinks.memory.committing import CommittingSink
 from spark_merge.sinks.memory.target import target
@@ -258,3 +258,32 @@ def test_what_a_sink_has_accepted_of_a_batch_that_met_a_bad_row_counts_for_its_t
     while delivery.deliver():
         pass
     assert counted == list(range(SEGMENTS))
+
+
+class WithRecord(CommittingSink):
+    """Opening it returns what is on record there."""
+
+    on_record: Standing
+
+    def open(self, *, epoch: int | None) -> Standing:
+        return replace(self.on_record, owner=super().open(epoch=epoch).owner)
+
+
+@pytest.mark.parametrize(
+    ("begun", "says"),
+    [
+        (Accepted(Seq(SEGMENTS + 5)), rf"has begun segment {SEGMENTS + 5}, and the log .* ends at {SEGMENTS - 1}"),
+        (Accepted(Seq(2)), "has begun a batch that ends with segment 2, and continues behind segment 3"),
+        (Accepted(Seq(5), manifest="of another log"), "has begun segment 5 .* has another one of that number"),
+        (5, "returned no Accepted as Standing.begun"),
+    ],
+    ids=["behind the log's end", "accepted already", "another one", "of a sink of before"],
+)
+def test_a_begun_batch_that_cannot_be_the_next_one_is_an_error_and_no_wait(
+    tmp_path: Path, log: Folder, history: RandomHistory, begun: Accepted, says: str
+) -> None:
+    manifests = write_log(log, history)
+    sink = WithRecord(str(tmp_path), log_id="log-1")
+    sink.on_record = Standing(Owner(1, 1), Accepted.of(manifests[3]), begun)
+    with pytest.raises(SinkError, match=says):
+        Delivery(sink, JobSettings(log), NoTasks()).deliver()
