@@ -220,7 +220,7 @@ def _manifest_of(data: bytes, log: Log) -> None:
 
 
 def _schemas_of(data: bytes, log: Log) -> None:
-    next((log.folder / "schemas").iterdir()).write_bytes(data)
+    next((log.folder / "schemas").glob("*/*.json")).write_bytes(data)
 
 
 def _rows_of(data: bytes, log: Log) -> None:
