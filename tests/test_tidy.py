@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -408,6 +410,24 @@ SERVERS = {
 def test_what_make_fast_runs_starts_no_server(path: Path) -> None:
     results = imports(path) & SERVERS
     assert not results, f"{path} uses {results}: it belongs to tests/integration or tests/spark"
+
+
+_LOADED_ONE_BY_ONE = """
+import importlib, sys, traceback
+import sidecar.cli.environment, sidecar.process.plain_arrow
+for name in sys.stdin.read().split():
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        print(name, traceback.format_exc())
+"""
+
+
+def test_each_module_can_be_loaded() -> None:
+    """Tests are chosen by the symbols that they use (tests/choice): a module that raises is found here, whoever uses it."""
+    names = "\n".join(module_name(path) for path in PRODUCT if path.name != "__main__.py")
+    done = subprocess.run([sys.executable, "-c", _LOADED_ONE_BY_ONE], cwd=ROOT, input=names, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
 
 @each(PRODUCT)
