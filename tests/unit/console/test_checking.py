@@ -96,6 +96,7 @@ def test_one_runs_at_a_time(tmp_path: Path) -> None:
     gate.touch()
     eventually(lambda: not checks.running)
     assert checks.begin()
+    eventually(lambda: not checks.running)  # the gate goes with the test's folder
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
