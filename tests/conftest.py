@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,28 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """The worker's one broker, for all tests that neither end nor freeze it. Each makes topics of its own."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as running:
         yield running
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
+    return report
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Emptied where the test has passed: a whole run makes hundreds of etcds and brokers, whose files filled a disk of 80 GB. The folder
+    itself stays, so that no later test has one of its name: caches and twins know folders by their names."""
+    yield tmp_path
+    for child in () if request.node.stash.get(_FAILED, False) else tuple(tmp_path.iterdir()):
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child, ignore_errors=True)  # a process that a test has ended may still write into it
+        else:
+            child.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
