@@ -424,7 +424,7 @@ for name in sys.stdin.read().split():
 
 
 def test_each_module_can_be_loaded() -> None:
-    """Tests are chosen by the symbols that they use (tests/choice): a module that raises is found here, whoever uses it."""
+    """Tests are chosen by the symbols that they use (tests/choice). A module that raises at its import fails here, also without a user."""
     names = "\n".join(module_name(path) for path in PRODUCT if path.name != "__main__.py")
     done = subprocess.run([sys.executable, "-c", _LOADED_ONE_BY_ONE], cwd=ROOT, input=names, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
