@@ -22,11 +22,11 @@ from sidecar.control.answers import EXIT_REFUSED, CallFailed, new_operation_id
 from sidecar.history.entry import HISTORY_MAX, OperationKind
 from ticdc_dump.v1 import control_pb2 as pb
 
-EXIT_DIFFERENT = 1
+EXIT_DIFFERENT, EXIT_INCOMPLETE = 1, 9
 EXIT_CODES = (
     "Exit codes: 0 equal (or started, with --detach), 1 there are differences, 2 wrong usage, 3 refused, stopped, its repair asks, or"
-    " something could not be compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 130 interrupted: the verification"
-    " continues."
+    " something could not be compared, 4 no such changefeed, 5 sidecar not reachable, 6 not allowed, 9 only rows are missing that a"
+    " sink has not received yet, 130 interrupted: the verification continues."
 )
 ASK_EVERY_S = 1.0
 PROGRESS_EVERY_S = 10.0
@@ -232,6 +232,8 @@ def _exit_code(verification: pb.Verification, call: Call) -> int:
     _show(call, verification)
     if verification.state == pb.CHECK_STATE_DIFFERENT:
         return EXIT_DIFFERENT
+    if verification.state == pb.CHECK_STATE_INCOMPLETE:
+        return EXIT_INCOMPLETE
     return 0 if verification.state == pb.CHECK_STATE_EQUAL or (verification.id and not is_over(verification)) else EXIT_REFUSED
 
 

@@ -28,8 +28,22 @@ TABLE_COLUMNS = (
     FittedColumn("time", number=True, drop_order=1),
     FittedColumn("as of", drop_order=3),
 )
-STYLES = {"equal": "green", "asks": "bold yellow", "different": "bold red", "failed": "bold red", "skipped": "yellow", "stopped": "yellow"}
-_ENDS = (pb.CHECK_STATE_EQUAL, pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_STOPPED)
+STYLES = {
+    "equal": "green",
+    "asks": "bold yellow",
+    "different": "bold red",
+    "failed": "bold red",
+    "skipped": "yellow",
+    "stopped": "yellow",
+    "incomplete": "yellow",
+}
+_ENDS = (
+    pb.CHECK_STATE_EQUAL,
+    pb.CHECK_STATE_DIFFERENT,
+    pb.CHECK_STATE_FAILED,
+    pb.CHECK_STATE_STOPPED,
+    pb.CHECK_STATE_INCOMPLETE,
+)
 
 
 def is_over(verification: pb.Verification) -> bool:
@@ -125,7 +139,13 @@ def _judged(table: pb.CheckedTable, kind: str) -> str:
 
 
 def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:
-    order = [pb.CHECK_STATE_DIFFERENT, pb.CHECK_STATE_FAILED, pb.CHECK_STATE_SKIPPED, pb.CHECK_STATE_RUNNING]
+    order = [
+        pb.CHECK_STATE_DIFFERENT,
+        pb.CHECK_STATE_FAILED,
+        pb.CHECK_STATE_SKIPPED,
+        pb.CHECK_STATE_INCOMPLETE,
+        pb.CHECK_STATE_RUNNING,
+    ]
     return sorted(tables, key=lambda table: order.index(table.state) if table.state in order else len(order))
 
 

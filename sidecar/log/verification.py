@@ -134,7 +134,8 @@ def request_from_json(data: bytes) -> VerifyRequest:
 
 
 class CheckState(StrEnum):
-    """Of a table or a verification. EQUAL, DIFFERENT, SKIPPED, FAILED and STOPPED are ends."""
+    """Of a table or a verification. WAITING and RUNNING are no ends. INCOMPLETE: nothing differs but rows that the sink lacks, because it
+    is not complete for the table."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -143,6 +144,7 @@ class CheckState(StrEnum):
     SKIPPED = "skipped"
     FAILED = "failed"
     STOPPED = "stopped"
+    INCOMPLETE = "incomplete"
 
 
 class CellDifference(msgspec.Struct, frozen=True):
@@ -332,7 +334,7 @@ def repair_from_json(data: bytes) -> RepairReport:
 
 _COMPARED = frozenset({CheckState.DIFFERENT, CheckState.FAILED})
 
-OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED})
+OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.FAILED, CheckState.STOPPED, CheckState.INCOMPLETE})
 """Of a verification."""
-TABLE_OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED})
+TABLE_OVER = frozenset({CheckState.EQUAL, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.FAILED, CheckState.INCOMPLETE})
 """Of a table: a worker that starts again compares the others."""

@@ -19,6 +19,7 @@ STATES = {
     CheckState.DIFFERENT: DumpState.FINISHED,
     CheckState.FAILED: DumpState.FAILED,
     CheckState.STOPPED: DumpState.STOPPED,
+    CheckState.INCOMPLETE: DumpState.FINISHED,
 }
 """Of the history, by that of the report."""
 
@@ -55,5 +56,9 @@ def result_of(report: VerifyReport) -> str:
     text = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     if not text:
         text = EQUAL if report.state is CheckState.EQUAL else ""
+    if report.state is CheckState.INCOMPLETE:
+        lacking = [table for table in report.tables if table.state is CheckState.INCOMPLETE]
+        more = f" and {len(lacking) - 1} more tables" if len(lacking) > 1 else ""
+        return f"incomplete: {lacking[0].sink} has not received all rows of {lacking[0].name}{more} yet"
     why = f"{failed[0].name} in {failed[0].sink} was not compared: {failed[0].why}" if failed else ""
     return "; ".join(filter(None, [text, why]))

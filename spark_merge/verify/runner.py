@@ -166,7 +166,7 @@ class _Verification:
                 for checked in [pool.submit(self._check, number, *wanted[number]) for number in left]:
                     checked.result()
             states = {one.state for one in report.tables}
-            ends = (CheckState.FAILED, CheckState.DIFFERENT, CheckState.SKIPPED)
+            ends = (CheckState.FAILED, CheckState.DIFFERENT, CheckState.SKIPPED, CheckState.INCOMPLETE)
             end = next((state for state in ends if state in states), CheckState.EQUAL)
             report.state = CheckState.FAILED if end is CheckState.SKIPPED else end  # what was not compared is not equal
         except Stopped:

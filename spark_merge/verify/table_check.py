@@ -8,6 +8,8 @@
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
   which is read first, to beyond the last moment at which the source was read.
 - Without snapshots (a server that is no TiDB) a range is read in the present: it is as of some moment up to `context.AHEAD_MS` from then.
+- Missing rows are judged once the sink is complete for the table (sink_tables), by looks at positions from then on; before that they are
+  counted and never repaired. All else is judged as ever: a row that the sink has is one that TiDB had.
 - A DDL that changes the table meanwhile, at the source or in the log: once the sink has it, the table is compared again from the beginning,
   TRIES_MAX times.
 """
@@ -20,18 +22,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sidecar.core.model import CommitTs, Seq, TableSchema, utc
+from sidecar.core.model import CommitTs, Seq, TableSchema
 from sidecar.errors import LogBroken, SinkError, SourceChanged, SourceError
 from sidecar.log.verification import CheckState, RequestedTable, Slice, TableReport, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
-from spark_merge.log.read import LoggedSchemas, new_manifests
-from spark_merge.port.contract import Accepted, Sink
-from spark_merge.port.readable import Readable, ReadPart, RowForm, newest_of
+from spark_merge.port.readable import ReadPart, RowForm, newest_of
 from spark_merge.verify.by_keys import lookups
 from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, ranges_of_slice, reads_by_keys
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
@@ -40,9 +40,10 @@ from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.keeping_up import KeepingUp
 from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
 from spark_merge.verify.moving import Moving
+from spark_merge.verify.positions import LOOK_WAIT_S, Altered, Positions, ReadableSink
 from spark_merge.verify.resume import CheckProgress, forget, load, save, schema_text
 from spark_merge.verify.source import key_table
-from spark_merge.verify.tally import Tally, unmoved
+from spark_merge.verify.tally import Tally
 
 R = TypeVar("R")
 
@@ -54,7 +55,7 @@ SINK_PART_ROWS = 1_000_000
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
 
-LOOKS_MAX, LOOK_WAIT_S, LOOK_WAIT_MAX_S = 12, 0.5, 10.0
+LOOKS_MAX, LOOK_WAIT_MAX_S = 12, 10.0
 """Second looks at a table's keys, and the waits between them, which double."""
 
 LOOKED_KEYS_MAX = 100_000
@@ -65,16 +66,10 @@ MOVED_KEYS_MAX = 1_000_000
 SAVE_EVERY_S = 60.0
 """What a comparison has done: with it are the keys that are moving, which may be millions."""
 
-AWAIT_S = 0.1
-SINK_WAIT_S = 600.0
-"""For the sink to accept what the look before has seen in the log."""
+LACKS = "the sink has not received all rows of the table: a dump that runs brings them, else dumpstart; then verify again"
 
 KEYS_AT_ONCE = 5_000
 TRIES_MAX = 3
-
-
-class Altered(Exception):
-    """A DDL changed the table while it was compared."""
 
 
 class _Looked(NamedTuple):
@@ -84,10 +79,6 @@ class _Looked(NamedTuple):
     theirs: dict[str, Row]
     twice: set[str]
     moved: set[str]
-
-
-class ReadableSink(Sink, Readable, Protocol):
-    """A sink that can be read back."""
 
 
 @dataclass
@@ -117,9 +108,11 @@ class TableCheck:
     _saves: bool = False
     _saved_s: float = 0.0
     _durable: set[str] = field(default_factory=set)
+    _positions: Positions = field(init=False)
 
     def __post_init__(self) -> None:
         self.report = self._blank()
+        self._positions = Positions(self.context, self.name, self.sink, self.table.name, self._waits_for)
 
     def _blank(self) -> TableReport:
         partial = bool(self.table.where) or self.sample < 1
@@ -143,7 +136,7 @@ class TableCheck:
                 self.context.wait(LOOK_WAIT_S)
                 if isinstance(error, Altered | SourceChanged):  # before its position the sink has the schema that does not fit
                     self._upto_ts = self.context.present_ts()
-                    self._await_sink()
+                    self._positions.await_sink(self._upto_ts)
         self.report.seconds = time.monotonic() - began_s
         self.tally.conclude(self.report, self._keeping_up.narrowed)
         return self.report
@@ -171,7 +164,8 @@ class TableCheck:
             self._follow(moving)
             self._keeping_up.followed(time.monotonic() - began_s, done=progress.done, ranges=len(parts))
             self._save(progress, moving)
-        self._await(moving, CommitTs(progress.high_ts))
+        self._note_lacking()  # before the log is followed: so the chunks that have made it complete are moving
+        self._positions.await_log(moving, CommitTs(progress.high_ts), follow=self._follow)
         self.report.low_tso, self.report.high_tso = str(progress.low_ts), str(moving.upto_ts)
         files_of = tuple(progress.source_files), tuple(progress.sink_files)
         buckets = [BucketWork(context.folder, *files_of, bucket) for bucket in range(progress.buckets)]
@@ -182,9 +176,9 @@ class TableCheck:
         context = self.context
         forget(context.folder, self.path)  # its digests would be replaced one by one
         self._durable, self._saved_s = set(), 0.0
-        accepted = self._accepted()
+        accepted = self._positions.accepted()
         context.needs(accepted.seq)
-        schema = self._schema_after(accepted)
+        schema = self._positions.schema_after(accepted)
         rows = context.source.rows(schema)
         by_keys = reads_by_keys(self.sink, rows, part=self.slice, sample=self.sample)
         none = key_table(schema, []) if by_keys else None
@@ -209,8 +203,8 @@ class TableCheck:
         if result is None:
             return None
         progress, keys = result
-        accepted = self._accepted()
-        schema = self._schema_after(accepted)
+        accepted = self._positions.accepted()
+        schema = self._positions.schema_after(accepted)
         moving = Moving(self.context.log, schema, after=Seq(progress.seq), low_ts=CommitTs(progress.low_ts), keys=keys)
         moving.upto_ts = CommitTs(progress.upto_ts)
         self.context.needs(Seq(progress.seq))
@@ -242,10 +236,12 @@ class TableCheck:
             keys = pa.concat_arrays([getattr(one, kind) for one in differences] or [pa.array([], pa.string())])
             moved = pc.is_in(keys, value_set=moving.keys)
             self._rereads |= kind == "duplicate" and bool(len(keys))
-            if not self.tally.judges(kind):
-                self.tally.expect(kind, unmoved(keys, moved))
-                continue
             stuck, changed = keys.filter(pc.invert(moved)), keys.filter(moved)
+            if not self.tally.judges(kind):
+                self.tally.expect(kind, len(stuck))
+                if kind != "missing" or not self.tally.lacks:
+                    continue
+                stuck = stuck[:0]  # one that moved is there by now, or is missing: only the latter makes the table incomplete
             looked = LOOKED_KEYS_MAX - sum(pending.values())
             room = MOVED_KEYS_MAX - (len(pending) - sum(pending.values()))
             pending |= dict.fromkeys(stuck[:looked].to_pylist(), 1) | dict.fromkeys(changed[:room].to_pylist(), 0)
@@ -255,6 +251,12 @@ class TableCheck:
         self._look_again(schema, pending)
         self.report.moving += unlooked_moved
         self._keeping_up.left(unlooked_moved)
+
+    def _note_lacking(self) -> None:
+        """Whether missing rows are judged."""
+        if not self._positions.has_all_rows():
+            self.tally.lacks = LACKS
+            self.report.unjudged = [*self.report.unjudged, Unjudged(self.name, *self.table.name, ("missing",), LACKS)]
 
     # ---- the second look ---------------------------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ class TableCheck:
             self.context.progress(self.report)
             if not pending:
                 return
-            self._await_sink()
+            self._positions.await_sink(self._upto_ts)
             keys = list(pending)
             for start in range(0, len(keys), KEYS_AT_ONCE):
                 self._look(schema, pending, keys[start : start + KEYS_AT_ONCE])
@@ -276,7 +278,7 @@ class TableCheck:
         self.report.moving = len(pending)
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
-        accepted = self._accepted()
+        accepted = self._positions.accepted()
         requested = key_table(schema, [key_of(key) for key in keys])
         wanted = None if self._rereads and not self._by_keys else requested  # a sink may find one row of a key, and have another
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
@@ -286,24 +288,9 @@ class TableCheck:
         at_ts = moving.follow() if self.context.source.has_snapshots() else None
         part = self.context.source.by_keys(schema, requested, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
-        self._await(moving, self.context.present_ts() if at_ts is None else at_ts)
+        self._positions.await_log(moving, self.context.present_ts() if at_ts is None else at_ts, follow=self._follow)
         looked = _Looked(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
         self._judge(schema, pending, keys, looked)
-
-    def _await_sink(self) -> None:
-        """Until the sink has what the look before has seen: else a change of a key between the two may be in the log alone. Raises
-        SinkError."""
-        until_s = time.monotonic() + SINK_WAIT_S
-        while (self._accepted().upto_ts or 0) < self._upto_ts:
-            self._waits_for(f"sink {self.name} to accept the changes up to {utc(self._upto_ts)}")
-            if time.monotonic() > until_s:
-                raise SinkError(
-                    f"sink {self.name} has not reached {self._upto_ts} within {SINK_WAIT_S:g} s, so {self.table.name} cannot be compared",
-                    hint="see dumpquery for what holds the sink up, then verify again",
-                )
-            self.context.gate(0)
-            self.context.wait(LOOK_WAIT_S)
-        self._waits_for("")
 
     def _waits_for(self, what: str) -> None:
         """Reported while it lasts; its end is reported with the next progress."""
@@ -321,35 +308,6 @@ class TableCheck:
                 if pending[key] >= 2:
                     del pending[key]
                     self.tally.count(self.report, result)
-
-    # ---- positions ---------------------------------------------------------------------------------------------------
-
-    def _accepted(self) -> Accepted:
-        result = self.sink.look()
-        if result is None:
-            raise SinkError(f"sink {self.name} has accepted nothing yet", hint="wait until it has: see dumpquery")
-        return result
-
-    def _schema_after(self, accepted: Accepted) -> TableSchema:
-        """The table in the sink. Raises Altered where the log has none."""
-        before = new_manifests(self.context.log.settings.log, after=Seq(accepted.seq - 1), limit=1)
-        if not before:
-            raise SinkError(f"segment {accepted.seq}, which sink {self.name} ends with, is not in the log", hint="try again")
-        name = before[0].next_schemas or before[0].schemas if before[0].seq == accepted.seq else before[0].schemas
-        schema = LoggedSchemas(self.context.log.settings.log, name).get(self.table.name)
-        if schema is None or not schema.key:
-            raise Altered
-        return schema
-
-    def _await(self, moving: Moving, ts: CommitTs) -> None:
-        """Until the log has everything up to `ts`. Raises Altered."""
-        while self._follow(moving) < ts:
-            self._waits_for(f"the log to have all changes up to {utc(ts)}")
-            self.context.gate(0)
-            self.context.wait(AWAIT_S)
-        self._waits_for("")
-        if moving.altered:
-            raise Altered
 
     def _follow(self, moving: Moving) -> CommitTs:
         upto_ts = moving.follow()

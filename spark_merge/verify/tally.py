@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, TableReport, Unjudged
 from sidecar.ticdc.hidden_changes import are_all
@@ -17,13 +16,15 @@ DUPLICATES = "the target keeps one row of each key and has keys in several rows:
 
 @dataclass
 class Tally:
-    """`unjudged`: of the table in the sink. `differences`: those that were looked at twice. `unlooked`: keys (merge.key_text) of the
+    """`lacks`: why the sink lacks rows of the table, so that missing ones are not judged; empty: it has them all. `unjudged`: of the table
+    in the sink. `differences`: those that were looked at twice. `unlooked`: keys (merge.key_text) of the
     others, by kind. `expected`: rows of each kind that is not judged."""
 
     unjudged: Sequence[Unjudged] = ()
     differences: list[RowDifference] = field(default_factory=list)
     unlooked: list[tuple[str, pa.Array]] = field(default_factory=list)
     expected: dict[str, int] = field(default_factory=dict)
+    lacks: str = ""
 
     def all(self) -> Iterator[RowDifference]:
         yield from self.differences
@@ -31,7 +32,7 @@ class Tally:
             yield from (RowDifference(kind, key_of(key.as_py())) for key in keys)
 
     def judges(self, kind: str) -> bool:
-        return not any(kind in one.kinds for one in self.unjudged)
+        return not any(kind in one.kinds for one in self.unjudged) and not (self.lacks and kind == "missing")
 
     def expect(self, kind: str, rows: int) -> None:
         """Of a kind that is not judged."""
@@ -55,20 +56,19 @@ class Tally:
 
     def conclude(self, report: TableReport, narrowed: str = "") -> None:
         """A table of which no kind of difference is judged is not equal, whatever was read, nor one that was not read whole although all of
-        it was wanted: `narrowed` says why."""
+        it was wanted: `narrowed` says why. Nor is one incomplete that lacks rows in truth: a table that another program has filled is known
+        as one that lacks rows, and can be equal."""
         known = report.missing + report.different + report.duplicate + self.expected.get("missing", 0) + self.expected.get("different", 0)
         report.equal = max(report.rows - known - report.moving, 0)
         report.expected = sum(self.expected.values())
         report.state = CheckState.DIFFERENT if report.differences else CheckState.EQUAL
         report.why = DUPLICATES if report.duplicate else ""
+        if self.lacks and self.expected.get("missing"):
+            report.why = "; ".join(filter(None, [report.why, self.lacks]))
+            report.state = CheckState.DIFFERENT if report.differences else CheckState.INCOMPLETE
         if narrowed:
             report.why = f"{report.why}; {narrowed}" if report.why else narrowed
             report.state = CheckState.DIFFERENT if report.differences else CheckState.SKIPPED
         if not report.differences and are_all(one.kinds for one in self.unjudged):
             report.state = CheckState.SKIPPED
             report.why = "any difference can be right: " + "; ".join(dict.fromkeys(one.why for one in self.unjudged))
-
-
-def unmoved(keys: pa.Array, moved: pa.Array) -> int:
-    """How many of the keys are not among those that moved, as a mask."""
-    return len(keys) - (pc.sum(moved).as_py() or 0)

@@ -124,6 +124,19 @@ def different(operation_id: str) -> VerifyReport:
     return VerifyReport(operation_id, CheckState.DIFFERENT, 1, 2, tables=[orders, TableReport("lake", *ORDERS, CheckState.EQUAL, rows=5)])
 
 
+def test_rows_that_a_sink_has_not_received_yet_end_with_9_and_are_not_repaired(service: Service) -> None:
+    def incomplete(operation_id: str) -> VerifyReport:
+        orders = TableReport("copy", *ORDERS, CheckState.INCOMPLETE, rows=5, expected=2, why="a dump brings them")
+        return VerifyReport(operation_id, CheckState.INCOMPLETE, 1, 2, tables=[orders, TableReport("lake", *ORDERS, CheckState.EQUAL)])
+
+    service.worker = incomplete
+    done = service.run("--repair")
+    assert (done.exit_code, "incomplete" in done.output, "a dump brings them" in done.output) == (9, True, True)
+    assert service.owner.carried_out == []
+    [entry] = service.made._history.entries()
+    assert (entry.state, entry.result) == (DumpState.FINISHED, "incomplete: copy has not received all rows of shop.orders yet")
+
+
 def test_it_asks_for_the_carried_tables_in_all_sinks_that_can_be_read(service: Service) -> None:
     done = service.run("--where", "shop.orders:amount > 5", "--tables", "shop.*", "--sample", "10%")
     assert done.exit_code == 0, done.output

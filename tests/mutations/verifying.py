@@ -34,6 +34,27 @@ VERIFYING = [
         f"{OF_RESUME}::test_the_next_worker_has_the_sources_rows_as_the_sink_promises_them",
     ),
     Mutation(
+        "rows that a sink has not received yet are missing",
+        f"{CHECK}::TableCheck._note_lacking",
+        "not self._positions.has_all_rows()",
+        "False",
+        f"{OF_CHECK}::test_rows_that_a_sink_has_not_received_yet_are_no_differences_and_all_else_is_one[False]",
+    ),
+    Mutation(
+        "rows that come while a sink lacks others are among those that it lacks",
+        f"{CHECK}::TableCheck._conclude",
+        "len(stuck))\n                if kind",
+        "len(keys))\n                if kind",
+        f"{OF_CHECK}::test_a_row_that_comes_while_the_sink_is_incomplete_is_none_that_it_lacks",
+    ),
+    Mutation(
+        "rows that a sink lacks end with another exit code",
+        "sidecar/cli/verify_command.py::_exit_code",
+        "CHECK_STATE_INCOMPLETE",
+        "CHECK_STATE_WAITING",
+        "tests/integration/test_verify_service.py::test_rows_that_a_sink_has_not_received_yet_end_with_9_and_are_not_repaired",
+    ),
+    Mutation(
         "a killed process that is still there is given up",
         "spark_merge/verify/process.py::VerifyProcess._end",
         "if not self._ending:",
@@ -183,13 +204,13 @@ VERIFYING = [
     Mutation(
         "the second look does not wait for the sink",
         f"{CHECK}::TableCheck._look_again",
-        "self._await_sink()\n            ",
+        "self._positions.await_sink(self._upto_ts)\n            ",
         "",
         f"{OF_CHECK}::test_the_second_look_waits_for_a_sink_that_is_behind",
     ),
     Mutation(
         "a table that a DDL has altered is compared",
-        f"{CHECK}::TableCheck._await",
+        "spark_merge/verify/positions.py::Positions.await_log",
         "        if moving.altered:\n            raise Altered\n",
         "",
         f"{OF_CHECK}::test_a_table_that_ddls_change_again_and_again_is_not_compared",

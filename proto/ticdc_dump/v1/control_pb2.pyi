@@ -24,6 +24,7 @@ class CheckState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHECK_STATE_SKIPPED: _ClassVar[CheckState]
     CHECK_STATE_FAILED: _ClassVar[CheckState]
     CHECK_STATE_STOPPED: _ClassVar[CheckState]
+    CHECK_STATE_INCOMPLETE: _ClassVar[CheckState]
 
 class RepairState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -59,6 +60,7 @@ CHECK_STATE_DIFFERENT: CheckState
 CHECK_STATE_SKIPPED: CheckState
 CHECK_STATE_FAILED: CheckState
 CHECK_STATE_STOPPED: CheckState
+CHECK_STATE_INCOMPLETE: CheckState
 REPAIR_STATE_UNSPECIFIED: RepairState
 REPAIR_STATE_RUNNING: RepairState
 REPAIR_STATE_FINISHED: RepairState

@@ -18,14 +18,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sidecar.core.keyset import Key
-from sidecar.core.model import CommitTs, TableSchema
+from sidecar.core.model import CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError, SourceChanged, SourceLost
+from sidecar.log.identity import known_id
+from sidecar.log.sink_tables import write_sink_tables
 from sidecar.log.verification import CheckState, RequestedTable, Slice, Unjudged
+from sidecar.pace.sinks import SinkTables
 from spark_merge.merge.rule import Image
 from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
-from spark_merge.verify import chosen, keeping_up, table_check
+from spark_merge.verify import chosen, keeping_up, positions, table_check
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
 from spark_merge.verify.tally import DUPLICATES
@@ -337,6 +340,75 @@ def test_a_key_that_differs_at_one_look_alone_is_no_difference(still: Still) -> 
     assert (report.state, report.differences, report.moving) == (CheckState.EQUAL, 0, 0)
 
 
+def record(world: World, *complete: TableName) -> None:
+    """What the sink's worker knows of its tables."""
+    tables = SinkTables("mine", "", Seq(0), None, Seq(world.seq), CommitTs(world.upto_ts), dict.fromkeys(complete, CommitTs(1)))
+    write_sink_tables(world.job.log, tables, log_id=known_id(world.job.log))
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_rows_that_a_sink_has_not_received_yet_are_no_differences_and_all_else_is_one(tmp_path: Path, complete: bool) -> None:
+    """As beside a first dump. The world changes meanwhile."""
+    for seed in range(8):
+        uri = f"sqlite:///{tmp_path}/{seed}/out.db"
+        world = world_of(tmp_path / str(seed), seed, uri, snapshots=bool(seed % 2))
+        record(world, *([TABLE] if complete else []))
+        spoilt, since_ts = Sqlite(tmp_path / str(seed) / "out.db").spoil(world, Random(seed)), world.ts
+        check = check_of(world, uri)
+        report = check.run()
+        result = {one.key: one.kind for one in check.tally.all()}
+        healed = {key for ts, key in world.changed if ts > since_ts}
+        stay = {key: kind for key, kind in spoilt.items() if key not in healed}
+        assert result.items() <= spoilt.items(), seed
+        assert stay.keys() - {key for key, kind in spoilt.items() if kind == "missing" and not complete} <= result.keys(), seed
+        if not complete:
+            assert "missing" not in result.values()
+            assert report.expected >= list(stay.values()).count("missing")
+            assert report.state is (CheckState.DIFFERENT if result else CheckState.INCOMPLETE if report.expected else CheckState.EQUAL)
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_sink_that_lacks_rows_is_incomplete_and_says_what_to_do(still: Still, lacks: bool) -> None:
+    """One that another program has filled is equal, although nobody knows that it is complete."""
+    record(still.world)
+    if lacks:
+        still.output.delete(still.key)
+    report = still.check(gate=lambda _: None, wait=lambda _: None).run()
+    assert (report.state, report.differences, report.expected) == (CheckState.INCOMPLETE if lacks else CheckState.EQUAL, 0, int(lacks))
+    assert ("dumpstart" in report.why) == lacks
+    assert [one.kinds for one in report.unjudged] == [("missing",)]
+
+
+@pytest.mark.parametrize("brought", [False, True])
+def test_a_dump_that_makes_the_sink_complete_meanwhile_is_waited_for_by_the_second_look(still: Still, brought: bool) -> None:
+    """The row is missing when the sink is read. With the dump's last chunk the sink is complete: then it has the row, or lacks it."""
+    record(still.world)
+    row = still.world.rows[still.key]
+    still.output.delete(still.key)
+
+    def dumped() -> None:
+        if brought:
+            still.output.put(still.key, row[2])
+        record(still.world, TABLE)
+
+    report = still.check(gate=Steps(dumped), wait=lambda _: None).run()
+    state = CheckState.EQUAL if brought else CheckState.DIFFERENT
+    assert (report.state, report.missing, report.expected, report.unjudged) == (state, int(not brought), 0, [])
+
+
+def test_a_row_that_comes_while_the_sink_is_incomplete_is_none_that_it_lacks(still: Still) -> None:
+    """An inserted row moves at the first look, and is there at the second one."""
+    record(still.world)
+    key = next(key for key in map(still.world.key, range(still.world.keys)) if key not in still.world.rows)
+
+    def inserted() -> None:
+        still.world.put(key, "new")
+        still.world.append()
+
+    report = still.check(gate=Steps(inserted), wait=still.world.wait).run()
+    assert (report.state, report.expected, report.moving) == (CheckState.EQUAL, 0, 0)
+
+
 def test_a_key_that_changes_at_each_look_is_moving_and_no_difference(still: Still) -> None:
     values = iter(range(1000))
     report = still.check(gate=lambda worked_s: still.change(str(next(values))), wait=still.world.wait).run()
@@ -373,7 +445,7 @@ def test_the_second_look_waits_for_a_sink_that_is_behind(still: Still) -> None:
 
 
 def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_reported(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_check, "SINK_WAIT_S", -1.0)
+    monkeypatch.setattr(positions, "SINK_WAIT_S", -1.0)
     with pytest.raises(SinkError, match=r"sink mine has not reached \d+ within -1 s, so s\.t cannot be compared"):
         still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
 

@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.log.verification import CellDifference, CheckState, RowDifference, TableReport, Unjudged
 from sidecar.ticdc.hidden_changes import KINDS
-from spark_merge.verify.tally import DUPLICATES, Tally, unmoved
+from spark_merge.verify.tally import DUPLICATES, Tally
 
 CELL = CellDifference("v", "1", "2")
 
@@ -55,7 +55,14 @@ def test_keys_that_are_not_looked_at_again_are_differences_too() -> None:
     assert (report.extra, report.unlooked) == (2, 2)
 
 
-def test_keys_that_moved_are_not_expected_either() -> None:
-    keys = pa.array(["a", "b", "c"])
-    assert unmoved(keys, pa.array([True, False, False])) == 2
-    assert unmoved(keys[:0], pa.array([], pa.bool_())) == 0
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("kind", [*KINDS, "duplicate"])
+def test_what_a_sink_lacks_is_incomplete_and_all_else_is_judged(kind: str, missing: int) -> None:
+    tally = Tally(lacks="a dump brings them")
+    tally.expect("missing", missing)
+    report = concluded(tally, RowDifference(kind, ("1",), (CELL,)))
+    lacking = missing + (kind == "missing")
+    assert report.state is (CheckState.INCOMPLETE if kind == "missing" else CheckState.DIFFERENT)
+    assert (report.expected, len(list(tally.all()))) == (lacking, kind != "missing")
+    assert ("a dump brings them" in report.why) == bool(lacking)
+    assert concluded(Tally(lacks="a dump brings them")).state is CheckState.EQUAL, "another program has filled the table"
