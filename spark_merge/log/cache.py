@@ -2,7 +2,8 @@
 the worker's own process, the sinks, which read the same segments each at its own pace.
 
 - A table is decoded once, however many threads request it at once: sinks that follow the log closely all want its newest segment.
-- What is kept is bounded; the least recently requested goes first. A table that is in use lives as long as its user, kept or not.
+- What is kept is bounded, by what it takes and not by its values alone, and in time; the least recently requested goes first. A table that
+  is in use lives as long as its user, kept or not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from itertools import pairwise
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,13 @@ from sidecar.core.model import TableName
 BYTES_MAX = 256 << 20
 """Decoded rows that are kept: the last seconds of a busy log, or ROWS_MAX rows of one table (segments.py)."""
 
+IDLE_MAX_S = 60.0
+"""Since they were requested last: sinks that follow the log request a segment within seconds, and windows that are open again and again."""
+
+ROWS_BYTES, TABLE_BYTES = 12 << 10, 400
+"""What rows that are kept take beside their values, and what each of their tables adds: buffers, Python's objects. Measured; of a segment
+of a few rows it is nearly all."""
+
 
 class DecodedTables:
     """`rows`: CHANGES or RAW_CHANGES of some tables, by table, and of each in `commit_ts, rank, ordinal`."""
@@ -33,7 +42,7 @@ class DecodedTables:
         codes: Any = names.indices.to_numpy(zero_copy_only=False)
         order = np.lexsort([*(rows[name].to_numpy() for name in ("ordinal", "rank", "commit_ts")), codes])
         self.rows = (rows if np.array_equal(order, np.arange(len(order))) else rows.take(pa.array(order))).combine_chunks()
-        self.nbytes = self.rows.nbytes
+        self.nbytes = self.rows.nbytes + ROWS_BYTES + TABLE_BYTES * len(names.dictionary)
         edges = np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1)).tolist()
         self._places = dict(zip(names.dictionary.to_pylist(), pairwise(edges), strict=True))
 
@@ -45,8 +54,9 @@ class DecodedTables:
 class DecodedRows:
     """Rows by their `place`: what was decoded, and how. They are never changed."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s, self._lock = now_s, Lock()
+        self._used_s: dict[Hashable, float] = {}
         self._rows: OrderedDict[Hashable, Future[DecodedTables]] = OrderedDict()
         self._bytes: dict[Hashable, int] = {}
         self._all_bytes = 0
@@ -57,6 +67,8 @@ class DecodedRows:
             result = self._rows.get(place)
             if result is not None:
                 self._rows.move_to_end(place)
+                if place in self._bytes:
+                    self._used_s[place] = self._now_s()
             else:
                 mine = self._rows[place] = Future[DecodedTables]()
         if result is not None:
@@ -74,9 +86,11 @@ class DecodedRows:
 
     def _keep(self, place: Hashable, size: int) -> None:
         with self._lock:
-            self._bytes[place] = size
+            now_s = self._now_s()
+            self._bytes[place], self._used_s[place] = size, now_s
             self._all_bytes += size
-            while self._all_bytes > BYTES_MAX:
-                oldest = next(place for place in self._rows if place in self._bytes)
-                del self._rows[oldest]
+            while (oldest := next((one for one in self._rows if one in self._bytes), None)) is not None:
+                if self._all_bytes <= BYTES_MAX and self._used_s[oldest] >= now_s - IDLE_MAX_S:
+                    break
+                del self._rows[oldest], self._used_s[oldest]
                 self._all_bytes -= self._bytes.pop(oldest)

@@ -17,6 +17,20 @@ JOURNAL = "tests/contract/test_positions.py::TestClickHouse"
 
 MERGING = [
     Mutation(
+        "rows that nobody has requested for long are kept",
+        "spark_merge/log/cache.py::DecodedRows._keep",
+        "self._used_s[oldest] >= now_s - IDLE_MAX_S",
+        "True",
+        "tests/unit/merge/test_cache.py::test_what_is_kept_is_bounded_in_bytes_and_in_time",
+    ),
+    Mutation(
+        "rows that are kept weigh their values alone",
+        "spark_merge/log/cache.py::DecodedTables.__init__",
+        " + ROWS_BYTES + TABLE_BYTES * len(names.dictionary)",
+        "",
+        "tests/unit/merge/test_cache.py::test_rows_weigh_what_they_take_and_not_their_values_alone[1]",
+    ),
+    Mutation(
         "tasks merge on new-image keys only",
         "spark_merge/merge/survivors.py::touched",
         'greater(changes["commit_ts"], low_ts',

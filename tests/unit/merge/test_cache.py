@@ -7,9 +7,12 @@ from threading import Event
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_merge.log import cache
-from spark_merge.log.cache import DecodedRows
+from spark_merge.log.cache import DecodedRows, DecodedTables
+from spark_merge.port.contract import CHANGES
 from tests.support.eventually import PATIENCE_S
 
 ROWS = pa.table({"n": list(range(100))})
@@ -63,3 +66,35 @@ def test_what_is_larger_than_all_that_may_be_kept_is_given_and_not_kept(monkeypa
     assert rows.get("a", lambda: ROWS) is ROWS
     with pytest.raises(AssertionError, match="again"):
         rows.get("a", never)
+
+
+class Sized:
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60), st.floats(0, 40)), max_size=60))
+def test_what_is_kept_is_bounded_in_bytes_and_in_time(requests: list[tuple[int, int, float]]) -> None:
+    """`requests`: a place, what its rows take if they are decoded, and how long the next request takes to come."""
+    now_s, kept = 0.0, dict[int, tuple[float, int]]()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(cache, "BYTES_MAX", 100)
+        rows = DecodedRows(lambda: now_s)
+        for place, size, pause_s in requests:
+            decoded = list[int]()
+            rows.get(place, lambda size=size, decoded=decoded: decoded.append(size) or Sized(size))
+            assert bool(decoded) == (place not in kept)
+            held = size if decoded else kept.pop(place)[1]
+            kept[place] = now_s, held
+            if decoded:
+                for one in list(kept):
+                    if sum(each for _, each in kept.values()) > 100 or kept[one][0] < now_s - cache.IDLE_MAX_S:
+                        del kept[one]
+            now_s += pause_s
+
+
+@pytest.mark.parametrize("tables", [1, 10, 100])
+def test_rows_weigh_what_they_take_and_not_their_values_alone(tables: int) -> None:
+    """Else 256 MB of segments of a row each would be 9 GB."""
+    rows = pa.Table.from_pylist([{"schema": "shop", "table": f"t{number}", "commit_ts": 1} for number in range(tables)], CHANGES)
+    assert DecodedTables(rows).nbytes >= rows.nbytes + cache.ROWS_BYTES + tables * cache.TABLE_BYTES
