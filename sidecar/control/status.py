@@ -3,8 +3,9 @@
 The pipeline's thread makes a new `SidecarStatus` after each step and puts it into one attribute; a thread that reads the
 attribute has a whole and consistent picture, without a lock. Nothing in here is ever changed.
 
-`waiting_for` names one cause, the first that applies going down the stream: a part that is behind because an earlier one
-is must not be blamed. The causes of the stream come before those of the dump, for a dump yields to the stream (P3).
+`waiting_for` names each part that fails before the part that waits: what waits may do so because of it. Of the parts that wait it names
+the first going down the stream: a part that is behind because an earlier one is must not be blamed. The causes of the stream come before
+those of the dump, for a dump yields to the stream (P3).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from sidecar.core.model import CommitTs, Lane, TableName
 from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
+from sidecar.errors import parted
 from sidecar.pace.controller import SinkState
 from sidecar.pace.sinks import SinkTables
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -30,6 +32,7 @@ DELIVERY_LAG_MAX_S = 5.0
 PAUSED = "paused: dumpresume continues"
 SOURCE_STILL_MAX_S = 5.0
 """A chunk is sized to be read in about a second."""
+_ALSO = "; also "
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,10 @@ class SidecarStatus:
 
     def dump_waiting_for(self, dump: Progress | None) -> str:
         """What one dump waits for, or the stream: what holds the dump that runs holds no other one."""
-        if self.stream_waiting_for or dump is None or dump.state is DumpState.RUNNING:
+        if dump is None or dump.state is DumpState.RUNNING:
             return self.waiting_for
+        if self.stream_waiting_for:
+            return self.stream_waiting_for
         if dump.state is DumpState.QUEUED:
             before = ", ".join(other.dump_id for other in blocking(dump, self.dumps)) or "others, as no more may run at once"
             return f"queued: it begins after {before}"
@@ -145,7 +150,7 @@ class Measured:
     feed knows of why, if anything.
     `ticdc_lag_s`: from the wall clock to the least resolved ts of all lanes; `sequence_lag_s`: from there to the log's
     position; `delivery_lag_s`: how long the oldest segment that is not delivered has waited. `batch_s` and `batch_sink_s`: the last batch
-    of the slowest sink, and how much of it its accept took.
+    of the slowest sink, and how much of it its accept took. `stopped`: sinks that do not continue, by their names, and why.
     `source_still_s`: since the request to the source that it has not finished; `source_doing`: what that is.
     `source_away_s`: for how long it has been away, `source_said`: the error.
     `windows_full`: no window may open before one closes in the log. `throttled`: the pace that the operator set holds.
@@ -164,6 +169,7 @@ class Measured:
     merge_worker: str = "running"
     batch_s: float = 0.0
     batch_sink_s: float = 0.0
+    stopped: Mapping[str, str] = field(default_factory=dict)
     source_still_s: float = 0.0
     source_doing: str = "a SELECT"
     source_away_s: float = 0.0
@@ -177,16 +183,35 @@ class Measured:
 
 def stream_waiting_for(measured: Measured) -> str:
     """What holds the stream up, in the same words; empty: nothing."""
-    return _stream(measured)
+    return _ALSO.join(filter(None, (_delivery_fails(measured), _log_waits(measured)))) or _delivery_waits(measured)
 
 
 def waiting_for(measured: Measured) -> str:
     """What holds the stream, or else the dump, up: `cause: a few words`; empty: nothing. The causes are lane, TiCDC,
-    sequencing, Spark, sink, paused, source, throttled and held back by delivery."""
-    return _stream(measured) or _dump(measured)
+    sequencing, Spark, sink, paused, source, throttled and held back by delivery. Beside a part that fails, the log may wait for another
+    cause: both are named."""
+    fails = (_delivery_fails(measured), _source_fails(measured), _log_waits(measured))
+    return _ALSO.join(filter(None, fails)) or _delivery_waits(measured) or _dump_waits(measured)
 
 
-def _stream(m: Measured) -> str:
+def _delivery_fails(m: Measured) -> str:
+    """Each sink's error is the last worker's: one that does not run has not tried again."""
+    if m.merge_worker == "stopped":
+        return f"Spark: the merge worker is stopped, delivery is {m.delivery_lag_s:.0f} s behind" if _is_late(m) else ""
+    if m.merge_worker not in ("running", "external") or not m.stopped:
+        return ""
+    sink, error = next(iter(m.stopped.items()))
+    which = f"{sink} and {len(m.stopped) - 1} more have" if len(m.stopped) > 1 else f"{sink} has"
+    return f"sink: {which} stopped: {parted(error)[0]}"
+
+
+def _source_fails(m: Measured) -> str:
+    if m.dump is not DumpState.RUNNING or not m.source_away_s:
+        return ""
+    return f"source: away for {m.source_away_s:.0f} s and queried again and again: {m.source_said}"
+
+
+def _log_waits(m: Measured) -> str:
     if m.unjoined:
         others = f" and {len(m.unjoined) - 1} more" if len(m.unjoined) > 1 else ""
         return f"lane: {m.unjoined[0]}{others} without a resolved mark yet"
@@ -197,12 +222,16 @@ def _stream(m: Measured) -> str:
         return f"TiCDC: what it resolved is {m.ticdc_lag_s:.0f} s old"
     if m.sequence_lag_s > SEQUENCE_LAG_MAX_S:
         return f"sequencing: the log is {m.sequence_lag_s:.0f} s behind what TiCDC resolved"
-    if m.delivery_lag_s > max(DELIVERY_LAG_MAX_S, m.delivery_limit_s):
-        return _delivery(m)
     return ""
 
 
-def _delivery(m: Measured) -> str:
+def _is_late(m: Measured) -> bool:
+    return m.delivery_lag_s > max(DELIVERY_LAG_MAX_S, m.delivery_limit_s)
+
+
+def _delivery_waits(m: Measured) -> str:
+    if not _is_late(m):
+        return ""
     if m.merge_worker not in ("running", "external"):
         return f"Spark: the merge worker is {m.merge_worker}, delivery is {m.delivery_lag_s:.0f} s behind"
     if m.batch_sink_s > m.batch_s / 2:
@@ -210,13 +239,11 @@ def _delivery(m: Measured) -> str:
     return f"Spark: delivery is {m.delivery_lag_s:.0f} s behind"
 
 
-def _dump(m: Measured) -> str:
+def _dump_waits(m: Measured) -> str:
     if m.dump is DumpState.PAUSED:
         return PAUSED
     if m.dump is not DumpState.RUNNING:
         return ""
-    if m.source_away_s:
-        return f"source: away for {m.source_away_s:.0f} s and queried again and again: {m.source_said}"
     if m.source_still_s > SOURCE_STILL_MAX_S:
         return f"source: {m.source_doing} has been running for {m.source_still_s:.0f} s"
     if m.windows_full:

@@ -188,6 +188,7 @@ class Gauge:
             merge_worker=worker,
             batch_s=slowest.seconds if slowest else 0.0,
             batch_sink_s=slowest.accept_s if slowest else 0.0,
+            stopped={sink.sink: sink.error for sink in sinks if sink.error},
             source_still_s=pipeline.source_still_s(),
             source_away_s=now_s - away.since_s if away else 0.0,
             source_said=away.said if away else "",

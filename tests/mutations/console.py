@@ -271,9 +271,16 @@ CONSOLE = [
     Mutation(
         "what a dump waits for holds the stream",
         "sidecar/control/status.py::stream_waiting_for",
-        "_stream",
-        "waiting_for",
+        "or _delivery_waits(measured)",
+        "or waiting_for(measured)",
         "tests/unit/control/test_status.py::test_each_cause_is_named",
+    ),
+    Mutation(
+        "a sink that has stopped is not what the stream waits for",
+        "sidecar/control/status.py::_delivery_fails",
+        "or not m.stopped",
+        "or m.stopped",
+        "tests/unit/control/test_status.py::test_a_part_that_fails_is_named_before_each_part_that_waits",
     ),
     Mutation(
         "an outage leaves nothing",

@@ -170,7 +170,7 @@ TERMINAL = [
     Mutation(
         "what holds the dump that runs is said of every dump",
         f"{STATUS}::SidecarStatus.dump_waiting_for",
-        "self.stream_waiting_for or dump is None or dump.state is DumpState.RUNNING",
+        "dump is None or dump.state is DumpState.RUNNING",
         "True",
         "tests/unit/control/test_status.py::test_what_holds_the_dump_that_runs_holds_no_other_one",
     ),

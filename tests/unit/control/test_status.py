@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from sidecar.control.status import Measured, SidecarStatus, above_bound, stream_
 from sidecar.core.messages import Brackets
 from sidecar.core.model import Lane, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.errors import with_hint
 from sidecar.pace.controller import SinkState
 from sidecar.ticdc.changefeed import ChangefeedName
 
@@ -75,9 +78,56 @@ def test_a_threshold_itself_is_still_fine_and_a_dump_that_is_over_waits_for_noth
     assert waiting_for(measured) == ""
 
 
+ERROR = with_hint("mysql: access denied", "correct the password")
+FAILS = {
+    "sink": [{"stopped": {"mysql": ERROR}}, {"stopped": {"mysql": ERROR, "lake": "no room"}}],
+    "Spark": [{"merge_worker": "stopped", "delivery_lag_s": 60.0}],
+    "source": [{"dump": DumpState.RUNNING, "source_away_s": 84.0, "source_said": "lost"}],
+}
+WAITS: list[dict[str, Any]] = [
+    {"unjoined": (LANE,)},
+    {"stillest": LANE, "still_s": 60.0},
+    {"ticdc_lag_s": 60.0},
+    {"sequence_lag_s": 60.0},
+    {"delivery_lag_s": 60.0},
+    {"delivery_lag_s": 60.0, "batch_s": 4.0, "batch_sink_s": 3.0},
+    {"source_still_s": 60.0},
+    {"windows_full": True},
+    {"throttled": True},
+    {"held_by": SLOW},
+    {"held_by": SLOW, "spark_starting": True},
+]
+
+
+@pytest.mark.parametrize("dump", [None, *DumpState])
+def test_a_part_that_fails_is_named_before_each_part_that_waits(dump: DumpState | None) -> None:
+    """N2: "waiting for Spark" while MySQL was away. What waits earlier in the stream does not do so because of it, and stands beside it."""
+    for cause, fails in FAILS.items():
+        for failing, waiting, more in product(fails, WAITS, [{}, *WAITS]):
+            waits = replace(Measured(dump=dump), **(more | waiting))
+            alone, measured = stream_waiting_for(waits), replace(waits, **failing)
+            text = waiting_for(measured)
+            assert text.startswith(f"{cause}: "), (failing, waiting, more)
+            if alone.partition(":")[0] in ("lane", "TiCDC", "sequencing"):
+                assert text.endswith(f"; also {alone}")
+            if cause != "source":
+                assert stream_waiting_for(measured) == text
+
+
+def test_a_sink_that_has_stopped_is_named_with_its_error_and_without_the_hint() -> None:
+    assert waiting_for(Measured(stopped={"mysql": ERROR})) == "sink: mysql has stopped: mysql: access denied"
+    two = Measured(stopped={"mysql": ERROR, "lake": "no room"}, dump=DumpState.RUNNING, source_away_s=84, source_said="lost")
+    assert waiting_for(two).startswith("sink: mysql and 1 more have stopped: mysql: access denied; also source: away for 84 s")
+
+
+@pytest.mark.parametrize("worker", ["starting", "stopped"])
+def test_what_a_sink_failed_with_before_its_worker_ended_is_past(worker: str) -> None:
+    assert waiting_for(Measured(merge_worker=worker, stopped={"mysql": ERROR})) == ""
+
+
 def test_the_earliest_cause_is_blamed_for_what_follows_from_it() -> None:
     everything = Measured(
-        dump=DumpState.PAUSED, stillest=LANE, still_s=60, ticdc_lag_s=60, sequence_lag_s=60, delivery_lag_s=60, merge_worker="stopped"
+        dump=DumpState.PAUSED, stillest=LANE, still_s=60, ticdc_lag_s=60, sequence_lag_s=60, delivery_lag_s=60, merge_worker="starting"
     )
     causes = []
     for calm in ({"still_s": 0.0}, {"ticdc_lag_s": 0.0}, {"sequence_lag_s": 0.0}, {"delivery_lag_s": 0.0}, {"dump": None}):
@@ -117,5 +167,6 @@ def test_what_holds_the_dump_that_runs_holds_no_other_one() -> None:
         "",
         "",
     ]
-    stopped = replace(status, waiting_for="TiCDC: old", stream_waiting_for="TiCDC: old")
-    assert {stopped.dump_waiting_for(one) for one in stopped.dumps} == {"TiCDC: old"}, "what holds the stream holds each of them"
+    stopped = replace(status, waiting_for="source: away; also TiCDC: old", stream_waiting_for="TiCDC: old")
+    held_too = [stopped.dump_waiting_for(one) for one in stopped.dumps]
+    assert held_too == ["source: away; also TiCDC: old", *["TiCDC: old"] * 6], "what holds the stream holds each of them"
