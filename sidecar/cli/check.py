@@ -36,6 +36,9 @@ def check(
     spark: Annotated[
         bool, typer.Option("--spark", help="Start a Spark session. Its tasks list the log and, if they read dumps, read from the source.")
     ] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Check, by reading only, what a standby needs to take over. A standby does so itself.")
+    ] = False,
     wait: Annotated[float, typer.Option(min=1.0, help="Seconds to wait for messages of the feed.")] = 15.0,
 ) -> None:
     """Check everything that would make a dump wrong or stuck, and name the setting to change."""
@@ -54,14 +57,14 @@ def check(
 
     try:
         with console.status("") as under_way:  # in a terminal only, and gone at the end
-            options = CheckOptions(write=not no_write, spark=spark, wait_s=wait)
+            options = CheckOptions(write=not (no_write or standby), spark=spark, wait_s=wait, standby=standby)
             report = preflight(config, options, shown, lambda name: under_way.update(f"checking: {name}"))
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps(report.to_json()))
     else:
-        console.print(summary(report), highlight=False)
+        console.print(summary(report, standby=standby), highlight=False)
     raise typer.Exit(exit_code(report))
 
 
@@ -85,9 +88,10 @@ def lines(result: Result) -> Iterator[Text]:
         name = ""
 
 
-def summary(report: PreflightReport) -> str:
+def summary(report: PreflightReport, *, standby: bool = False) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in report.counts().items() if count)
-    verdict = "a dump can run" if report.ok else "not ready: correct what failed, then check again"
+    ready = "a standby with these settings can take over" if standby else "a dump can run"
+    verdict = ready if report.ok else "not ready: correct what failed, then check again"
     return f"{counts}: {verdict}"
 
 

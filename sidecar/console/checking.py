@@ -37,12 +37,16 @@ class CheckedSettings:
 
 
 class SettingsChecks:
-    """`last`: of the process's life. From any thread."""
+    """`last`: of the process's life. `options`: of the command. From any thread."""
 
     def __init__(
-        self, config_path: Path, *, command: tuple[str, ...] = (sys.executable, "-m", "sidecar"), max_s: float = CHECK_MAX_S
+        self,
+        config_path: Path,
+        *options: str,
+        command: tuple[str, ...] = (sys.executable, "-m", "sidecar"),
+        max_s: float = CHECK_MAX_S,
     ) -> None:
-        self._command = [*command, "check", "--config", str(config_path), "--json"]
+        self._command = [*command, "check", "--config", str(config_path), "--json", *options]
         self._max_s = max_s
         self._lock = Lock()
         self._running: Background | None = None

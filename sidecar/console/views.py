@@ -69,7 +69,7 @@ SEVERITIES = ("failed", "warning", "skipped", "ok")
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
     """What the console shows. `samples`, `chunks`, `ddls`: what the status' timeline is made of. `owner_console`: where the owner's pages
-    are, empty where that is not known."""
+    are, empty where that is not known. `against_takeover`: what keeps a standby from taking over."""
 
     service: ControlService
     config: Config
@@ -80,6 +80,7 @@ class ConsoleParts:
     chunks: Callable[[], Sequence[DumpedChunk]]
     owner_console: Callable[[], str]
     ddls: Callable[[], Sequence[tuple[CommitTs, str, int]]]
+    against_takeover: Callable[[], Sequence[str]] = lambda: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,8 @@ class ConsoleViews:
         """A standby points to the owner."""
         is_standby = rejected.owner is not None
         values = {"details": rejected.details, "standby": is_standby, "owner": rejected.owner}
-        html = self.render("rejected.html", **values, console=self.parts.owner_console() if is_standby else "")
+        against = self.parts.against_takeover() if is_standby else ()
+        html = self.render("rejected.html", **values, against=against, console=self.parts.owner_console() if is_standby else "")
         title = "Standby" if is_standby else name.capitalize()
         return ConsolePage(title, {"rejected": html}, 503 if rejected.may_come_back else 409)
 

@@ -24,7 +24,7 @@ from ticdc_dump.v1 import control_pb2 as pb
 @dataclass(frozen=True, slots=True)
 class Served:
     """What the service is made of. `status` None: this process does not serve the changefeed; then `hindered` is what keeps it from
-    that, or, of a standby, `owner_address` who does, if that is known.
+    that, or, of a standby, `owner_address` who does, if that is known, and `against_takeover` what keeps it from taking over.
     `asker`: who makes a call. `history`: newest first. `sinks`: of those that are configured, by
     name, why its rows cannot be read back; empty where they can. `targets`: as of judging.
     `verifications`: of this term, None without one.
@@ -43,6 +43,7 @@ class Served:
     sinks: Mapping[str, str] = field(default_factory=dict)
     targets: Targets = field(default_factory=dict)
     hindered: Callable[[], str] = lambda: ""
+    against_takeover: Callable[[], Sequence[str]] = lambda: ()
     slow_reads: Callable[[Mapping[TableName, str]], SlowReads] = lambda _: SlowReads({})
     verifications: Callable[[], VerificationPort | None] = lambda: None
     spool: Spool | None = None

@@ -354,7 +354,9 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 _abort(context, grpc.StatusCode.UNAVAILABLE, f"this sidecar does not serve its changefeed now, and tries again: {hindered}")
             owner = self._served.owner_address() or ""
             context.set_trailing_metadata(((OWNER_METADATA, owner),))
-            _abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"this sidecar is a standby; the owner is {owner or 'not known yet'}")
+            against = "".join(f"; it could not take over: {what}" for what in self._served.against_takeover())
+            text = f"this sidecar is a standby; the owner is {owner or 'not known yet'}{against}"
+            _abort(context, grpc.StatusCode.FAILED_PRECONDITION, text)
         return status
 
 

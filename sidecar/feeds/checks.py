@@ -19,8 +19,10 @@ Tables = Mapping[TableName, TableSchema]
 
 
 class LogEnd(Protocol):
-    """Of the log's last manifest: where the next owner reads on, and its dumps."""
+    """Of the log's last manifest: who wrote it, where the next owner reads on, and its dumps."""
 
+    @property
+    def epoch(self) -> int: ...
     @property
     def seq(self) -> Seq: ...
     @property

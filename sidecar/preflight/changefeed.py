@@ -12,14 +12,16 @@ from uuid import uuid4
 from sidecar.adapters.etcd.changefeed import TICDC_ROOT, list_changefeeds
 from sidecar.adapters.etcd.client import ROOT, Compare, Delete, EtcdClient, Put, changefeed_root
 from sidecar.adapters.etcd.keeper import KEEPALIVES_A_LEASE
-from sidecar.adapters.etcd.owner import owner
+from sidecar.adapters.etcd.owner import owner, owner_log
 from sidecar.adapters.etcd.progress import load_progress
 from sidecar.config import Config, EtcdSection
 from sidecar.core.model import Seq
 from sidecar.core.progress import newest
 from sidecar.errors import CoordinationError, NoProgress, parted
 from sidecar.feeds.checks import LogEnd, of_problem
+from sidecar.log.identity import known_id
 from sidecar.log.layout import logged_dumps
+from sidecar.log.storage import Folder
 from sidecar.process.checks import Checking, CheckSkipped, failed, ok, warning
 from sidecar.run.changefeed_watch import read_changefeed
 from sidecar.ticdc.changefeed import Changefeed
@@ -93,6 +95,24 @@ def state(value: Changefeed) -> Checking[None]:
             yield warning(what, setting="the changefeed's state", hint="repair what its error names; see cdc cli changefeed query")
         else:
             yield ok(value.state)
+
+
+def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None) -> Checking[None]:
+    """Whether `folder`, which ends with `last`, is the log that the present owner writes: whoever takes over continues there."""
+    holder, written, own = owner(client, root), owner_log(client, root), known_id(folder)
+    hint = "set log.uri to the owner's log, in a storage that both machines reach"
+    if holder is None:
+        yield ok("no sidecar owns the changefeed now")
+    elif not written:
+        yield ok(f"{holder.host} has not recorded which log it writes: it has just begun, or is of a version before 0.5")
+    elif own != written:
+        had = f"the log {own}" if own else "no log"
+        yield failed(f"{holder.host} owns the changefeed and writes the log {written}; {folder} has {had}", setting="log.uri", hint=hint)
+    elif last is None or last.epoch < holder.epoch:
+        what = f"{folder} has no segment of the owner's epoch {holder.epoch}: it is a copy of its log, or the owner has written none yet"
+        yield warning(what, setting="log.uri", hint=f"check again in a minute; if it is a copy, {hint}")
+    else:
+        yield ok(f"{folder} is the log that {holder.host} writes")
 
 
 def dump_on_record(client: EtcdClient, root: str, *, log: str, last: LogEnd | None) -> Checking[None]:

@@ -16,7 +16,7 @@ from sidecar.adapters.etcd.client import changefeed_root
 from sidecar.config import read_config
 from sidecar.errors import ConfigError
 from sidecar.feeds.binlog import checks as binlog
-from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, Tables
+from sidecar.feeds.checks import CHANGEFEED, CLOCK, ETCD, LOG, MARK, RIGHTS, SCHEMAS, STATE, TABLES, TIDB, LogEnd, Tables
 from sidecar.feeds.kafka import checks as kafka
 from sidecar.feeds.push import checks as push
 from sidecar.feeds.tikv import checks as tikv
@@ -40,6 +40,7 @@ from sidecar.process.checks import (
 )
 
 MARK_TABLE: Key[None] = Key("watermark table")
+OWNERS_LOG: Key[None] = Key("owner's log")
 SINKS: Key[frozenset[int]] = Key("sinks")
 SPARK: Key[None] = Key("spark")
 
@@ -62,12 +63,12 @@ OWN: Mapping[str, Callable[[CheckOptions], Sequence[Check[Any]]]] = {
 
 def checks(way: str, options: CheckOptions) -> Sequence[Check[Any]]:
     common = (*_of_this_process(), *_of_etcd(), *_of_tidb(), *_of_the_hand_off(), _MARK_WRITE)
-    return in_order(common, OWN[way](options))
+    return [check for check in in_order(common, OWN[way](options)) if check.standby or not options.standby]
 
 
 def _of_this_process() -> Sequence[Check[Any]]:
     return (
-        Check(Key("secrets"), lambda it: machine.secrets(it.config), "the files of secrets"),
+        Check(Key("secrets"), lambda it: machine.secrets(it.config), "the files of secrets", standby=True),
         Check(Key("secrets' rights"), lambda it: secret_files.check(it.config), "the files of secrets"),
         Check(Key("control address"), lambda it: machine.control(it.config.control, it.config.changefeed), "control.listen"),
         Check(Key("metrics address"), lambda it: machine.metrics(it.config.metrics.listen), "metrics.listen"),
@@ -78,8 +79,8 @@ def _of_this_process() -> Sequence[Check[Any]]:
 def _of_etcd() -> Sequence[Check[Any]]:
     named = "changefeed.id, changefeed.namespace, changefeed.cluster"
     return (
-        Check(ETCD, lambda it: changefeed.etcd(it.config.etcd, it.opened), "etcd.endpoints"),
-        Check(CHANGEFEED, lambda it: changefeed.changefeed(it[ETCD], it.config), named, (ETCD,)),
+        Check(ETCD, lambda it: changefeed.etcd(it.config.etcd, it.opened), "etcd.endpoints", standby=True),
+        Check(CHANGEFEED, lambda it: changefeed.changefeed(it[ETCD], it.config), named, (ETCD,), standby=True),
         Check(STATE, lambda it: changefeed.state(it[CHANGEFEED]), "sink-uri (changefeed)", (CHANGEFEED,)),
         Check(Key("etcd write"), _etcd_write, "etcd.user", (CHANGEFEED,)),
     )
@@ -88,7 +89,7 @@ def _of_etcd() -> Sequence[Check[Any]]:
 def _of_tidb() -> Sequence[Check[Any]]:
     account = "source.host, source.port, source.user, source.password_file"
     return (
-        Check(TIDB, lambda it: source.tidb(it.config.source), account),
+        Check(TIDB, lambda it: source.tidb(it.config.source), account, standby=True),
         Check(CLOCK, lambda it: source.clock(it.config.source), "source.host", (TIDB,)),
         Check(Key("gc life time"), lambda it: source.gc(it.config.source), "tidb_gc_life_time", (TIDB,)),
         Check(SCHEMAS, lambda it: source.schemas(it.config.source), "filter.rules (changefeed)", (TIDB,), MANY_S),
@@ -102,14 +103,13 @@ def _of_tidb() -> Sequence[Check[Any]]:
 
 def _of_the_hand_off() -> Sequence[Check[Any]]:
     return (
-        Check(
-            LOG, lambda it: machine.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write), "log.uri", (CHANGEFEED,), MANY_S
-        ),
+        Check(LOG, _log, "log.uri", (CHANGEFEED,), MANY_S, standby=True),
+        Check(OWNERS_LOG, _owners_log, "log.uri", (ETCD, CHANGEFEED, LOG), standby=True),
         Check(Key("dump on record"), _dump_on_record, "log.uri", (ETCD, CHANGEFEED, LOG)),
         Check(Key("disk space"), lambda it: machine.space(it.config), "log.uri, log.spill_folder"),
-        Check(SINKS, lambda it: machine.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S),
+        Check(SINKS, lambda it: machine.sinks(it.config, it[CHANGEFEED].log_id), "sinks", (LOG,), SINKS_S, standby=True),
         Check(Key("targets"), _targets, "sinks", (LOG, TABLES), SINKS_S),
-        Check(SPARK, lambda it: machine.spark(it.config.spark), "JAVA_HOME"),
+        Check(SPARK, lambda it: machine.spark(it.config.spark), "JAVA_HOME", standby=True),
         Check(Key("spark session"), _spark_session, "spark.master, spark.memory", (SPARK, LOG), SPARK_S),
     )
 
@@ -117,6 +117,16 @@ def _of_the_hand_off() -> Sequence[Check[Any]]:
 def _etcd_write(it: CheckResult) -> Checking[None]:
     result = it[CHANGEFEED]
     return changefeed.etcd_write(it[ETCD], changefeed_root(result.name, result.incarnation), write=it.options.write)
+
+
+def _log(it: CheckResult) -> Checking[LogEnd | None]:
+    return machine.log(it.config.log.uri, it[CHANGEFEED].log_id, write=it.options.write)
+
+
+def _owners_log(it: CheckResult) -> Checking[None]:
+    result = it[CHANGEFEED]
+    root = changefeed_root(result.name, result.incarnation)
+    return changefeed.owners_log(it[ETCD], root, open_folder(it.config.log.uri), last=it[LOG])
 
 
 def _dump_on_record(it: CheckResult) -> Checking[None]:

@@ -73,11 +73,13 @@ class CheckSkipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """`write`: probe by writing (a key, a file, a row). `spark`: start a session. `wait_s`: for what must come by the feed."""
+    """`write`: probe by writing (a key, a file, a row). `spark`: start a session. `wait_s`: for what must come by the feed. `standby`: what
+    a standby needs to take over, and nothing else."""
 
     write: bool = True
     spark: bool = False
     wait_s: float = 15.0
+    standby: bool = False
 
 
 Checking = Generator[CheckFinding, None, T]
@@ -117,7 +119,7 @@ class CheckResult:
 @dataclass(frozen=True, slots=True)
 class Check(Generic[T]):
     """`setting`: what to change where the check ends with an error of ours or does not end. `before`: of a feed's own checks, the
-    common one that it precedes; None: it comes after them all."""
+    common one that it precedes; None: it comes after them all. `standby`: without it a standby could not take over; it reads only."""
 
     key: Key[T]
     body: Callable[[CheckResult], Checking[T]]
@@ -125,6 +127,7 @@ class Check(Generic[T]):
     needs: tuple[Key[Any], ...] = ()
     bound_s: float = BOUND_S
     before: Key[Any] | None = None
+    standby: bool = False
 
     @property
     def name(self) -> str:

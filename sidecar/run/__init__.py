@@ -1,7 +1,7 @@
 """The process: settings in, parts together, terms of ownership one after another.
 
     app                standby, term, standby …;  term  one ownership: attach, step, close
-    between_terms      what a process keeps of a term for its next one
+    between_terms      what a process keeps of a term for its next one;  takeover  whether a standby could take over
     changefeed_watch   the changefeed in etcd, read and watched;  resumes  what a resume omitted
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus

@@ -64,13 +64,14 @@ from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.log_event import LogEvent
-from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, standby, started, stopped, term_ended
+from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.own_worker import OwnWorker, remote_reads
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
+from sidecar.run.takeover import Takeover
 from sidecar.run.term import Term, beside
 from sidecar.run.term_verifications import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -107,7 +108,6 @@ class Sidecar:
         self.stopping = Event()
         self.status: SidecarStatus | None = None
         self.last_error = self.hindered = ""
-        self._standby_since_s: float | None = None
         self.requests = QueuedRequests()
         self.tally = MetricsTally()
         self.measured = MeasuredTerms(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
@@ -119,6 +119,7 @@ class Sidecar:
         self._checks: list[Callable[[], object]] = []
         self._worker = OwnWorker(config_path, managed=config.spark.managed)
         self._between = BetweenTerms(self._worker, self.clock.now_s)
+        self._takeover = Takeover(config_path, self.clock.now_s, lease_s=config.etcd.lease_s)
 
     def stop(self) -> None:
         """End within seconds, whatever the database does. From any thread."""
@@ -173,7 +174,9 @@ class Sidecar:
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
-        console = begin_console(config, self._config_path, service, self.measured, self._owner_console)
+        console = begin_console(
+            config, self._config_path, service, self.measured, self._owner_console, lambda: self._takeover.against or ()
+        )
         if console is not None:
             self._parts.callback(console.close)
         if config.metrics.listen:
@@ -197,6 +200,7 @@ class Sidecar:
             asker=partial(asker_of, token=token_name(read_token("control", self.config.control))),
             history=lambda: read_history(self.client, self.root, note),
             hindered=lambda: self.hindered,
+            against_takeover=self._against_takeover,
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
             targets=self._targets,
@@ -240,17 +244,10 @@ class Sidecar:
     def _stand_by(self) -> None:
         self._between.stand_by()
         self.hindered = ""
-        if self._standby_since_s is None:
-            self._standby_since_s = self.clock.now_s()
-            say(standby(self._owner_address()))
-
-    def _standby_s(self) -> float:
-        """Until this moment, since when it no longer does."""
-        since_s, self._standby_since_s = self._standby_since_s, None
-        return 0.0 if since_s is None else self.clock.now_s() - since_s
+        say(*self._takeover.stand_by(self._owner_address))
 
     def _own(self, epoch: int) -> None:
-        waited_s = self._standby_s()
+        waited_s = self._takeover.end()
         self.hindered = self.hindered or "it is attaching to the changefeed"
         self.tally.terms += 1
         with ExitStack() as ending:  # whatever closes badly, the rest is closed, and the last error is raised
@@ -267,6 +264,7 @@ class Sidecar:
             if self._full:
                 term.make_room(self.stopping)
             term.begin(partial(self._open, brought))
+            self.ownership.record_log(term.pipeline.outside.log.id)
             others = sharing(self.client, self.changefeed, term.pipeline.tables) if self.config.feed == "kafka" else ()
             for what in (*others, *undelivered_dumps(term.pipeline.dump.records, self._sinks, self.deliveries.sinks())):
                 note(what)
@@ -364,7 +362,8 @@ class Sidecar:
         with suppress(storage.StorageError):  # no folder yet, or it does not answer: the log's own writes tell
             room = storage.volume_bytes(storage.log_folder(self.config.log.uri))
         verified = None if (verifications := self._verifications) is None else verifications.metrics()
-        return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified)
+        against = self._takeover.against
+        return replace(self.tally, worker_deaths=self._worker.deaths, log_volume_bytes=room, verified=verified, against_takeover=against)
 
     def _ended(self, error: TicdcDumpError, line: LogEvent) -> None:
         causes = self._between.causes(error)
@@ -376,6 +375,9 @@ class Sidecar:
     def _owner_address(self) -> str | None:
         holder = owner(self.client, self.root)
         return holder.address if holder is not None else None
+
+    def _against_takeover(self) -> tuple[str, ...]:
+        return self._takeover.against or ()
 
     def _owner_console(self) -> str:
         return owner_console(self.client, self.root)

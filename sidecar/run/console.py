@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,9 @@ def begin_console(
     service: ControlService,
     measured: MeasuredTerms,
     owner_console: Callable[[], str],
+    against_takeover: Callable[[], Sequence[str]] = lambda: (),
 ) -> ConsoleServer | None:
-    """None without one: none is set, or the address is taken. `owner_console`: as of ConsoleParts. Raises ConfigError."""
+    """None without one: none is set, or the address is taken. The last two are as of ConsoleParts. Raises ConfigError."""
     token = check_console(config.console)
     if not config.console.listen:
         return None
@@ -48,6 +49,7 @@ def begin_console(
             chunks=measured.chunks.kept,
             ddls=measured.ddls.seen,
             owner_console=owner_console,
+            against_takeover=against_takeover,
         )
         return ConsoleWeb(ConsoleViews(parts, ConsoleAccess(config.console, token)), _warn)
 

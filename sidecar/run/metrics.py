@@ -1,6 +1,7 @@
 """Prometheus metrics and /healthz over HTTP. Everything is read from the published status at each request.
 
-`/healthz` answers 200 while the process can do its duty: as the owner, or as a standby. Whether it is the owner is
+`/healthz` answers 200 while the process can do its duty: as the owner, or as a standby, and then has what keeps it from taking over: no
+restart would mend that. Whether it is the owner is
 `ticdc_dump_owner`; a lag that grows is for an alert to judge, not for a probe that would restart the process.
 
 Anybody who reaches the port may connect, so a connection costs a thread for a few seconds at most, there are CONNECTIONS_MAX of
@@ -49,13 +50,14 @@ CLOSING_MAX_S = 5.0
 class MetricsTally:
     """Counted by the process itself, over all its terms. `terms_ended`: by the class of the error that ended them. `log_volume_bytes`:
     free, and in all, on the log's volume; None where it is on none. `verified`: by verifications; None: this is
-    no owner."""
+    no owner. `against_takeover`: as `Takeover.against`."""
 
     terms: int = 0
     worker_deaths: int = 0
     terms_ended: dict[str, int] = field(default_factory=dict)
     log_volume_bytes: tuple[int, int] | None = None
     verified: VerifiedSinks | None = None
+    against_takeover: tuple[str, ...] | None = None
 
 
 class _StatusCollector(Collector):
@@ -65,6 +67,9 @@ class _StatusCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         status, tally = self._status(), self._tally()
         yield GaugeMetricFamily("ticdc_dump_owner", "1 while this process owns its changefeed", value=float(status is not None))
+        if tally.against_takeover is not None:
+            ready = "1 if the last check of this standby found nothing that keeps it from taking over"
+            yield GaugeMetricFamily("ticdc_dump_standby_ready", ready, value=float(not tally.against_takeover))
         yield CounterMetricFamily("ticdc_dump_terms", "Terms of ownership begun", value=tally.terms)
         yield CounterMetricFamily("ticdc_dump_merge_worker_deaths", "Merge workers that had to be started again", value=tally.worker_deaths)
         ended = CounterMetricFamily("ticdc_dump_terms_ended", "Terms that an error ended", labels=["error"])
@@ -266,6 +271,10 @@ class _Server(ThreadingMixIn, WSGIServer):
         """A client that goes before its answer is not worth a line. An error of ours is answered with 500; the WSGI handler logs it."""
 
 
+def _of_standby(against: tuple[str, ...]) -> list[bytes]:
+    return [b"standby\n", *(f"could not take over: {' '.join(what.split())}\n".encode() for what in against)]
+
+
 class MetricsServer:
     """Answers /metrics and /healthz until `close`. `port`: the one it got, where the setting's is 0."""
 
@@ -279,7 +288,7 @@ class MetricsServer:
         def app(environ: dict[str, object], start_response: Callable[..., object]) -> object:
             if environ["PATH_INFO"] == "/healthz":
                 start_response("200 OK", [("Content-Type", "text/plain")])
-                return [b"owner\n" if status() is not None else b"standby\n"]
+                return [b"owner\n"] if status() is not None else _of_standby(tally().against_takeover or ())
             return metrics(environ, start_response)
 
         try:

@@ -25,7 +25,7 @@ from sidecar.adapters.etcd.changefeed import list_changefeeds, read_changefeed_i
 from sidecar.adapters.etcd.client import OPERATIONS_MAX, Compare, Delete, EtcdClient, Put, Transaction, changefeed_root
 from sidecar.adapters.etcd.cluster import CLUSTER_ID_KEY, pd_cluster_id
 from sidecar.adapters.etcd.keeper import KeeperProcess
-from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner
+from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder, owner, owner_log
 from sidecar.adapters.etcd.progress import PART_TABLES, EtcdProgress, load_progress
 from sidecar.config import EtcdSection, Tls
 from sidecar.control.predicate import PREDICATE_BYTES_MAX
@@ -290,6 +290,18 @@ def test_the_lease_is_kept_for_longer_than_it_lasts(etcd: Etcd) -> None:
         assert standby.acquire(timeout_s=3 * SHORT_S) is None
         assert made.held()
         made.fenced([Put(f"{KEYS}/x", b"")])
+
+
+def test_the_log_that_an_owner_writes_is_on_record_as_long_as_its_lease(etcd: Etcd) -> None:
+    with candidate(etcd) as made, candidate(etcd) as standby:
+        with pytest.raises(OwnershipLost):
+            made.record_log("1" * 32)
+        made.acquire(timeout_s=0)
+        assert owner_log(standby.client, KEYS) == ""
+        made.record_log("1" * 32)
+        assert owner_log(standby.client, KEYS) == "1" * 32
+        made.release()
+        assert owner_log(standby.client, KEYS) == ""
 
 
 def test_the_command_line_finds_who_owns(etcd: Etcd) -> None:

@@ -29,6 +29,27 @@ FENCES = [
         f"{OF_THE_LOG}::test_a_second_owner_of_a_segment_is_reported_and_the_first_ones_manifest_stays[twin]",
     ),
     Mutation(
+        "a standby with another log can take over",
+        "sidecar/preflight/changefeed.py::owners_log",
+        "own != written",
+        "own == written and not own",
+        "tests/unit/preflight/test_preflight.py::test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of[True-4-another-mine]",
+    ),
+    Mutation(
+        "a standby is checked once",
+        "sidecar/run/takeover.py::Takeover.stand_by",
+        "self._due_s = now_s + CHECK_EVERY_S",
+        "self._due_s = float('inf')",
+        "tests/unit/run/test_takeover.py::test_it_is_checked_when_it_waits_for_another_owner_and_again_every_few_minutes",
+    ),
+    Mutation(
+        "the check of a standby writes",
+        "sidecar/cli/check.py::check",
+        "write=not (no_write or standby)",
+        "write=not no_write",
+        "tests/unit/preflight/test_preflight.py::test_a_standby_is_checked_by_reading_only",
+    ),
+    Mutation(
         "a storage that creates a file twice is taken",
         "sidecar/log/segment_log.py::FolderLog._prove_exclusive",
         "not self._proven and not storage.keeps_exclusive(self.folder, _EXCLUSIVE_PROBE)",

@@ -53,6 +53,7 @@ class Shown:
     samples: Sequence[SampleLine] = ()
     chunks: Sequence[DumpedChunk] = ()
     owner_console: str = ""
+    against_takeover: Sequence[str] = ()
 
 
 class ServedConsole(AbstractContextManager["ServedConsole"]):
@@ -99,6 +100,7 @@ class ServedConsole(AbstractContextManager["ServedConsole"]):
             chunks=lambda: shown.chunks,
             owner_console=lambda: shown.owner_console,
             ddls=lambda: (),
+            against_takeover=lambda: shown.against_takeover,
         )
         self.views = ConsoleViews(parts, ConsoleAccess(self.config.console, self.token))
         self.web = ConsoleWeb(self.views, lambda event, values: self.notes.append((event, values)))

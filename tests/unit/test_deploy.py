@@ -232,7 +232,7 @@ def exported() -> dict[str, dict[str, set[str]]]:
     name = ChangefeedName("default", "default", "orders")
     status = SidecarStatus(name, 1, "host:1", dumps=(progress,), lanes=lanes, sinks=sinks, services=services)
     verified = VerifiedSinks([VerifiedTable(TableInSink("copy", TableName("shop", "orders")), 3.0, 1)], 86_400.0)
-    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2), verified=verified)
+    tally = MetricsTally(terms_ended={"FeedLost": 1, "StorageFull": 1}, log_volume_bytes=(1, 2), verified=verified, against_takeover=())
     server = MetricsServer("127.0.0.1:0", lambda: status, lambda: tally)
     try:
         with urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_S) as answer:

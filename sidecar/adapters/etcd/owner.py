@@ -3,6 +3,7 @@
     {root}/epoch    the last epoch granted; stays when the owner goes, so that epochs only rise
     {root}/owner    JSON of OwnerHolder; hangs on the lease and goes with it
     {root}/console  the address of its web console, if it has one; likewise
+    {root}/log      the id of the log that it writes, once it does; likewise
 
 - Becoming the owner is one transaction: nobody is there, the epoch is as read -> both are written. etcd decides.
 - We are the owner until `lease_s` after the last successful keepalive was *sent*, less a margin, by our own clock, which also
@@ -78,6 +79,12 @@ def owner(client: EtcdClient, root: str) -> OwnerHolder | None:
 def owner_console(client: EtcdClient, root: str) -> str:
     """Where the owner's web console is, for a browser; empty for none."""
     entry = client.get(f"{root}/console")
+    return entry.value.decode(errors="replace") if entry is not None else ""
+
+
+def owner_log(client: EtcdClient, root: str) -> str:
+    """The id of the log that the owner writes (sidecar/log/identity.py); empty: it has not recorded it, as versions before 0.5 do not."""
+    entry = client.get(f"{root}/log")
     return entry.value.decode(errors="replace") if entry is not None else ""
 
 
@@ -206,6 +213,11 @@ class EtcdOwner:
                 self._lose(reign, why)
                 raise self._fenced_off(why)
         return done
+
+    def record_log(self, own_id: str) -> None:
+        """Which log this owner writes, for those who wait: `owner_log`. Raises as `fenced` does."""
+        reign = self._reign
+        self.fenced([Put(f"{self.root}/log", own_id.encode(), reign.lease if reign is not None else NO_LEASE.lease)])
 
     def _fenced_off(self, why: str) -> OwnershipLost:
         return OwnershipLost(

@@ -37,7 +37,7 @@ FAULTS: Key[None] = Key("faults of tidb-binlog")
 def checks(_: CheckOptions) -> Sequence[Check[Any]]:
     return (
         Check(SETTINGS, lambda it: settings(it[CHANGEFEED]), "binlog.filter", (CHANGEFEED,)),
-        Check(PUMPS, pumps, "binlog.pd"),
+        Check(PUMPS, pumps, "binlog.pd", standby=True),
         Check(SERVERS, lambda it: servers(it.config), "binlog.enable, binlog.ignore-error (TiDB)", (TIDB, PUMPS)),
         Check(KEPT, lambda it: kept(it.config, it[PUMPS], it[LOG]), "gc (pump)", (PUMPS, LOG)),
         Check(

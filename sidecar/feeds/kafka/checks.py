@@ -80,7 +80,7 @@ def checks(options: CheckOptions) -> Sequence[Check[Any]]:
         SETTINGS,
         Check(OTHERS, _others, "sink-uri (changefeed)", (ETCD, CHANGEFEED), KAFKA_S, before=MARK),
         HIDDEN,
-        Check(KAFKA, lambda it: kafka(it[CHANGEFEED], it.config.kafka), "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK),
+        Check(KAFKA, _kafka, "kafka.brokers, kafka.client", (CHANGEFEED,), before=MARK, standby=True),
         Check(TOPICS, lambda it: topics(it[CHANGEFEED], it[KAFKA], it.get(TABLES, {})), "sink-uri (changefeed)", (KAFKA,), before=MARK),
         Check(REPLICATION, lambda it: replication(it[KAFKA], it[TOPICS]), "Kafka: the topics' settings", (TOPICS,), before=MARK),
         Check(OFFSETS, _offsets, "retention.ms (Kafka), log.uri", (TOPICS, LOG), KAFKA_S, before=MARK),
@@ -89,6 +89,10 @@ def checks(options: CheckOptions) -> Sequence[Check[Any]]:
         Check(LAG, lambda it: lag(it[MESSAGES], it.get(CLOCK, 0.0)), "TiCDC: the changefeed's lag", (RESOLVED,)),
         Check(ARRIVES, _mark_arrives, "filter.rules (changefeed)", (STATE, MESSAGES, MARK), watch_s),
     )
+
+
+def _kafka(it: CheckResult) -> Checking[Cluster]:
+    return kafka(it[CHANGEFEED], it.config.kafka)
 
 
 def _others(it: CheckResult) -> Checking[None]:

@@ -45,7 +45,7 @@ def checks(brought: Callable[[CheckResult], Checking[None]]) -> Sequence[Check[A
             INFOS_S,
         ),
         Check(BROUGHT, brought, "tikv.pd, push.listen"),
-        Check(READS, lambda it: reads(it.config, it[CHANGEFEED], it.opened), "tikv.pd, tikv.tls", (CHANGEFEED,)),
+        Check(READS, lambda it: reads(it.config, it[CHANGEFEED], it.opened), "tikv.pd, tikv.tls", (CHANGEFEED,), standby=True),
     )
 
 

@@ -282,6 +282,14 @@ def test_a_standby_points_to_the_owners_console(tmp_path: Path) -> None:
         assert "not known yet" in browser_of(console).get("/").words
 
 
+def test_a_standby_that_could_not_take_over_says_why(tmp_path: Path) -> None:
+    shown = Shown(against_takeover=["tidb: Access <denied>"])
+    with ServedConsole(standby(lambda: "10.0.0.9:8310"), tmp_path, shown=shown) as console:
+        page = browser_of(console).get("/")
+        assert "It could not take over: tidb: Access <denied>" in page.words
+        assert "<denied>" not in page.text
+
+
 def test_a_sidecar_that_cannot_serve_says_why(owner: Owner, tmp_path: Path) -> None:
     with console_of(owner, tmp_path, served={"status": lambda: None, "hindered": lambda: "etcd does not answer"}) as console:
         page = browser_of(console).get("/dump")

@@ -248,6 +248,12 @@ def test_a_standby_answers_every_call_with_the_owners_address(address: str | Non
         assert details == f"this sidecar is a standby; the owner is {address or 'not known yet'}"
 
 
+def test_a_standby_that_could_not_take_over_says_so_in_each_answer() -> None:
+    calls = Calls(replace(standby(lambda: "here:8310"), against_takeover=lambda: ("tidb: denied", "sinks: away")))
+    for _, details in of_every_method(calls):
+        assert details.endswith("here:8310; it could not take over: tidb: denied; it could not take over: sinks: away")
+
+
 def of_every_method(calls: Calls) -> Iterator[tuple[grpc.StatusCode, str]]:
     for method in SERVICE.methods:
         request = method.input_type._concrete_class()

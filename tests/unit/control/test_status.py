@@ -79,7 +79,7 @@ def test_a_threshold_itself_is_still_fine_and_a_dump_that_is_over_waits_for_noth
 
 
 ERROR = with_hint("mysql: access denied", "correct the password")
-FAILS = {
+FAILS: dict[str, list[dict[str, Any]]] = {
     "sink": [{"stopped": {"mysql": ERROR}}, {"stopped": {"mysql": ERROR, "lake": "no room"}}],
     "Spark": [{"merge_worker": "stopped", "delivery_lag_s": 60.0}],
     "source": [{"dump": DumpState.RUNNING, "source_away_s": 84.0, "source_said": "lost"}],

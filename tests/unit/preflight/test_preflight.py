@@ -11,15 +11,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from threading import Event
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from sidecar.adapters.etcd.client import Entry
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.cli.check import EXIT_DEFECT, EXIT_FAILED, exit_code, lines, summary
+from sidecar.cli.main import app
 from sidecar.config import ChangefeedSection, Config, EtcdSection, KafkaSection, LogSection, SourceSection
 from sidecar.core.messages import Brackets
 from sidecar.core.model import MARK_TABLE, Column, CommitTs, Lane, Seq, TableName, TableSchema, ts_at
@@ -30,6 +33,7 @@ from sidecar.feeds.kafka import checks as kafka_checks
 from sidecar.feeds.kafka.checks import lag, of_beginning, others, sharing
 from sidecar.feeds.kafka.tail import Tail
 from sidecar.log.identity import name_of, own_id
+from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.sink_tables import write_sink_tables
 from sidecar.log.storage import open_folder
@@ -217,15 +221,16 @@ COMMON = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
     "tidb", "clock", "gc life time", "schemas", "tables", "read keys", "read ranges", "select rights", "watermark table",
-    "log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "watermark write",
+    "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "watermark write",
 )  # fmt: skip
 KAFKA = (
     "secrets", "secrets' rights", "control address", "metrics address", "console address", "etcd", "changefeed",
     "changefeed state", "etcd write",
     "tidb", "clock", "gc life time", "schemas", "changefeed settings", "tables", "read keys", "read ranges", "select rights",
     "watermark table",
-    "log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs", "kafka",
-    "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives", "server time zone",
+    "log", "owner's log", "dump on record", "disk space", "sinks", "targets", "spark", "spark session", "other changefeeds", "hidden DDLs",
+    "kafka", "topics", "replication", "offsets", "messages", "watermark write", "resolved marks", "lag", "watermark arrives",
+    "server time zone",
 )  # fmt: skip
 
 
@@ -248,6 +253,32 @@ def test_every_check_needs_only_checks_before_it(feed: str) -> None:
         assert set(check.needs) <= before, check.name
         assert check.key not in before
         before.add(check.key)
+
+
+@pytest.mark.parametrize(
+    ("feed", "own"),
+    [("kafka", ["kafka"]), ("push", ["dump reads"]), ("push-messages", []), ("tikv", ["dump reads"]), ("binlog", ["pumps"])],
+)
+def test_a_standby_is_checked_for_what_it_needs_to_take_over_and_needs_no_other_check(feed: str, own: list[str]) -> None:
+    chosen = checks(feed, CheckOptions(write=False, standby=True))
+    assert [check.name for check in chosen] == [
+        *("secrets", "etcd", "changefeed", "tidb", "log", "owner's log", "sinks", "spark"),
+        *own,
+    ]
+    assert {need.name for check in chosen for need in check.needs} <= {check.name for check in chosen}
+
+
+def test_a_standby_is_checked_by_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[CheckOptions] = []
+
+    def taken(_: Path, options: CheckOptions, *__: object) -> PreflightReport:
+        received.append(options)
+        return PreflightReport(tmp_path, ())
+
+    monkeypatch.setattr("sidecar.preflight.preflight.preflight", taken)
+    for given in (["--standby"], ["--no-write"], []):
+        assert CliRunner().invoke(app, ["check", "--config", str(tmp_path), *given]).exit_code == 0
+    assert [(options.standby, options.write) for options in received] == [(True, False), (False, False), (False, True)]
 
 
 def test_a_check_that_waits_for_the_feed_is_bounded_beyond_what_it_waits() -> None:
@@ -560,6 +591,41 @@ def test_a_dump_that_is_not_in_this_log_is_reported_before_the_start(
 ) -> None:
     (finding,) = changefeed.dump_on_record(StoredEntries(stored), "/root", log="mine", last=None)  # type: ignore[arg-type]  # what is asked of it
     assert (finding.status, says in finding.what) == (status, True), finding.what
+
+
+class EtcdKeys:
+    """Of etcd, the keys below `/root`."""
+
+    def __init__(self, **keys: str) -> None:
+        self.keys = {f"/root/{name}": value.encode() for name, value in keys.items()}
+
+    def get(self, key: str) -> Entry | None:
+        return Entry(key, self.keys[key], 1, 1, 0) if key in self.keys else None
+
+
+HOLDER = json.dumps({"host": "a.example", "pid": 1, "address": "", "epoch": 4, "since": ""})
+
+
+@pytest.mark.parametrize("ours", ["", "mine"])
+@pytest.mark.parametrize("written", [None, "mine", "another"])
+@pytest.mark.parametrize("epoch", [None, 3, 4, 5])
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of(
+    *, ours: str, written: str | None, epoch: int | None, owned: bool, tmp_path: Path
+) -> None:
+    """N4: a standby with another log.uri was noticed when it took over."""
+    names = {"mine": "1" * 32, "another": "2" * 32}
+    folder = open_folder(str(tmp_path))
+    if ours:
+        (tmp_path / "log.txt").write_text(names[ours])
+    keys = ({"owner": HOLDER} if owned else {}) | ({"log": names[written]} if written else {})
+    last = None if epoch is None else cast("Manifest", SimpleNamespace(epoch=epoch))
+    (finding,) = changefeed.owners_log(EtcdKeys(**keys), "/root", folder, last=last)  # type: ignore[arg-type]  # what is asked of it
+    expected = CheckStatus.OK
+    if owned and written is not None:
+        expected = CheckStatus.FAILED if ours != written else CheckStatus.WARNING if (epoch or 0) < 4 else CheckStatus.OK
+    assert finding.status is expected, finding
+    assert finding.setting == ("" if expected is CheckStatus.OK else "log.uri")
 
 
 def a_feed(id: str, uri: str, *rules: str, topic: str = "") -> Changefeed:

@@ -117,6 +117,16 @@ def test_work_beside_the_stream_is_up_until_it_fails_and_while_it_waits_it_is_no
     }
 
 
+def test_a_standby_that_was_checked_says_whether_it_can_take_over_and_stays_healthy(stage: Stage) -> None:
+    """N4: no restart would mend it."""
+    assert ("ticdc_dump_standby_ready",) not in stage.samples()
+    stage.tally.against_takeover = ()
+    assert (stage.samples()[("ticdc_dump_standby_ready",)], stage.get("/healthz")) == (1, "standby\n")
+    stage.tally.against_takeover = ("tidb: Access denied\nfor u", "sinks: away")
+    assert stage.samples()[("ticdc_dump_standby_ready",)] == 0
+    assert stage.get("/healthz") == "standby\ncould not take over: tidb: Access denied for u\ncould not take over: sinks: away\n"
+
+
 def test_a_standby_is_healthy_and_says_that_it_is_one(stage: Stage) -> None:
     assert stage.get("/healthz") == "standby\n"
     samples = stage.samples()
