@@ -9,6 +9,7 @@
     │   └── MarkRowTaken           another writer has the row: this process is fenced off (attaching again helps, once it is gone)
     ├── LogError               the segment log
     │   ├── LogBroken              a gap, a file that is gone or unreadable, a newer format
+    │   │   └── FileDamaged            a verification's file, which its writer sets aside
     │   └── LogTaken               another owner wrote this segment: this one is fenced off
     ├── SourceError            TiDB answered with something that is not retried any more
     │   ├── SourceLost             not reachable, or overloaded, for longer than it was tried (retry helps)
@@ -16,6 +17,7 @@
     ├── SinkError              an output refused, is broken, or belongs to something else
     │   └── OutcomeUnknown         its server met an error of its own: what was requested may be done
     ├── RefusedRequest         an operator's request that is illegal in this state
+    │   ├── InvalidField           a request of which a field cannot be what it says, in any state
     │   ├── OutOfReach             a subscriber's: for what is not kept any more, or was never there
     │   ├── DumpsWait              as many dumps run or wait as can: there is room when one of them is over
     │   └── UnfitKeys              a dump's: for keys that no row of the table can have
@@ -105,6 +107,14 @@ class LogBroken(LogError):
     pass
 
 
+class FileDamaged(LogBroken):
+    """`name`: of the file, in the log."""
+
+    def __init__(self, message: str, *, hint: str, name: str) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+
+
 class LogTaken(LogError):
     pass
 
@@ -130,6 +140,10 @@ class OutcomeUnknown(SinkError):
 
 
 class RefusedRequest(TicdcDumpError):
+    pass
+
+
+class InvalidField(RefusedRequest):
     pass
 
 

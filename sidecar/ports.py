@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from sidecar.core.messages import Command, Request, SourceEvent
-from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, ReadEnd, Seq, TableName, TableSchema
+from sidecar.core.model import Change, CommitTs, Ddl, Lane, Message, OperationId, ReadEnd, Seq, TableName, TableSchema
 from sidecar.core.progress import Progress
 from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry
@@ -167,9 +167,9 @@ class Schemas(Protocol):
 
 
 class OperationHistory(Protocol):
-    """The last HISTORY_MAX operations of a changefeed. Their ids are letters and digits. The owner alone writes, from any thread."""
+    """The last HISTORY_MAX operations of a changefeed. The owner alone writes, from any thread."""
 
-    def find(self, operation_id: str) -> HistoryEntry | None:
+    def find(self, operation_id: OperationId) -> HistoryEntry | None:
         """None for one that is not there. One that cannot be read is reported, and is as not there."""
 
     def entries(self) -> Sequence[HistoryEntry]:

@@ -26,6 +26,7 @@ from sidecar.console.settings import grouped_settings
 from sidecar.console.starting import NUMBERS, form_of, start_request
 from sidecar.console.words import dump_names, with_buttons
 from sidecar.control.answers import new_operation_id
+from sidecar.control.fields import given_id
 from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.control.wire import (
@@ -225,12 +226,12 @@ class ConsoleViews:
     def _reading(self, params: Params, visitor: Visitor) -> ConsolePage:
         """How one table is read. It asks TiDB, and has no button."""
         given, known = dict(params), self.tables()
-        rule = given.get("table", "")
+        rule, dump_id = given.get("table", ""), given_id(given["id"], "id") if given.get("id") else ""
         if rule not in known:
             raise RefusedRequest(f"the changefeed has no table {rule} now", hint="open it from the page of a dump")
         request = pb.StartRequest(changefeed=self.changefeed, dump_id=new_operation_id(), table_rules=[rule])
         preview = self.call("Preview", request, visitor)
-        values = {"preview": preview, "n": Numbers(preview), "dump_id": given.get("id", "")}
+        values = {"preview": preview, "n": Numbers(preview), "dump_id": dump_id}
         return ConsolePage(f"How {known[rule]} is read", {"reading": self.render("reading.html", **values)})
 
     def _history(self, params: Params, _: Visitor) -> ConsolePage:
@@ -268,7 +269,7 @@ class ConsoleViews:
         against = self.parts.against_takeover() if is_standby else ()
         html = self.render("rejected.html", **values, against=against, console=self.parts.owner_console() if is_standby else "")
         title = "Standby" if is_standby else name.capitalize()
-        return ConsolePage(title, {"rejected": html}, 503 if rejected.may_come_back else 409)
+        return ConsolePage(title, {"rejected": html}, rejected.http_status)
 
     def _status(self, dump_id: str) -> pb.DumpStatus:
         request = pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id)

@@ -35,6 +35,7 @@ from sidecar.console.views import ConsoleViews
 from sidecar.console.words import with_buttons
 from sidecar.control.dump_scope import is_dump_id
 from sidecar.control.local_call import CallRejected
+from sidecar.core.model import operation_id
 from sidecar.errors import RefusedRequest, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
@@ -201,7 +202,7 @@ class ConsoleWeb:
             return self._to_login(request)
         dump_id = request.path_params["name"].removesuffix(of.suffix)
         try:
-            data = storage.read_file(self._views.parts.log, of.name(dump_id)) if is_dump_id(dump_id) else None
+            data = storage.read_file(self._views.parts.log, of.name(operation_id(dump_id))) if is_dump_id(dump_id) else None
         except FileNotFoundError:
             data = None
         except storage.StorageError as error:
@@ -275,7 +276,7 @@ class ConsoleWeb:
         try:
             return await run_in_threadpool(command, visitor, form)
         except CallRejected as rejected:
-            return self._message(request, f"The sidecar has rejected this ({name})", with_buttons(rejected.details), 409)
+            return self._message(request, f"The sidecar has rejected this ({name})", with_buttons(rejected.details), rejected.http_status)
         except TicdcDumpError as error:
             return self._message(request, f"This cannot be done ({name})", with_buttons(str(error)), 400)
         finally:

@@ -2,6 +2,7 @@
 
     service        the answers of one sidecar;  served  what it is made of;  security  its server: TLS, token, health
     asker          who makes a call, for the history
+    fields         what each text of a request may be, checked first
     requests       requests on their way to the one thread that can carry them out
     dump_scope     what a start request means, and everything against it;  preview  what a dump would do;  predicate  what `--where` can ask
     repeated       whether a dump is as a request would have it already

@@ -1,6 +1,7 @@
 """What client and server of the control service have agreed on beside the messages, and how a call ends for its caller.
 
-Each failure says its `exit_code`: 3 refused (or another error of the sidecar), 4 no such changefeed or dump, 5 unreachable, 6 not allowed.
+Each failure says its `exit_code`: 2 a value cannot be, 3 refused (or another error of the sidecar), 4 no such changefeed or dump,
+5 unreachable, 6 not allowed.
 
 Command lines declare their options by it, so it loads no gRPC and nothing else that takes long.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 
 from sidecar.core.marks import DUMP_ID_LENGTH
+from sidecar.core.model import OperationId
 from sidecar.errors import TicdcDumpError
 
 OWNER_METADATA = "ticdc-dump-owner"
@@ -24,7 +26,7 @@ KEEPALIVE_MS = 10_000
 """How often a client asks whether the server is still there; the server takes twice as many."""
 PATIENCE_S = 15.0
 """Longer than a takeover by a standby with the default lease takes to be noticed by nobody: the lease's 10 s, and some."""
-EXIT_REFUSED, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_NOT_ALLOWED = 3, 4, 5, 6
+EXIT_USAGE, EXIT_REFUSED, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_NOT_ALLOWED = 2, 3, 4, 5, 6
 
 
 class CallFailed(TicdcDumpError):
@@ -36,6 +38,6 @@ class CallFailed(TicdcDumpError):
         self.reason = reason
 
 
-def new_operation_id() -> str:
+def new_operation_id() -> OperationId:
     """Chosen before the first attempt, so that all attempts of a request start one operation."""
-    return os.urandom(DUMP_ID_LENGTH // 2).hex()
+    return OperationId(os.urandom(DUMP_ID_LENGTH // 2).hex())

@@ -28,6 +28,7 @@ from sidecar.control.answers import (
     EXIT_NOT_FOUND,
     EXIT_REFUSED,
     EXIT_UNREACHABLE,
+    EXIT_USAGE,
     FULL_METADATA,
     KEEPALIVE_MS,
     OWNER_METADATA,
@@ -278,6 +279,8 @@ def _failed(error: Any, address: str) -> CallFailed:
     code, text = error.code(), error.details() or ""
     message, hint = parted(text)
     match code:
+        case grpc.StatusCode.INVALID_ARGUMENT:
+            exit_code, reason = EXIT_USAGE, "usage"
         case grpc.StatusCode.NOT_FOUND:
             exit_code, reason = EXIT_NOT_FOUND, "not_found"
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:

@@ -32,6 +32,13 @@ class CallRejected(Exception):
         """Whether the same call can have an answer later."""
         return self.code is grpc.StatusCode.UNAVAILABLE or self.owner is not None
 
+    @property
+    def http_status(self) -> int:
+        """Of a page that shows this. 400: the request cannot be what it says; 409: it cannot be done in this state."""
+        if self.code is grpc.StatusCode.INVALID_ARGUMENT:
+            return 400
+        return 503 if self.may_come_back else 409
+
 
 class LocalCall:
     """`name`: of who asks, as the history has it; `address`: where from, host:port."""

@@ -13,6 +13,7 @@
 - Few calls at once may wait for the database (Start, Preview), each for no longer than its caller waits. So Query, Stop and health have
   threads left while the database does not answer.
 
+    InvalidField: a text of the request (fields) INVALID_ARGUMENT
     RefusedRequest and other errors of ours  FAILED_PRECONDITION       another changefeed            NOT_FOUND
     errors that a retry can help             UNAVAILABLE               too many watchers, starts     RESOURCE_EXHAUSTED
     OutOfReach, of subscribers (subscribe)   OUT_OF_RANGE
@@ -26,12 +27,13 @@ from dataclasses import replace
 from functools import partial
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic, time
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import grpc
 
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.fields import check_fields
 from sidecar.control.preview import preview
 from sidecar.control.repeated import already_done, is_set
 from sidecar.control.served import Served
@@ -41,8 +43,9 @@ from sidecar.control.verification_messages import VerificationPort, after_dump, 
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
+from sidecar.core.model import operation_id
 from sidecar.core.progress import OVER, DumpState, Progress
-from sidecar.errors import OutOfReach, RefusedRequest, TicdcDumpError, with_hint
+from sidecar.errors import InvalidField, OutOfReach, RefusedRequest, TicdcDumpError, with_hint
 from sidecar.log.verification import RepairState
 from sidecar.ports import Caller
 from ticdc_dump.v1 import control_pb2 as pb
@@ -84,7 +87,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
     # ---- the calls, as gRPC names them -----------------------------------------------------------------------------
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             status = self._owned(request.changefeed, context)
             if status.dump(request.dump_id) is not None and request.dump_id:
                 return dump_status(status, request.dump_id)
@@ -101,14 +104,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._move(request, context, PauseDump(request.dump_id), DumpState.PAUSED)
 
     def Resume(self, request: pb.ResumeRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
             shows = partial(is_set, settings, frozenset({DumpState.RUNNING, DumpState.QUEUED}))
             return self._carried_out(ResumeDump(settings, request.dump_id), context, shows)
 
     def Set(self, request: pb.SetRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             settings = self._settings(request.settings)
             return self._carried_out(SetDump(settings, request.dump_id), context, partial(is_set, settings, frozenset(DumpState) - OVER))
@@ -117,7 +120,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return self._move(request, context, StopDump(request.dump_id), DumpState.STOPPED)
 
     def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             if not is_dump_id(request.new_dump_id):
                 raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
@@ -128,7 +131,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.new_dump_id)
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             status = dump_status(self._owned_with(request, context), request.dump_id)
             status.subscribers.extend(self._subscriptions.states())
             if request.HasField("timeline_after_ms"):
@@ -136,7 +139,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             return status
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             if request.changefeed_id:
                 self._owned(pb.Changefeed(namespace=request.namespace, id=request.changefeed_id), context)
             status = self._status(context)
@@ -149,7 +152,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             context.set_trailing_metadata(((FULL_METADATA, "watchers"),))
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHERS_MAX} watch this sidecar already: use dumpquery without --watch")
         try:
-            with self._woken(context) as wake, _errors_reported(context):
+            with self._woken(context) as wake, _errors_reported(request, context):
                 yield from self._statuses(request, context, wake)
         finally:
             self._watchers.release()
@@ -169,7 +172,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             wake.wait(WATCH_EVERY_S)
 
     def Preview(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.DumpPreview:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             dumps = self._owned(request.changefeed, context).dumps
             with self._one_of_few(context) as caller:
                 scope = self._scope(request, caller)
@@ -180,14 +183,15 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 return preview(scope, request, history=self._served.history(), slow=slow, dumps=dumps)
 
     def Verify(self, request: pb.VerifyRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            if request.id and not request.dry_run and (there := port.find(request.id)) is not None:
+            known = operation_id(request.id) if request.id and not request.dry_run else None
+            if known is not None and (there := port.find(known)) is not None:
                 if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
                     at_most = request.delete_at_most if request.HasField("delete_at_most") else None
-                    port.allow(request.id, at_most, self._served.asker(context))
-                return self._verification(port, request.changefeed, request.id)
+                    port.allow(known, at_most, self._served.asker(context))
+                return self._verification(port, request)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
@@ -196,28 +200,28 @@ class ControlService(control_pb2_grpc.ControlServicer):
             if request.dry_run:
                 return expected(wanted, scope.estimates)
             port.start(wanted, served.asker(context))
-            return self._verification(port, request.changefeed, request.id)
+            return self._verification(port, request)
 
     def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
-            return self._verification(self._verifications(context), request.changefeed, request.id)
+            return self._verification(self._verifications(context), request)
 
     def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = self._verification(port, request.changefeed, request.id)
+            shown = self._verification(port, request)
             if shown.id:
-                port.stop(shown.id, self._served.asker(context))
-            return self._verification(port, request.changefeed, shown.id)
+                port.stop(operation_id(shown.id), self._served.asker(context))
+            return self._verification(port, pb.VerificationRequest(changefeed=request.changefeed, id=shown.id))
 
     def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = self._verification(port, request.changefeed, request.id)
-            for table, row in port.differences(shown.id):
+            shown = self._verification(port, request)
+            for table, row in port.differences(operation_id(shown.id)) if shown.id else ():
                 yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
 
     def _verifications(self, context: grpc.ServicerContext) -> VerificationPort:
@@ -226,14 +230,14 @@ class ControlService(control_pb2_grpc.ControlServicer):
             _abort(context, grpc.StatusCode.UNAVAILABLE, "this sidecar is attaching to the changefeed")
         return port
 
-    def _verification(self, port: VerificationPort, changefeed: pb.Changefeed, operation_id: str) -> pb.Verification:
-        """`operation_id` empty: the last one. Raises RefusedRequest for one that is not there."""
-        wanted = operation_id or port.last_id()
+    def _verification(self, port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest) -> pb.Verification:
+        """Of the id that the request has, or the last one. Raises RefusedRequest for one that is not there."""
+        wanted = operation_id(request.id) if request.id else port.last_id()
         there = port.find(wanted) if wanted else None
-        if there is None and operation_id:
-            raise RefusedRequest(f"there is no verification {operation_id}, or its report is removed", hint="see dumpverify --list")
+        if there is None and request.id:
+            raise RefusedRequest(f"there is no verification {request.id}, or its report is removed", hint="see dumpverify --list")
         shown = verification(*there) if there is not None else pb.Verification()
-        shown.changefeed.CopyFrom(changefeed)
+        shown.changefeed.CopyFrom(request.changefeed)
         return shown
 
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[delivery_pb2.Delivery]:  # noqa: N802
@@ -242,7 +246,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             what = f"{SUBSCRIBERS_AT_ONCE_MAX} subscribers read this sidecar's stream already"
             _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, with_hint(what, "end one of them"))
         try:
-            with self._woken(context) as wake, _errors_reported(context):
+            with self._woken(context) as wake, _errors_reported(request, context):
 
                 def goes_on(wait_s: float) -> bool:
                     wake.wait(wait_s)
@@ -255,7 +259,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
             self._subscriptions.leave()
 
     def Acknowledge(self, request: pb.AcknowledgeRequest, context: grpc.ServicerContext) -> pb.AcknowledgeResponse:  # noqa: N802
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             self._subscriptions.acknowledge(request)
             return pb.AcknowledgeResponse()
@@ -295,7 +299,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         return settings_of(given, chunk_rows=self._served.defaults.chunk_rows)
 
     def _move(self, request: pb.DumpRequest, context: grpc.ServicerContext, move: Request, target: DumpState) -> pb.DumpStatus:
-        with _errors_reported(context):
+        with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             return self._carried_out(move, context, lambda progress: progress.state is target)
 
@@ -366,10 +370,13 @@ def _left_s(context: grpc.ServicerContext) -> float:
 
 
 @contextmanager
-def _errors_reported(context: grpc.ServicerContext) -> Iterator[None]:
-    """Our errors as gRPC's; what is not ours is a bug and becomes gRPC's UNKNOWN."""
+def _errors_reported(request: Any, context: grpc.ServicerContext) -> Iterator[None]:
+    """The request's fields are checked first. Our errors as gRPC's; what is not ours is a bug and becomes gRPC's UNKNOWN."""
     try:
+        check_fields(request)
         yield
+    except InvalidField as error:
+        _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
     except OutOfReach as error:
         _abort(context, grpc.StatusCode.OUT_OF_RANGE, str(error))
     except TicdcDumpError as error:

@@ -18,6 +18,7 @@ from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
+from sidecar.core.model import OperationId
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
     CheckState,
@@ -43,22 +44,22 @@ class VerificationPort(Protocol):
     def start(self, request: VerifyRequest, asker: Asker) -> None:
         """Durable when it returns; again with the same id changes nothing. Raises RefusedRequest."""
 
-    def stop(self, operation_id: str, asker: Asker) -> None:
+    def stop(self, operation_id: OperationId, asker: Asker) -> None:
         """As `start`. Of one that is over, its repair is ended, and not the repair's dump that may run. Raises RefusedRequest where nothing
         is to be ended."""
 
-    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+    def allow(self, operation_id: OperationId, delete_at_most: int | None, asker: Asker) -> None:
         """Its repair asks, and continues with this bound; None: the bound that it has without one. Raises RefusedRequest where it would
         ask again."""
 
-    def last_id(self) -> str | None:
+    def last_id(self) -> OperationId | None:
         """Of the one that was requested last."""
 
-    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
+    def find(self, operation_id: OperationId) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
         """The request, how far it is, and its repair; no report before these begin. None: there is none of this id, or its files are
         removed."""
 
-    def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
+    def differences(self, operation_id: OperationId) -> Iterator[tuple[TableReport, RowDifference]]:
         """All that the verification has."""
 
 
@@ -81,7 +82,7 @@ def asked(
     if refusals:
         raise refused(refusals, hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
-        id=request.id,
+        id=OperationId(request.id),
         sinks=chosen,
         tables=tuple(RequestedTable(*table, scope.where.get(table, "")) for table in scope.tables),
         sample=request.sample or 1.0,
@@ -94,9 +95,9 @@ def asked(
     )
 
 
-def derived_id(operation_id: str, what: str) -> str:
+def derived_id(operation_id: str, what: str) -> OperationId:
     """The id of an operation that follows another one."""
-    return sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH]
+    return OperationId(sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH])
 
 
 def after_dump(

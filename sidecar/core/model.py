@@ -8,6 +8,7 @@ lane and is never used as an order between changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,8 +21,22 @@ FIRST_SEQ = Seq(0)
 """Of every log."""
 Lane = NewType("Lane", str)
 """A part of the feed that advances independently, named for people: `kafka/orders/2`."""
+OperationId = NewType("OperationId", str)
+"""Of a dump or a verification. A file's path and a key of etcd are made of it and of no other text. Of a text `operation_id` makes one."""
+OPERATION_ID = r"[0-9A-Za-z]{1,64}"
+"""Each that a client or a sidecar has made has 16 (`marks.DUMP_ID_LENGTH`)."""
 
 _TSO_LOGICAL_BITS = 18
+ID_SHOWN_MAX = 64
+"""Characters in an error."""
+
+
+def operation_id(text: str) -> OperationId:
+    """Raises ValueError for what is not one."""
+    if re.fullmatch(OPERATION_ID, text) is None:
+        shown = text if len(text) <= ID_SHOWN_MAX else f"{text[:ID_SHOWN_MAX]}… ({len(text):,} characters)"
+        raise ValueError(f"{shown!r} is not the id of a dump or a verification: expected letters and digits, such as 0123456789abcdef")
+    return OperationId(text)
 
 
 def physical_ms(ts: int) -> int:

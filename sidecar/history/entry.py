@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from sidecar.core.messages import NOT_RECORDED, Asker
+from sidecar.core.model import OperationId, operation_id
 from sidecar.core.progress import OVER, DumpState, Progress
 
 HISTORY_MAX = 1000
@@ -64,12 +65,12 @@ class OperationCommand:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """`id`: of the operation, unique in the history: letters and digits, as a dump's. `result`: why it failed, or its outcome, in a few
+    """`id`: of the operation, unique in the history. `result`: why it failed, or its outcome, in a few
     words. `running_s`: for how long it was in the state running until `running_since_ms`, where it runs, else in all.
     `commands`: the last ones, oldest first; `commands_before`: how many older ones are not kept. `restart_of`: the dump that this one was
     started again from; empty: none."""
 
-    id: str
+    id: OperationId
     kind: OperationKind
     scope: OperationScope
     asked_by: Asker
@@ -108,7 +109,7 @@ def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
     """The inverse of `HistoryEntry.to_json`. Raises KeyError, TypeError, ValueError or AttributeError for what is not one."""
     scope = value["scope"]
     return HistoryEntry(
-        id=str(value["id"]),
+        id=operation_id(str(value["id"])),
         kind=OperationKind(value["kind"]),
         scope=OperationScope(
             tuple(map(str, scope["tables"])),
@@ -135,7 +136,7 @@ def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
 
 def of_dump(progress: Progress, asked_by: Asker = NOT_RECORDED, *, started_ms: int = 0, now_ms: int) -> HistoryEntry:
     """A dump that is not in the history yet."""
-    entry = HistoryEntry(progress.dump_id, OperationKind.DUMP, OperationScope(), asked_by, started_ms)
+    entry = HistoryEntry(operation_id(progress.dump_id), OperationKind.DUMP, OperationScope(), asked_by, started_ms)
     return advanced(entry, progress, now_ms)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StartDump, StopDump
-from sidecar.core.model import CommitTs
+from sidecar.core.model import CommitTs, operation_id
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.core.schema_step import dump_after_ddl
 from sidecar.history.entry import HistoryEntry, OperationKind, advanced, of_dump
@@ -46,7 +46,7 @@ class DumpRecorder:
         self._known: dict[str, _Known] = {}
         self._left: tuple[HistoryEntry, ...] = ()
         for progress in recovered:
-            known = self._known[progress.dump_id] = _Known(progress, entries.get(progress.dump_id))
+            known = self._known[progress.dump_id] = _Known(progress, entries.get(operation_id(progress.dump_id)))
             if known.entry is None and progress.state not in OVER:
                 known.entry, known.recorded = self._recovered(progress, after_ts), False
         self._left = self._end_not_recorded(entries.values())

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from sidecar.core.chunk import ChunkFile, ClosedWindow
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import OperationId, Seq, TableName, TableSchema, operation_id
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.dump_files import CERTIFICATES
@@ -121,7 +121,7 @@ class SegmentLine(msgspec.Struct, frozen=True, tag_field="is", tag="segment"):
 class CertificateHead(NamedTuple):
     """What who looks for new certificates needs. `sinks`: those that receive the dump; empty: all. `sha256`: its last field."""
 
-    dump_id: str
+    dump_id: OperationId
     first_seq: Seq
     last_seq: Seq
     sinks: tuple[str, ...]
@@ -132,7 +132,7 @@ def write_certificate(
     log: Folder, head: Mapping[str, Any], *, tables: Iterable[SchemaLine], chunks: Iterable[ChunkLine], segments: Iterable[SegmentLine]
 ) -> None:
     """Durable and whole, or not there. `head` has a `dump_id`. Raises as the log's storage."""
-    with storage_errors(log), storage.new_file(log, CERTIFICATES.name(head["dump_id"])) as opened:
+    with storage_errors(log), storage.new_file(log, CERTIFICATES.name(operation_id(head["dump_id"]))) as opened:
         file = HashedFile(opened)
         file.write(json.dumps({"version": FORMAT_VERSION, **head}, ensure_ascii=False).encode()[:-1])
         for name, lines in (("tables", tables), ("chunks", chunks), ("segments", segments)):
@@ -145,7 +145,7 @@ def write_certificate(
         opened.write(b',\n"sha256": "%b"}\n' % file.sha256().encode())
 
 
-def read_head(log: Folder, dump_id: str) -> CertificateHead:
+def read_head(log: Folder, dump_id: OperationId) -> CertificateHead:
     """Its first and last lines. Raises LogBroken for a file that is no certificate, and as the log's storage."""
     name = CERTIFICATES.name(dump_id)
     with storage_errors(log), storage.open_to_read(log, name) as file:
@@ -156,6 +156,8 @@ def read_head(log: Folder, dump_id: str) -> CertificateHead:
     try:
         head, tail = json.loads(first.rstrip(b",\n") + b"}"), json.loads(b"{" + last)
         sinks = tuple(map(str, head["scope"]["sinks"]))
-        return CertificateHead(str(head["dump_id"]), Seq(int(head["first_seq"])), Seq(int(head["last_seq"])), sinks, str(tail["sha256"]))
+        return CertificateHead(
+            operation_id(str(head["dump_id"])), Seq(int(head["first_seq"])), Seq(int(head["last_seq"])), sinks, str(tail["sha256"])
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LogBroken(f"{log}/{name} is no certificate: {error!r}", hint="remove it, or restore it from a backup") from error

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sidecar.core.model import Seq
+from sidecar.core.model import OPERATION_ID, OperationId, Seq
 from sidecar.core.progress import Progress
 from sidecar.errors import LogBroken
 from sidecar.log import storage
@@ -25,7 +25,7 @@ from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 
-_PART = re.compile(r"([0-9a-zA-Z]{1,64})\.parts/([0-9]{20})-([0-9]{20})\.jsonl")
+_PART = re.compile(rf"({OPERATION_ID})\.parts/([0-9]{{20}})-([0-9]{{20}})\.jsonl")
 
 
 class ScopeTable(msgspec.Struct, frozen=True):
@@ -105,19 +105,19 @@ OfSegment = (SegmentLine, SchemaLine, ChunkLine, ScopeLine)
 _line_of = msgspec.json.Decoder(Line).decode
 
 
-def collected(log: Folder) -> list[str]:
+def collected(log: Folder) -> list[OperationId]:
     """The ids of the dumps that have parts."""
-    return sorted({match[1] for name in _names(log) if (match := _PART.fullmatch(name))})
+    return sorted({OperationId(match[1]) for name in _names(log) if (match := _PART.fullmatch(name))})
 
 
-def write_part(log: Folder, dump_id: str, first: Seq, last: Seq, lines: Sequence[Line]) -> None:
+def write_part(log: Folder, dump_id: OperationId, first: Seq, last: Seq, lines: Sequence[Line]) -> None:
     """Raises as the log's storage."""
     data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
     with storage_errors(log):
         storage.write_atomically(log, f"{CERTIFICATES.folder}/{dump_id}.parts/{first:020d}-{last:020d}.jsonl", data)
 
 
-def read_parts(log: Folder, dump_id: str) -> Iterator[Line]:
+def read_parts(log: Folder, dump_id: OperationId) -> Iterator[Line]:
     """All lines in the order of their segments, those of a segment once. Raises LogBroken for a gap, and for what is no part."""
     passed: int | None = None
     for name, first, last in _parts(log, dump_id):
@@ -148,12 +148,12 @@ def _sample_lines(log: Folder, name: str) -> Iterator[SampleLine]:
         return  # it was removed meanwhile, or is damaged, of which the dump's certificate says more
 
 
-def remove_parts(log: Folder, dump_id: str) -> None:
+def remove_parts(log: Folder, dump_id: OperationId) -> None:
     with storage_errors(log):
         storage.remove(log, [name for name, _, _ in _parts(log, dump_id)])
 
 
-def _parts(log: Folder, dump_id: str) -> list[tuple[str, int, int]]:
+def _parts(log: Folder, dump_id: OperationId) -> list[tuple[str, int, int]]:
     matches = (_PART.fullmatch(name) for name in _names(log))
     parts = ((f"{CERTIFICATES.folder}/{one[0]}", int(one[2]), int(one[3])) for one in matches if one is not None and one[1] == dump_id)
     return sorted(parts, key=lambda part: (part[1], -part[2]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sidecar.core.model import OPERATION_ID, OperationId
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -18,16 +20,17 @@ class DumpFiles:
     folder: str
     suffix: str
 
-    def name(self, dump_id: str) -> str:
+    def name(self, dump_id: OperationId) -> str:
         return f"{self.folder}/{dump_id}{self.suffix}"
 
-    def ids(self, log: Folder) -> list[str]:
-        """Of the dumps that have one. Raises as the log's storage."""
+    def ids(self, log: Folder) -> list[OperationId]:
+        """Of the dumps that have one, whatever else is in the folder. Raises as the log's storage."""
         with storage_errors(log):
             names = storage.list_names(replace(log, root=log.path(self.folder)), deep=False)
-        return [name.removesuffix(self.suffix) for name in names if name.endswith(self.suffix) and not storage.is_temporary(name)]
+        matches = (re.fullmatch(f"({OPERATION_ID}){re.escape(self.suffix)}", name) for name in names)
+        return [OperationId(match[1]) for match in matches if match is not None]
 
-    def remove_old(self, log: Folder, newest: Iterable[str]) -> None:
+    def remove_old(self, log: Folder, newest: Iterable[OperationId]) -> None:
         """All but KEPT_MAX, those first that are not among `newest`."""
         there, known = self.ids(log), set(newest)
         old = [one for one in there if one not in known][: max(len(there) - KEPT_MAX, 0)]

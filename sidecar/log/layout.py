@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import Seq, TableName, TableSchema, operation_id
 from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.dumps_file import with_all_tables
@@ -72,7 +72,7 @@ def beginning_of(segments: range) -> str:
 
 
 def chunk_name(dump_id: str, *, epoch: int, number: int) -> str:
-    return f"chunks/{dump_id}/{epoch:010d}-{number:08d}.parquet"
+    return f"chunks/{operation_id(dump_id)}/{epoch:010d}-{number:08d}.parquet"
 
 
 def schemas_name(data: bytes, *, epoch: int) -> str:

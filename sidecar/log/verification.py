@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
-from sidecar.core.model import TableName
+from sidecar.core.model import OPERATION_ID, OperationId, TableName
 
-REQUEST_NAME = re.compile(r"verify/([0-9a-zA-Z]{1,64})/request\.json")
+REQUEST_NAME = re.compile(rf"verify/({OPERATION_ID})/request\.json")
 CYCLE_NAME = "verify/cycle.json"
 TEXT_CHARACTERS_MAX = 200
 """Of a value in an example: the whole value is in the file of differences."""
@@ -28,31 +29,35 @@ EXAMPLES_MAX = 100
 """Of a table; all differences are in files beside the report."""
 
 
-def verify_folder(operation_id: str) -> str:
+StoredId = Annotated[OperationId, msgspec.Meta(pattern=rf"^{OPERATION_ID}\Z")]
+"""In a file: checked as it is read."""
+
+
+def verify_folder(operation_id: OperationId) -> str:
     return f"verify/{operation_id}"
 
 
-def request_name(operation_id: str) -> str:
+def request_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/request.json"
 
 
-def waiting_name(operation_id: str) -> str:
+def waiting_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/waiting.json"
 
 
-def report_name(operation_id: str) -> str:
+def report_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/report.json"
 
 
-def stop_name(operation_id: str) -> str:
+def stop_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/stop"
 
 
-def repair_name(operation_id: str) -> str:
+def repair_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/repair.json"
 
 
-def differences_name(operation_id: str, table: int) -> str:
+def differences_name(operation_id: OperationId, table: int) -> str:
     return f"{verify_folder(operation_id)}/differences-{table}.jsonl"
 
 
@@ -104,7 +109,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     deleted by the repair without a question; None: as of repairing.rows_to_delete. `partly`: what differs is corrected also if another
     table could not be compared; up to 0.4 nothing was, and the operator saw why."""
 
-    id: str
+    id: StoredId
     sinks: tuple[str, ...]
     tables: tuple[RequestedTable, ...]
     sample: float = 1.0
@@ -233,7 +238,7 @@ class VerifyReport(msgspec.Struct):
     segment of the log that is still to be read, and must not be removed; None: there is none. `waiting_for`: as of TableReport, of all
     tables."""
 
-    id: str
+    id: StoredId
     state: CheckState
     started_ms: int
     ended_ms: int = 0
@@ -269,7 +274,7 @@ class VerifyReport(msgspec.Struct):
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
-def stopped(report: VerifyReport | None, operation_id: str, now_ms: int, *, why: str = "") -> VerifyReport:
+def stopped(report: VerifyReport | None, operation_id: OperationId, now_ms: int, *, why: str = "") -> VerifyReport:
     """The report of one that an operator has ended, or that has failed because of `why`. `report`: the last one; None: it has not begun."""
     end = CheckState.FAILED if why else CheckState.STOPPED
     report = report or VerifyReport(operation_id, end, now_ms)
@@ -313,7 +318,7 @@ class RepairReport(msgspec.Struct, frozen=True):
 
     state: RepairState = RepairState.RUNNING
     keys: int = 0
-    dumps: tuple[str, ...] = ()
+    dumps: tuple[StoredId, ...] = ()
     followed_by: str = ""
     error: str = ""
     waiting_for: str = ""

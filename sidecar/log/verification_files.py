@@ -1,13 +1,19 @@
-"""Reading and removing the files of verifications; verification.py has their names and contents. Raises the errors of the log's storage."""
+"""Reading and removing the files of verifications; verification.py has their names and contents. Raises the errors of the log's storage.
+
+A read changes nothing: of a file that is none of its kind it raises FileDamaged. Only those that carry verifications out, the sidecar's
+term and the merge worker, set such a file aside (`set_aside`), so that the next read finds none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 
-from sidecar.errors import LogBroken
+from sidecar.core.model import OperationId
+from sidecar.errors import FileDamaged, LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
@@ -38,33 +44,33 @@ UNREADABLE = ".unreadable"
 """The end of the name of a file that was set aside."""
 
 
-def read_report(log: Folder, operation_id: str) -> VerifyReport | None:
-    """None: no worker has begun. Raises LogBroken for a file that is not a report."""
+def read_report(log: Folder, operation_id: OperationId) -> VerifyReport | None:
+    """None: no worker has begun. Raises FileDamaged for a file that is not a report."""
     return _read(log, report_name(operation_id), report_from_json)
 
 
-def read_request(log: Folder, operation_id: str) -> VerifyRequest | None:
+def read_request(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
     """As `read_report`."""
     return _read(log, request_name(operation_id), request_from_json)
 
 
-def read_waiting(log: Folder, operation_id: str) -> VerifyRequest | None:
+def read_waiting(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
     """Of one that begins after a dump; None where it has begun, too. As `read_report`."""
     return _read(log, waiting_name(operation_id), request_from_json)
 
 
-def read_repair(log: Folder, operation_id: str) -> RepairReport | None:
+def read_repair(log: Folder, operation_id: OperationId) -> RepairReport | None:
     """None: none has begun."""
     return _read(log, repair_name(operation_id), repair_from_json)
 
 
-def request_ids(log: Folder) -> list[str]:
+def request_ids(log: Folder) -> list[OperationId]:
     with storage_errors(log):
         names = storage.list_names(log, deep=True, beginning="verify/")
-    return [match[1] for match in map(REQUEST_NAME.fullmatch, names) if match]
+    return [OperationId(match[1]) for match in map(REQUEST_NAME.fullmatch, names) if match]
 
 
-def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[RowDifference]:
+def read_differences(log: Folder, operation_id: OperationId, table: int) -> Iterator[RowDifference]:
     """Of the report's table of this number; none where there is no file. As `read_report`."""
     name = differences_name(operation_id, table)
     with storage_errors(log):
@@ -74,17 +80,17 @@ def read_differences(log: Folder, operation_id: str, table: int) -> Iterator[Row
                     for line in file:
                         yield msgspec.json.decode(line, type=RowDifference)
             except ValueError as error:
-                raise set_aside(log, name, error) from error
+                raise _damaged(log, name, error) from error
 
 
-def differences_of(log: Folder, operation_id: str, report: VerifyReport | None) -> Iterator[tuple[TableReport, RowDifference]]:
+def differences_of(log: Folder, operation_id: OperationId, report: VerifyReport | None) -> Iterator[tuple[TableReport, RowDifference]]:
     """Of all tables of the report. As `read_report`."""
     for number, table in enumerate(report.tables if report is not None else ()):
         for row in read_differences(log, operation_id, number):
             yield table, row
 
 
-def remove_files(log: Folder, operation_id: str) -> None:
+def remove_files(log: Folder, operation_id: OperationId) -> None:
     remove_below(log, verify_folder(operation_id))
 
 
@@ -95,13 +101,13 @@ def remove_below(log: Folder, folder: str) -> None:
         storage.remove(log, [name for name in names if name.startswith(f"{folder}/")])
 
 
-def remove_waiting(log: Folder, operation_id: str) -> None:
+def remove_waiting(log: Folder, operation_id: OperationId) -> None:
     """Of one that has begun, or will not."""
     with storage_errors(log):
         storage.remove(log, [waiting_name(operation_id)])
 
 
-def end_stopped(log: Folder, operation_id: str, now_ms: int, *, why: str = "") -> VerifyReport:
+def end_stopped(log: Folder, operation_id: OperationId, now_ms: int, *, why: str = "") -> VerifyReport:
     """Writes the report of one that an operator has ended, or that has failed because of `why`; the report of one that was over before
     stays. As `read_report`."""
     report = read_report(log, operation_id)
@@ -112,12 +118,12 @@ def end_stopped(log: Folder, operation_id: str, now_ms: int, *, why: str = "") -
     return report
 
 
-def remove_work(log: Folder, operation_id: str) -> None:
+def remove_work(log: Folder, operation_id: OperationId) -> None:
     """What a comparison that is over has left."""
     remove_below(log, f"{verify_folder(operation_id)}/work")
 
 
-def remove_others(log: Folder, kept: Collection[str]) -> None:
+def remove_others(log: Folder, kept: Collection[OperationId]) -> None:
     """All files of verifications whose ids are not among `kept`."""
     with storage_errors(log):
         listed = storage.list_names(log, deep=True, beginning="verify/")
@@ -132,13 +138,21 @@ def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
     try:
         return None if data is None else decoded(data)
     except ValueError as error:
-        raise set_aside(log, name, error) from error
+        raise _damaged(log, name, error) from error
 
 
-def set_aside(log: Folder, name: str, error: ValueError) -> LogBroken:
-    """A file that cannot be read is renamed: the next read finds none. Returns what to raise."""
-    aside = f"{name}{UNREADABLE}"
-    with storage_errors(log):
-        storage.copy_files(log, [(name, aside)])
-        storage.remove(log, [name])
-    return LogBroken(f"{name} in {log} cannot be read, and is {aside} now: {error}", hint="verify again")
+def _damaged(log: Folder, name: str, error: ValueError) -> FileDamaged:
+    return FileDamaged(f"{name} in {log} cannot be read: {error}", hint="verify again, or restore the file", name=name)
+
+
+@contextmanager
+def set_aside(log: Folder) -> Iterator[None]:
+    """For those that carry verifications out: a file that proves to be damaged gets another name, which the error says."""
+    try:
+        yield
+    except FileDamaged as damaged:
+        aside = f"{damaged.name}{UNREADABLE}"
+        with storage_errors(log):
+            storage.copy_files(log, [(damaged.name, aside)])
+            storage.remove(log, [damaged.name])
+        raise LogBroken(f"{damaged.message}; it is {aside} now", hint="verify again") from damaged

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sidecar.control.status import Measured, SidecarStatus, waiting_for
-from sidecar.core.model import physical_ms
+from sidecar.core.model import OperationId, physical_ms
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import ConfigError, SinkError
 from sidecar.log import storage
@@ -91,7 +91,7 @@ class ReportedDump:
     def died(self, where: str, at_ms: int) -> None:
         self._deaths.append(TimedEvent(at_ms, f"the sidecar died {where}, as the replay wanted, and began again"))
 
-    def write(self, dump_id: str, file: Path) -> None:
+    def write(self, dump_id: OperationId, file: Path) -> None:
         """Of the dump that is finished, once the sinks have accepted all. Raises SinkError where there is none, and OSError."""
         self._following.step()
         self._ahead_s = ASK_S  # the history is queried at once for what was read

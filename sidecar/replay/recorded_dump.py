@@ -13,7 +13,7 @@ from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.dump_start import Demand, DumpRoom, Ground
 from sidecar.core.marks import Marks
 from sidecar.core.messages import Brackets, ChunkRead, Command, Request, SegmentBuilt, SourceEvent
-from sidecar.core.model import CommitTs, Mark, MarkKind, Seq, TableName
+from sidecar.core.model import CommitTs, Mark, MarkKind, OperationId, Seq, TableName
 from sidecar.core.plan import Plan
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.core.schema_step import TableStep
@@ -21,7 +21,7 @@ from sidecar.core.window import MarkedWindows, Windows
 from sidecar.errors import RefusedRequest
 from sidecar.replay.source import RecordedWindow, WriteChunk
 
-DUMP_ID = "recordedrecorded"
+DUMP_ID = OperationId("recordedrecorded")
 CHUNKS_MAX = 1000
 """More chunks than a recorded window has: it numbers their files."""
 

@@ -22,7 +22,7 @@ from sidecar.adapters.clock import MonotonicClock
 from sidecar.core.chunk import WrittenChunk
 from sidecar.core.dump_start import DumpLimits, Ground
 from sidecar.core.messages import Brackets, Command, SourceEvent, StartDump
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema, operation_id
 from sidecar.core.progress import DumpState
 from sidecar.errors import FeedUnsuitable, SinkError, SourceError
 from sidecar.log.identity import name_of, own_id
@@ -304,7 +304,7 @@ class Replay:
             assert self.settings.report is not None
             assert self.pipeline is not None
             assert self.pipeline.dump.progress is not None
-            self.reported.write(self.pipeline.dump.progress.dump_id, self.settings.report)
+            self.reported.write(operation_id(self.pipeline.dump.progress.dump_id), self.settings.report)
 
 
 def run(settings: ReplaySettings, show: Callable[[ReplayStatus], None]) -> ReplayReport:

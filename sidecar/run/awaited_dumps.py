@@ -6,6 +6,7 @@ from time import monotonic
 
 from msgspec import structs
 
+from sidecar.core.model import OperationId, operation_id
 from sidecar.core.progress import OVER, DumpState
 from sidecar.history.entry import HistoryEntry
 from sidecar.log.verification import VerifyRequest
@@ -22,12 +23,12 @@ class AwaitedDumps:
 
     def __init__(self, history: OperationHistory) -> None:
         self._history = history
-        self.looked_s: dict[str, float] = {}
+        self.looked_s: dict[OperationId, float] = {}
 
     def next_of(self, request: VerifyRequest, *, now_ms: int) -> VerifyRequest | str | None:
         """The request itself: it begins. The same after another dump: it waits for that one. A text: why it will not begin. None: it waits.
         A dump that has failed may be resumed. Raises as the history."""
-        dump = self._history.find(request.after_dump)
+        dump = self._history.find(operation_id(request.after_dump))
         if dump is None:
             late = now_ms - request.asked_ms > STARTS_S * 1000
             return f"its dump {request.after_dump} was not started" if late else None

@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import OperationId, Seq, TableName, TableSchema, operation_id
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import LogBroken, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
@@ -82,12 +82,12 @@ class TermCertificates:
     ) -> None:
         self._log, self._history, self._deliveries, self._reports = log, history, deliveries, reports
         self._now_s, self._log_line = now_s, log_line
-        self._dumps: dict[str, CollectedDump] = {}
-        self._over: set[str] = set()
+        self._dumps: dict[OperationId, CollectedDump] = {}
+        self._over: set[OperationId] = set()
         """Dumps that have a certificate, or get none."""
-        self._written: set[str] = set()
+        self._written: set[OperationId] = set()
         """Those whose parts may be there yet."""
-        self._ended: dict[str, tuple[HistoryEntry, float]] = {}
+        self._ended: dict[OperationId, tuple[HistoryEntry, float]] = {}
         """Finished ones, that wait for their sinks since then."""
         self._next: Seq | None = None
         self._latest: Manifest | None = None
@@ -135,7 +135,7 @@ class TermCertificates:
                 self._separate(dump_id, partial(self._certify, self._dumps[dump_id], entry))
         self._save()
 
-    def _separate(self, dump_id: str, work: Callable[[], object]) -> None:
+    def _separate(self, dump_id: OperationId, work: Callable[[], object]) -> None:
         """What is wrong with one dump's files costs its certificate alone."""
         try:
             work()
@@ -162,7 +162,7 @@ class TermCertificates:
                 self._remember(segment.manifest)
         self._next = begins
 
-    def _resume_dump(self, dump_id: str, run: range) -> None:
+    def _resume_dump(self, dump_id: OperationId, run: range) -> None:
         self._reports.chunks.forget(dump_id)
         try:
             dump = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, read_parts(self._log, dump_id)))
@@ -197,7 +197,7 @@ class TermCertificates:
 
     def _pass(self, segment: ReadSegment) -> None:
         manifest = segment.manifest
-        for dump_id in dict.fromkeys(window.dump_id for window in manifest.windows):
+        for dump_id in dict.fromkeys(operation_id(window.dump_id) for window in manifest.windows):
             if dump_id not in self._over and dump_id not in self._dumps:
                 self._begin_dump(dump_id, manifest)
         for dump_id, dump in list(self._dumps.items()):
@@ -216,7 +216,7 @@ class TermCertificates:
             self._windows_from = Seq(self._windows[WINDOWS_KEPT_MAX // 2].seq + 1)
             del self._windows[: bisect_left(self._windows, self._windows_from, key=_seq)]
 
-    def _begin_dump(self, dump_id: str, manifest: Manifest) -> None:
+    def _begin_dump(self, dump_id: OperationId, manifest: Manifest) -> None:
         windows = [window for window in manifest.windows if window.dump_id == dump_id]
         here = sum(len(window.chunks) for window in windows)
         known = next((sum(table.chunks for table in one.tables) for one in dumps_of(self._log, manifest) if one.dump_id == dump_id), None)
@@ -263,7 +263,7 @@ class TermCertificates:
 
     # ---- the end of a dump ------------------------------------------------------------------------------------------------
 
-    def _states(self) -> dict[str, HistoryEntry | None]:
+    def _states(self) -> dict[OperationId, HistoryEntry | None]:
         """What the history says of the dumps that are collected, where it is time to ask."""
         now_s = self._now_s()
         if now_s - self._requested_s < ASK_S:
@@ -271,7 +271,7 @@ class TermCertificates:
         self._requested_s = now_s
         return {dump_id: self._history.find(dump_id) for dump_id in self._dumps if dump_id not in self._ended}
 
-    def _settle(self, dump_id: str, entry: HistoryEntry | None) -> None:
+    def _settle(self, dump_id: OperationId, entry: HistoryEntry | None) -> None:
         if dump_id not in self._dumps:
             return
         state = None if entry is None else entry.state
@@ -285,7 +285,7 @@ class TermCertificates:
             self._drop(dump_id, "")
             self._remove_old(dump_id)
 
-    def _is_resumable(self, dump_id: str) -> bool:
+    def _is_resumable(self, dump_id: OperationId) -> bool:
         """Whether the log knows the dump still."""
         return self._latest is None or any(one["dump_id"] == dump_id for one in self._latest.dumps)
 
@@ -315,7 +315,7 @@ class TermCertificates:
         values = {"dump": dump.dump_id, "chunks": sums.chunks, "segments": sums.last - sums.first + 1}
         self._log_line(LogEvent("certificate written", values))
 
-    def _remove_old(self, dump_id: str) -> None:
+    def _remove_old(self, dump_id: OperationId) -> None:
         newest = [dump_id, *(one.id for one in self._history.entries())]
         CERTIFICATES.remove_old(self._log, newest)
         REPORTS.remove_old(self._log, newest)
@@ -367,13 +367,13 @@ class TermCertificates:
         result = () if manifest is None else dumps_of(self._log, manifest)
         return [ScopeLine.of(dump.last, one) for one in result if one.dump_id == dump.dump_id]
 
-    def _drop(self, dump_id: str, why: str) -> None:
+    def _drop(self, dump_id: OperationId, why: str) -> None:
         """It gets no certificate. `why`: empty for a dump that was stopped."""
         if why:
             self._log_line(LogEvent("no certificate", {"dump": dump_id, "reason": why, "hint": NO_HINT}, "warning"))
         self._forget(dump_id)
 
-    def _forget(self, dump_id: str) -> None:
+    def _forget(self, dump_id: OperationId) -> None:
         try:
             remove_parts(self._log, dump_id)
         except LogBroken as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.model import Seq, TableName, TableSchema
+from sidecar.core.model import OperationId, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
@@ -54,7 +54,7 @@ class CollectedDump:
     the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in which a window closed
     since the last part. `sampled_ms`: the time of the last sample."""
 
-    dump_id: str
+    dump_id: OperationId
     first: Seq
     read: Seq
     saved: Seq
@@ -70,13 +70,13 @@ class CollectedDump:
     _reported: int = 0
 
     @classmethod
-    def begun(cls, dump_id: str, seq: Seq, sinks: tuple[str, ...]) -> CollectedDump:
+    def begun(cls, dump_id: OperationId, seq: Seq, sinks: tuple[str, ...]) -> CollectedDump:
         """Its first window closes in segment `seq`, which comes next."""
         before = Seq(seq - 1)
         return cls(dump_id, seq, before, before, seq, sinks)
 
     @classmethod
-    def resumed(cls, dump_id: str, lines: Iterable[Line]) -> CollectedDump | None:
+    def resumed(cls, dump_id: OperationId, lines: Iterable[Line]) -> CollectedDump | None:
         """By its parts; None where they say nothing."""
         dump: CollectedDump | None = None
         for line in lines:

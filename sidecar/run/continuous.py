@@ -11,20 +11,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from secrets import token_hex
 from time import monotonic
 from typing import Protocol
 
 import msgspec
 
+from sidecar.control.answers import new_operation_id
 from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.judging import unjudged
 from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S
 from sidecar.control.verification_messages import asked
-from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName, operation_id
 from sidecar.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
@@ -71,17 +70,18 @@ class ContinuousVerification:
         self._again_s, self._noticed = 0.0, ""
         self._known: tuple[tuple[TableInSink, int | None, int], ...] = ()
 
-    def begin(self) -> str:
+    def begin(self) -> OperationId | None:
         """What an earlier owner has left: the id of the slice's verification that is under way. Raises what a retry can help."""
-        self._cycle = Cycle()
+        self._cycle, requested = Cycle(), None
         try:
             with storage_errors(self._log):
                 data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
             self._cycle = cycle_from_json(data) if data is not None else Cycle()
+            requested = operation_id(self._cycle.asked) if self._cycle.asked else None
         except (ValueError, LogBroken) as error:
             self._log_line(LogEvent("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
         self._know()
-        return self._cycle.asked
+        return requested
 
     def metrics(self) -> VerifiedSinks:
         """Of the tables that there are. For any thread."""
@@ -198,7 +198,7 @@ class ServedSlices:
         served = self._served()
         rules = pb.StartRequest(table_rules=[exact_rule(name.table)])
         scope = resolve(rules, self._schemas(), served.feed_scope, case_sensitive=served.case_sensitive)
-        wanted = pb.VerifyRequest(id=token_hex(DUMP_ID_LENGTH // 2), sinks=[name.sink])
+        wanted = pb.VerifyRequest(id=new_operation_id(), sinks=[name.sink])
         request = asked(wanted, scope, sinks=served.sinks, targets=served.targets, asked_ms=0)
         return msgspec.structs.replace(request, slice=part)
 

@@ -23,7 +23,7 @@ from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX_S, REQUEST_TIMEOUT_S
 from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import DumpsWait, RefusedRequest, TicdcDumpError, UnfitKeys
 from sidecar.history.entry import HistoryEntry
@@ -57,7 +57,7 @@ Keys = tuple[tuple[str, ...], ...]
 class KeyDump:
     """A dump of these keys for one sink."""
 
-    dump_id: str
+    dump_id: OperationId
     sink: str
     keys: dict[TableName, Keys]
     asker: Asker
@@ -71,7 +71,7 @@ class Repair:
     def __init__(
         self,
         history: OperationHistory,
-        operation_id: str,
+        operation_id: OperationId,
         asker: Asker,
         differences: Callable[[], Iterable[tuple[TableReport, RowDifference]]],
         start: Callable[[KeyDump], KeyDump],
@@ -164,7 +164,7 @@ def rows_to_delete(report: VerifyReport, at_most: int | None) -> tuple[RowsToDel
     )
 
 
-def question(operation_id: str, deletes: Sequence[RowsToDelete]) -> str:
+def question(operation_id: OperationId, deletes: Sequence[RowsToDelete]) -> str:
     """Empty: none of them is above its bound."""
     many = [one for one in deletes if one.rows > one.at_most]
     if not many:

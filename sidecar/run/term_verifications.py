@@ -21,7 +21,7 @@ from time import monotonic
 from msgspec import structs
 
 from sidecar.core.messages import Asker
-from sidecar.core.model import FIRST_SEQ, Seq
+from sidecar.core.model import FIRST_SEQ, OperationId, Seq
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import CoordinationError, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.history.entry import HistoryEntry, OperationKind
@@ -29,15 +29,7 @@ from sidecar.log import storage
 from sidecar.log import verification as files
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
-from sidecar.log.verification import (
-    CheckState,
-    RepairReport,
-    RepairState,
-    RowDifference,
-    TableReport,
-    VerifyReport,
-    VerifyRequest,
-)
+from sidecar.log.verification import CheckState, RepairReport, RepairState, RowDifference, TableReport, VerifyReport, VerifyRequest
 from sidecar.log.verification_files import (
     differences_of,
     end_stopped,
@@ -48,6 +40,7 @@ from sidecar.log.verification_files import (
     remove_files,
     remove_others,
     remove_waiting,
+    set_aside,
 )
 from sidecar.ports import OperationHistory
 from sidecar.run import logs
@@ -84,13 +77,13 @@ class TermVerifications:
         self._start_dump, self._continuous = start_dump, continuous
         self._awaited = AwaitedDumps(history)
         self._slice: VerifyRequest | None = None
-        self._repairs: dict[str, Repair] = {}
+        self._repairs: dict[OperationId, Repair] = {}
         self._lock = RLock()
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
-        self._running: dict[str, HistoryEntry] = {}
-        self._needs: dict[str, Seq] = {}
-        self._recorded_s: dict[str, float] = {}
-        self._last: str | None = None
+        self._running: dict[OperationId, HistoryEntry] = {}
+        self._needs: dict[OperationId, Seq] = {}
+        self._recorded_s: dict[OperationId, float] = {}
+        self._last: OperationId | None = None
 
     def serve(self, ending: Event) -> None:
         """A life of the service. Raises what the history raises, and what keeps it from knowing what is there."""
@@ -100,7 +93,7 @@ class TermVerifications:
 
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
-        with self._lock:
+        with self._lock, set_aside(self._log):
             self._running, self._repairs, self._slice, self._needs = {}, {}, None, {}
             entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = entries[0].id if entries else None
@@ -141,7 +134,7 @@ class TermVerifications:
             name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
             self._write(name, request.to_json())
 
-    def stop(self, operation_id: str, asker: Asker) -> None:
+    def stop(self, operation_id: OperationId, asker: Asker) -> None:
         with self._lock:
             entry = self._running.get(operation_id)
             if entry is None:
@@ -154,7 +147,7 @@ class TermVerifications:
             else:
                 self._received(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
 
-    def _stop_repair(self, operation_id: str, asker: Asker) -> None:
+    def _stop_repair(self, operation_id: OperationId, asker: Asker) -> None:
         """Of a verification that is over. Again it changes nothing."""
         entry, known = self._history.find(operation_id), self._repairs.get(operation_id)
         report = read_repair(self._log, operation_id) if known is None else known.report
@@ -168,7 +161,7 @@ class TermVerifications:
         self._repairs.pop(operation_id, None)
         self._log_line(repair_line(operation_id, ended))
 
-    def allow(self, operation_id: str, delete_at_most: int | None, asker: Asker) -> None:
+    def allow(self, operation_id: OperationId, delete_at_most: int | None, asker: Asker) -> None:
         with self._lock:
             report, repair = read_report(self._log, operation_id), read_repair(self._log, operation_id)
             entry = self._history.find(operation_id)
@@ -184,14 +177,14 @@ class TermVerifications:
             self._write(files.repair_name(operation_id), allowed.to_json())
             self._begin_repair(entry, report, delete_at_most)
 
-    def last_id(self) -> str | None:
+    def last_id(self) -> OperationId | None:
         return self._last
 
-    def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
+    def find(self, operation_id: OperationId) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
         request = read_request(self._log, operation_id) or read_waiting(self._log, operation_id)
         return None if request is None else (request, read_report(self._log, operation_id), read_repair(self._log, operation_id))
 
-    def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
+    def differences(self, operation_id: OperationId) -> Iterator[tuple[TableReport, RowDifference]]:
         return differences_of(self._log, operation_id, read_report(self._log, operation_id))
 
     # ---- following the worker's reports ----------------------------------------------------------------------------------
@@ -206,13 +199,14 @@ class TermVerifications:
         for operation_id, repair in list(self._repairs.items()):
             with suppress(LogUnreachable, StorageFull):
                 self._separate(operation_id, partial(self._repair, operation_id, repair))
-        with suppress(LogUnreachable, StorageFull):
+        with suppress(LogUnreachable, StorageFull), set_aside(self._log):
             self._begin_slice()
 
-    def _separate(self, operation_id: str, work: Callable[[], object]) -> None:
+    def _separate(self, operation_id: OperationId, work: Callable[[], object]) -> None:
         """Whatever is wrong with one of them ends that one. Raises what a retry can help, and what the history raises."""
         try:
-            work()
+            with set_aside(self._log):
+                work()
         except TicdcDumpError as error:
             if error.retryable or isinstance(error, CoordinationError):
                 raise
@@ -221,7 +215,7 @@ class TermVerifications:
             logs.log.warning("a defect in a verification", verification=operation_id, exc_info=error)
             self._give_up(operation_id, f"a defect: {error!r}")
 
-    def _give_up(self, operation_id: str, why: str) -> None:
+    def _give_up(self, operation_id: OperationId, why: str) -> None:
         """As `_separate`."""
         self._log_line(LogEvent("verification given up", {"verification": operation_id, "text": why}, "warning"))
         repair = self._repairs.pop(operation_id, None)
@@ -240,7 +234,7 @@ class TermVerifications:
                 self._needs.pop(operation_id, None)
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
-    def _follow_one(self, operation_id: str) -> None:
+    def _follow_one(self, operation_id: OperationId) -> None:
         report = read_report(self._log, operation_id)
         if report is not None and report.state in files.OVER:
             self._received(operation_id, report)
@@ -251,7 +245,7 @@ class TermVerifications:
         elif report is not None:
             self._received(operation_id, report)
 
-    def _await_dump(self, operation_id: str, request: VerifyRequest) -> None:
+    def _await_dump(self, operation_id: OperationId, request: VerifyRequest) -> None:
         """One that is to begin after a dump."""
         match self._awaited.next_of(request, now_ms=self._wall_ms()):
             case VerifyRequest() as follows if follows.after_dump == request.after_dump:
@@ -264,7 +258,7 @@ class TermVerifications:
             case None:
                 pass
 
-    def _end_waiting(self, operation_id: str, why: str) -> None:
+    def _end_waiting(self, operation_id: OperationId, why: str) -> None:
         remove_waiting(self._log, operation_id)
         self._end(operation_id, DumpState.STOPPED, why)
 
@@ -284,7 +278,7 @@ class TermVerifications:
         begins = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
         self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump, begins)
 
-    def _repair(self, operation_id: str, repair: Repair) -> None:
+    def _repair(self, operation_id: OperationId, repair: Repair) -> None:
         before = repair.report
         try:
             report = repair.step()
@@ -300,7 +294,7 @@ class TermVerifications:
         except (LogUnreachable, StorageFull, RefusedRequest):
             repair.report = before  # the next step does it again; RefusedRequest: too many verifications wait
 
-    def _end_repair(self, operation_id: str, repair: Repair) -> None:
+    def _end_repair(self, operation_id: OperationId, repair: Repair) -> None:
         report = repair.report
         result = self.find(operation_id)
         if report.state is RepairState.FINISHED and result is not None and result[1] is not None:
@@ -308,7 +302,7 @@ class TermVerifications:
             self.start(follow_up(result[0], result[1], asked_ms=self._wall_ms()), asker)
         self._log_line(repair_line(operation_id, report))
 
-    def _received(self, operation_id: str, report: VerifyReport) -> None:
+    def _received(self, operation_id: OperationId, report: VerifyReport) -> None:
         rows = sum(table.rows for table in report.tables)
         if report.state in files.OVER:
             request = read_request(self._log, operation_id)
@@ -330,7 +324,7 @@ class TermVerifications:
                 self._history.record(self._running[operation_id])
 
     def _end(
-        self, operation_id: str, state: DumpState, result: str, rows: int = 0, report: VerifyReport | None = None
+        self, operation_id: OperationId, state: DumpState, result: str, rows: int = 0, report: VerifyReport | None = None
     ) -> HistoryEntry | None:
         """None: another thread has ended it."""
         with self._lock:
@@ -355,7 +349,7 @@ class TermVerifications:
 
     # ---- slices of a continuous verification ------------------------------------------------------------------------------
 
-    def _is_slice(self, operation_id: str) -> bool:
+    def _is_slice(self, operation_id: OperationId) -> bool:
         return self._slice is not None and self._slice.id == operation_id
 
     def _take_over_slice(self) -> None:
@@ -364,7 +358,7 @@ class TermVerifications:
         request = read_request(self._log, requested) if requested else None
         if request is not None and request.slice is not None:
             self._slice = request
-            self._running.setdefault(requested, entry_of(request, ASKER, request.asked_ms))
+            self._running.setdefault(request.id, entry_of(request, ASKER, request.asked_ms))
 
     def _begin_slice(self) -> None:
         """If nothing else is there to be done. Raises as the log's storage."""

@@ -160,7 +160,7 @@ class _Reported(Verifications):
         try:
             return super().carry_out(request, ending)
         finally:
-            self._link.send(UnderWay(""))
+            self._link.send(UnderWay(None))
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any
 
+from sidecar.core.model import OperationId
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.sinks.mysql.server import SqlServer
 
@@ -39,9 +40,9 @@ class LateState:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """`verification`: the id of the one that runs; empty: none."""
+    """`verification`: the id of the one that runs."""
 
-    verification: str
+    verification: OperationId | None
 
 
 @dataclass(frozen=True, slots=True)

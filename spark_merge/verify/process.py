@@ -26,12 +26,13 @@ from threading import Event
 from time import monotonic, time
 from typing import Any, Protocol
 
+from sidecar.core.model import OperationId
 from sidecar.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import OVER, stop_name
-from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids
+from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids, set_aside
 from sidecar.process.background import Background
 from sidecar.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
@@ -68,8 +69,8 @@ class _Child:
     def __init__(self, begin: BeginVerifying, cluster: WorkCluster | None, notice: Callable[[str], object]) -> None:
         self._cluster, self._notice = cluster, notice
         self._works: list[Background] = []
-        self.running = ""
-        """The id of the verification that is under way; empty: none."""
+        self.running: OperationId | None = None
+        """The verification that is under way."""
         self._sent_late = False
         ours, theirs = Pipe()
         with theirs:
@@ -151,14 +152,14 @@ class VerifyProcess:
         self._child: _Child | None = None
         self._ending = False
         self._killed_s: float | None = None
-        self._over: set[str] = set()
-        self._requested: list[str] = []
+        self._over: set[OperationId] = set()
+        self._requested: list[OperationId] = []
         self._requested_s = self._wanted_s = -REQUESTED_EVERY_S
         self._begin_s = 0.0
         self._retry_s = RETRY_FIRST_S
-        self._stop_s: tuple[str, float] = "", 0.0
+        self._stop_s: tuple[OperationId | None, float] = None, 0.0
         self._deaths = 0
-        self._done: tuple[str, int] = "", 0
+        self._done: tuple[OperationId | None, int] = None, 0
 
     @property
     def _log(self) -> Folder:
@@ -170,7 +171,8 @@ class VerifyProcess:
         try:
             while not ending.wait(LOOK_S):
                 try:
-                    self._step(monotonic())
+                    with set_aside(self._log):
+                        self._step(monotonic())
                     last = ""
                 except Exception as error:  # noqa: BLE001  # of the log's storage, or a defect: it may not end deliveries
                     text = str(error) if isinstance(error, TicdcDumpError) else f"a defect: {error!r}"
@@ -205,9 +207,9 @@ class VerifyProcess:
             self._stop(child, now_s)
             child.tell(self.lateness.late())
 
-    def _due(self) -> list[str]:
+    def _due(self) -> list[OperationId]:
         """Those that are requested and not over."""
-        result = []
+        result: list[OperationId] = []
         for operation_id in request_ids(self._log):
             if operation_id not in self._over:
                 report = read_report(self._log, operation_id)
@@ -220,9 +222,9 @@ class VerifyProcess:
     def _stop(self, child: _Child, now_s: float) -> None:
         running = child.running
         with storage_errors(self._log):
-            is_stopped = bool(running) and storage.exists(self._log, stop_name(running))
-        if not is_stopped:
-            self._stop_s = "", now_s
+            is_stopped = running is not None and storage.exists(self._log, stop_name(running))
+        if running is None or not is_stopped:
+            self._stop_s = None, now_s
         elif self._stop_s[0] != running:
             self._stop_s = running, now_s
         elif now_s - self._stop_s[1] >= STOP_S and self._end():
@@ -234,10 +236,10 @@ class VerifyProcess:
         self._retry_s = RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
         self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
         self.notice(f"the process of verifications ended with exit code {code}, and is started again: see its lines above")
-        if child.running:
+        if child.running is not None:
             self._count_death(child.running)
 
-    def _count_death(self, running: str) -> None:
+    def _count_death(self, running: OperationId) -> None:
         report = read_report(self._log, running)
         done = sum(one.parts_done for one in report.tables) if report is not None else 0
         self._deaths = self._deaths + 1 if (running, done) == self._done else 1

@@ -23,7 +23,7 @@ from traceback import format_exc
 
 import msgspec
 
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import OperationId, Seq, TableName
 from sidecar.errors import LogUnreachable, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
@@ -43,7 +43,7 @@ from sidecar.log.verification import (
     stopped,
     verify_folder,
 )
-from sidecar.log.verification_files import read_report, read_request, remove_below, remove_work, request_ids
+from sidecar.log.verification_files import read_report, read_request, remove_below, remove_work, request_ids, set_aside
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.port.readable import Readable
@@ -104,9 +104,9 @@ class Verifications:
         pause_s, last = LOOK_EVERY_S, dict[str, str]()
         while not ending.wait(pause_s):
             errors: dict[str, str] = {}
-            with _caught(errors):
+            with _caught(errors), set_aside(self._log):
                 for request in self.due():
-                    with _caught(errors):
+                    with _caught(errors), set_aside(self._log):
                         self.carry_out(request, ending)
             for error in errors.keys() - last.keys():
                 self._settings.notice(f"verifications do not continue, and are tried again: {errors[error]}")
@@ -121,7 +121,7 @@ class Verifications:
                 waiting.append(request)
         yield from sorted(waiting, key=lambda one: (one.asked_ms, one.id))
 
-    def report(self, operation_id: str) -> VerifyReport | None:
+    def report(self, operation_id: OperationId) -> VerifyReport | None:
         return read_report(self._log, operation_id)
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:

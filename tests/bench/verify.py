@@ -17,7 +17,7 @@ from threading import Event
 from urllib.parse import quote
 
 from sidecar.core.keyset import quoted_table
-from sidecar.core.model import CommitTs, TableName, TableSchema
+from sidecar.core.model import CommitTs, OperationId, TableName, TableSchema
 from sidecar.log.verification import CheckState, RequestedTable, VerifyRequest
 from sidecar.mysql.key_ranges import KeySpan
 from sidecar.sql.text import quoted
@@ -88,7 +88,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _verified(bench: Bench, source: Dumped, server: SqlServer, uri: str) -> Cost:
     cost, runner = Cost(), OwnProcesses()
     settings = VerifySettings(JobSettings(source.log), StillSource(server), runner, {"sink": partial(open_sink, uri, log_id="bench")})
-    request = VerifyRequest(f"bench{time.monotonic_ns()}", ("sink",), (RequestedTable(*ACCOUNT),))
+    request = VerifyRequest(OperationId(f"bench{time.monotonic_ns()}"), ("sink",), (RequestedTable(*ACCOUNT),))
     with timed_tree(cost):
         report = Verifications(settings).carry_out(request, Event())
     assert (report.state, report.tables[0].rows) == (CheckState.EQUAL, source.rows), report

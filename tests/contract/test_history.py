@@ -16,7 +16,7 @@ from sidecar.adapters.etcd.progress import EtcdProgress
 from sidecar.adapters.memory.progress import MemoryHistory, MemoryProgress
 from sidecar.config import EtcdSection
 from sidecar.core.messages import Asker, Brackets
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import OperationId, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.errors import OwnershipLost
 from sidecar.history.entry import HISTORY_MAX, HistoryEntry, OperationKind, OperationScope, of_dump
@@ -34,7 +34,9 @@ PROGRESS = Progress("1" * 16, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, S
 
 def entry(number: int) -> HistoryEntry:
     scope = OperationScope(("shop.ü",), 1, 1, 0, ("lake",))
-    made = HistoryEntry(f"{number:016x}", OperationKind.VERIFICATION, scope, ALICE, 1_000 + number, result="3 differences", rows=number)
+    made = HistoryEntry(
+        OperationId(f"{number:016x}"), OperationKind.VERIFICATION, scope, ALICE, 1_000 + number, result="3 differences", rows=number
+    )
     return made.commanded("stop", ALICE, 7)
 
 
@@ -93,7 +95,7 @@ def reopened(request: pytest.FixtureRequest) -> Open:
 def test_there_is_nothing_at_first(reopened: Open) -> None:
     history = reopened().history
     assert list(history.entries()) == []
-    assert history.find("1" * 16) is None
+    assert history.find(OperationId("1" * 16)) is None
     history.record()
     assert list(history.entries()) == []
 
@@ -141,7 +143,7 @@ def test_progress_and_entries_are_saved_in_one_step(reopened: Open) -> None:
     store.save([replace(PROGRESS, revision=2)])
     store = reopened()
     assert store.load() == (replace(PROGRESS, revision=2),)
-    assert store.history.find(PROGRESS.dump_id) == of_it
+    assert store.history.find(OperationId(PROGRESS.dump_id)) == of_it
     assert len(ids(store.history)) == 2
 
 
@@ -218,9 +220,9 @@ def test_what_is_no_entry_is_reported_and_hides_no_other(etcd: Etcd, process: Ow
 
 def test_a_key_whose_id_begins_as_another_one_stays(process: OwnerProcess) -> None:
     history = process.become().history
-    history.record(replace(entry(1), id="abc"), replace(entry(2), id="abcdef"))
+    history.record(replace(entry(1), id=OperationId("abc")), replace(entry(2), id=OperationId("abcdef")))
     for start in range(0, HISTORY_MAX - 1, HISTORY_OPERATIONS_MAX):
         numbers = range(start, min(start + HISTORY_OPERATIONS_MAX, HISTORY_MAX - 1))
         history.record(*map(entry, numbers))
-    assert history.find("abc") is None
-    assert history.find("abcdef") is not None
+    assert history.find(OperationId("abc")) is None
+    assert history.find(OperationId("abcdef")) is not None

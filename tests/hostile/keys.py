@@ -16,6 +16,7 @@ from sidecar.adapters.etcd.owner import EtcdOwner, owner
 from sidecar.adapters.etcd.progress import EtcdProgress, load_progress
 from sidecar.config import EtcdSection
 from sidecar.core.messages import NOT_RECORDED
+from sidecar.core.model import OperationId
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
@@ -92,7 +93,7 @@ def _progress() -> Iterator[tuple[str, dict[str, bytes]]]:
 
 def _entries() -> Iterator[tuple[str, bytes]]:
     yield from NO_JSON.items()
-    good = HistoryEntry("1" * 16, OperationKind.DUMP, OperationScope(), NOT_RECORDED, 0).to_json()
+    good = HistoryEntry(OperationId("1" * 16), OperationKind.DUMP, OperationScope(), NOT_RECORDED, 0).to_json()
     changed: dict[str, object] = {"kind": "backup", "state": "bored", "rows": 1e400, "commands": [{}], "scope": 7, "asked_by": None}
     for field, value in changed.items():
         yield f"with {field} {value}", json.dumps(good | {field: value}).encode()
@@ -104,7 +105,7 @@ def _left_out(data: bytes) -> Outcome:
     client = _client({key: data})
     entries = [
         *read_history(client, ROOT, reported.append),
-        EtcdHistory(client, ROOT, cast("EtcdOwner", None), reported.append).find("1" * 16),
+        EtcdHistory(client, ROOT, cast("EtcdOwner", None), reported.append).find(OperationId("1" * 16)),
     ]
     if entries != [None] or len(reported) != 2:
         raise Fault(Outcome.ACCEPTED, f"{entries}, and reported: {reported}")

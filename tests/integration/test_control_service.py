@@ -28,14 +28,14 @@ from sidecar.adapters.etcd.client import EtcdClient, changefeed_root
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.cli import dump_commands
 from sidecar.config import ControlSection, EtcdSection, Tls
-from sidecar.control.answers import EXIT_NOT_FOUND, CallFailed
+from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_USAGE, CallFailed
 from sidecar.control.asker import asker_of, token_name
 from sidecar.control.client import ADDRESS_DEFAULT, Access, ControlClient, find_address, owner_in_etcd
 from sidecar.control.security import CALLS_MAX, HEALTH_PREFIX, HEALTH_WATCHERS_MAX, SERVICE_NAME, serve
 from sidecar.control.service import ControlService
 from sidecar.control.wire import STATE_NAMES
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import ConfigError, with_hint
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -366,9 +366,9 @@ def test_pd_leads_to_the_owner_where_no_changefeed_is(
         assert ownership.acquire(timeout_s=PATIENCE_S) is not None
         assert run(capsys, "dumpquery", "-c", "cf", "--pd", pd)[0] == 0
         ownership.release()
-        for name in ("cf", "no name"):
+        for name, expected in (("cf", EXIT_NOT_FOUND), ("no name", EXIT_USAGE)):
             code, _, error = run(capsys, "dumpquery", "-c", name, "--pd", pd)
-            assert code == EXIT_NOT_FOUND
+            assert code == expected
             assert name in error
         etcd.enable_auth("secret")
         code, _, error = run(capsys, "dumpquery", "-c", "cf", "--pd", pd)
@@ -665,7 +665,7 @@ def record(owner: Owner, *kinds: OperationKind) -> None:
     for number, kind in enumerate(kinds):
         scope = OperationScope(("shop.orders",), 1)
         owner.history.record(
-            HistoryEntry(str(number) * 16, kind, scope, ALICE, 1_700_000_000_000, DumpState.FAILED, result="denied", rows=5)
+            HistoryEntry(OperationId(str(number) * 16), kind, scope, ALICE, 1_700_000_000_000, DumpState.FAILED, result="denied", rows=5)
         )
 
 

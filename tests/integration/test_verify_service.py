@@ -19,6 +19,7 @@ from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
 from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import StartDump
+from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
@@ -48,7 +49,7 @@ SPOILT = [
     RowDifference("extra", ("2",)),
     RowDifference("different", ("3",), (CellDifference("amount", None, "x" * 500),)),
 ]
-Worker = Callable[[str], VerifyReport]
+Worker = Callable[[OperationId], VerifyReport]
 
 
 class Service:
@@ -117,7 +118,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
             yield made
 
 
-def different(operation_id: str) -> VerifyReport:
+def different(operation_id: OperationId) -> VerifyReport:
     example = [one.shortened() for one in SPOILT]
     orders = TableReport("copy", *ORDERS, CheckState.DIFFERENT, rows=5, missing=1, extra=1, different=1)
     orders.columns, orders.examples = {"amount": 1}, example

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from stamina import instrumentation
 
-from sidecar.core.model import CommitTs, TableName
+from sidecar.core.model import CommitTs, OperationId, TableName
 from sidecar.log.dump_files import REPORTS
 from sidecar.log.storage import open_folder
 from sidecar.replay.judge.rows import Key, Row, rows_by_key
@@ -74,7 +74,7 @@ def _demo(folder: Path) -> int:
             _say(f"  files: {len(truth.tables)} tables {'equal, and no row went back' if verdict.ok else f'different: {verdict}'}")
             sidecar.await_status(lambda value: _delivered(value, truth), timeout_s=DEADLINE_S)
             sidecar.stop()
-            report = _kept(folder / "log" / REPORTS.name(str(done["dump_id"])))
+            report = _kept(folder / "log" / REPORTS.name(OperationId(str(done["dump_id"]))))
             wrong = _judged("Kafka topic", truth, _topic_rows(rig, truth)) + _judged("database", truth, _database_rows(rig, truth))
             _say(f"Report of the dump: {report}")
     return 0 if verdict.ok and not wrong else 1

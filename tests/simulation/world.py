@@ -42,7 +42,7 @@ from sidecar.core.messages import (
     StartDump,
     StopDump,
 )
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import OperationId, TableName, TableSchema
 from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import MarkRowTaken, RefusedRequest
 from sidecar.log import dumps_file
@@ -365,7 +365,7 @@ def check_history(history: OperationHistory, dumps: Sequence[Progress]) -> None:
     """Each dump that is there is in it as its progress is, at the start of a life and at the end; of all others none is not over."""
     entries = {entry.id: entry for entry in history.entries()}
     for dump in dumps:
-        entry, rows = entries.pop(dump.dump_id), sum(table.rows for table in dump.tables)
+        entry, rows = entries.pop(OperationId(dump.dump_id)), sum(table.rows for table in dump.tables)
         assert entry.state is dump.state
         assert entry.rows == rows or entry.state not in OVER, f"{entry.rows} rows are recorded of {rows}"
     assert all(entry.state in OVER for entry in entries.values()), entries

@@ -14,7 +14,7 @@ from typing import Any
 
 from sidecar.control.status import LaneStatus, SidecarStatus
 from sidecar.core.messages import Asker, Brackets, Pace
-from sidecar.core.model import CommitTs, Lane, Seq, TableName, ts_at
+from sidecar.core.model import CommitTs, Lane, OperationId, Seq, TableName, ts_at
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
@@ -39,7 +39,7 @@ from sidecar.report.chunks import DumpedChunk
 from tests.support.console import ServedConsole, Shown, console_of
 from tests.unit.control.serving import Filter, Owner, Schemas, schema
 
-DUMP, DONE, VERIFIED = "3f9c1a7e52b04d68", "a81d0c6b9e3f4725", "c40e7d1f2a9b8356"
+DUMP, DONE, VERIFIED = map(OperationId, ("3f9c1a7e52b04d68", "a81d0c6b9e3f4725", "c40e7d1f2a9b8356"))
 ROWS = {
     "customers": 182_340, "orders": 1_204_511, "order_items": 3_917_206, "products": 12_450, "stock": 37_350, "payments": 1_188_902,
     "reviews": 96_114,
@@ -201,7 +201,14 @@ class Shop:
             result = "all rows are equal" if kind is OperationKind.VERIFICATION else ""
             result = mark("source: Lost connection to TiDB during query") if state is DumpState.FAILED else result
             entry = HistoryEntry(
-                sha256(str(number).encode()).hexdigest()[:16], kind, scope, NIGHTLY, began_ms, state, began_ms + 612_000, result
+                OperationId(sha256(str(number).encode()).hexdigest()[:16]),
+                kind,
+                scope,
+                NIGHTLY,
+                began_ms,
+                state,
+                began_ms + 612_000,
+                result,
             )
             entries.append(replace(entry, **done))  # type: ignore[arg-type]  # its fields, by name
         requested = Asker(mark(ANNA.name), ANNA.address, mark("after the migration"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.errors import TicdcDumpError
 from sidecar.log.verification import RequestedTable, Slice, VerifyRequest
 from sidecar.run.cycle import TableInSink
@@ -36,5 +36,7 @@ class NamedSlices:
         error, self.error = self.error, None
         if error is not None:
             raise error
-        self.requests.append(VerifyRequest(f"slice{next(numbers):011}", (name.sink,), (RequestedTable(*name.table),), slice=part))
+        self.requests.append(
+            VerifyRequest(OperationId(f"slice{next(numbers):011}"), (name.sink,), (RequestedTable(*name.table),), slice=part)
+        )
         return self.requests[-1]

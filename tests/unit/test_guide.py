@@ -20,7 +20,7 @@ from sidecar.control.service import WATCHERS_MAX
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
 from sidecar.core.dumps import RUNNING_MAX, WAITING_MAX
 from sidecar.core.messages import READERS_MAX, Asker
-from sidecar.core.model import CommitTs, TableName
+from sidecar.core.model import CommitTs, OperationId, TableName
 from sidecar.core.progress import Span, TableProgress
 from sidecar.history.entry import COMMANDS_KEPT_MAX, HISTORY_MAX, HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.ticdc.changefeed import ChangefeedName
@@ -99,7 +99,7 @@ def test_the_room_of_the_history_in_etcd_is_what_is_written() -> None:
     long = Asker("n" * 999, "a" * 999, "r" * 999)
     scope = OperationScope(tuple("t" * 999 for _ in range(99)), 99, sinks=tuple("s" * 999 for _ in range(99)))
     commands = tuple(OperationCommand("c" * 999, long, 1_790_000_000_000) for _ in range(COMMANDS_KEPT_MAX))
-    largest = HistoryEntry("d" * 16, OperationKind.DUMP, scope, long, 1_790_000_000_000, result="e" * 9_999, commands=commands)
+    largest = HistoryEntry(OperationId("d" * 16), OperationKind.DUMP, scope, long, 1_790_000_000_000, result="e" * 9_999, commands=commands)
     usual = replace(largest, scope=OperationScope(("shop.orders",), 1), asked_by=Asker("operator"), result="", commands=())
     sizes = [len(json.dumps(entry.to_json()).encode()) for entry in (usual, largest)]
     (said,) = re.findall(

@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import Lock
 
 from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
+from sidecar.core.model import OPERATION_ID, OperationId
 from sidecar.errors import TicdcDumpError
 from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
 
@@ -43,9 +45,9 @@ class EtcdHistory:
         self.owner = owner
         self._notice = notice
         self._lock = Lock()
-        self._ids: dict[str, None] | None = None
+        self._ids: dict[OperationId, None] | None = None
 
-    def find(self, operation_id: str) -> HistoryEntry | None:
+    def find(self, operation_id: OperationId) -> HistoryEntry | None:
         entry = self.client.get(_key(self.root, operation_id))
         return None if entry is None else _decoded(entry, self._notice)
 
@@ -77,13 +79,14 @@ class EtcdHistory:
         puts = [Put(_key(self.root, entry.id), json.dumps(entry.to_json(), ensure_ascii=False).encode()) for entry in kept]
         return [*puts, *(Delete(_key(self.root, operation_id)) for operation_id in oldest)]
 
-    def _listed(self) -> dict[str, None]:
-        """The ids, oldest first."""
+    def _listed(self) -> dict[OperationId, None]:
+        """The ids, oldest first. A key of none is nobody's, and stays."""
         entries = sorted(self.client.get_prefix(f"{self.root}/history/", keys_only=True), key=_place)
-        return dict.fromkeys(entry.key.removeprefix(f"{self.root}/history/").removesuffix("/entry") for entry in entries)
+        matches = (re.fullmatch(f"({OPERATION_ID})/entry", entry.key.removeprefix(f"{self.root}/history/")) for entry in entries)
+        return dict.fromkeys(OperationId(match[1]) for match in matches if match is not None)
 
 
-def _key(root: str, operation_id: str) -> str:
+def _key(root: str, operation_id: OperationId) -> str:
     """Ends so that no key begins with another one: a `Delete` is by prefix."""
     return f"{root}/history/{operation_id}/entry"
 

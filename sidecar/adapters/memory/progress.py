@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sidecar.core.model import OperationId
 from sidecar.core.progress import Progress, progress_from_json
 from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
 
@@ -15,7 +16,7 @@ class MemoryHistory:
     def __init__(self) -> None:
         self.stored: dict[str, str] = {}
 
-    def find(self, operation_id: str) -> HistoryEntry | None:
+    def find(self, operation_id: OperationId) -> HistoryEntry | None:
         text = self.stored.get(operation_id)
         return None if text is None else entry_from_json(json.loads(text))
 

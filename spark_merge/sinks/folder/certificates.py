@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sidecar.core.model import Seq
+from sidecar.core.model import OperationId, Seq
 from sidecar.errors import LogBroken
 from sidecar.log import storage
 from sidecar.log.certificate import CertificateHead, read_head
@@ -42,7 +42,7 @@ class OutputCertificates:
             with storage_errors(self._output):
                 names = storage.list_names(replace(self._output, root=self._output.path(CERTIFICATES)), deep=False)
             self._known = {name.removesuffix(".json") for name in names}
-        written = []
+        written: list[str] = []
         for dump_id in LOGGED.ids(self._log):
             head = None if dump_id in self._known else self._head(dump_id)
             if head is not None and self._is_due(head, accepted):
@@ -50,7 +50,7 @@ class OutputCertificates:
                 written.append(dump_id)
         return written
 
-    def _head(self, dump_id: str) -> CertificateHead | None:
+    def _head(self, dump_id: OperationId) -> CertificateHead | None:
         """None for one that cannot be read: the checker reports it, and a delivery does not wait for it."""
         try:
             return read_head(self._log, dump_id)

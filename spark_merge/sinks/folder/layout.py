@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import CommitTs, OperationId, Seq, TableName
 from sidecar.core.progress import DumpState, SegmentDump
 from sidecar.log.manifest import DdlRecord
 from spark_merge.merge.cut import LIVE_PART_ROWS
@@ -145,7 +145,7 @@ def ddl_path(seq: int) -> str:
     return f"{DDLS}/{seq:020d}.json"
 
 
-def certificate_path(dump_id: str) -> str:
+def certificate_path(dump_id: OperationId) -> str:
     return f"{CERTIFICATES}/{dump_id}.json"
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from urllib.parse import quote
 
 from sidecar.core.model import Seq
-from sidecar.errors import RefusedRequest, SinkError
+from sidecar.errors import InvalidField, SinkError
 from sidecar.log import storage
 from sidecar.log.storage import Folder
 from spark_merge.sinks.errors import storage_errors
@@ -87,11 +87,11 @@ def first_kept(kept: KeptSegments, last: Seq, acknowledged: Iterable[int], beyon
 
 
 def subscriber_path(name: str) -> str:
-    """Raises RefusedRequest for what is no name."""
+    """Raises InvalidField for what is no name."""
     file = quote(name, safe="")
     if not name or len(name) > NAME_CHARS_MAX or len(file) > FILE_CHARS_MAX or not name.isprintable():
-        raise RefusedRequest(
-            f"a subscriber's name has {len(name)} characters",
+        raise InvalidField(
+            f"subscriber: the name has {len(name)} characters, or some that cannot be printed",
             hint=f"give 1 to {NAME_CHARS_MAX} characters that can be printed; fewer of those that are no ASCII",
         )
     return f"{SUBSCRIBERS}/{file}.json"

@@ -11,7 +11,7 @@ from sidecar.control.dump_scope import Scope, resolve
 from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.verification_messages import after_dump, asked, expected
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.errors import RefusedRequest, SinkError
 from sidecar.log.verification import Unjudged, VerifyRequest
 from sidecar.run.repairing import KeyDump, start_key_dump
@@ -156,7 +156,7 @@ def test_all_tables_of_the_changefeed_count_and_those_outside_of_its_rules_do_no
 @pytest.mark.parametrize("reason", ["filter", "target", "name"])
 def test_a_repairs_dump_is_refused_if_a_difference_can_be_right_by_then(reason: str) -> None:
     """Or if nobody would receive it: a repair that asks may be answered days later, when its sink has another name."""
-    dump = KeyDump("d" * 16, "copy", {ORDERS: (("7",),)}, Asker("alice", "", ""))
+    dump = KeyDump(OperationId("d" * 16), "copy", {ORDERS: (("7",),)}, Asker("alice", "", ""))
     hides = Filter(explained={ORDERS: [HIDDEN]})
     with Owner() as owner:
         served = owner.served(sinks=SINKS)
@@ -176,7 +176,7 @@ def test_a_repairs_dump_leaves_out_keys_that_no_row_of_the_source_can_have() -> 
     """Somebody has put them into a sink. A dump without any key is not started."""
     with Owner() as owner:
         served = owner.served(sinks=SINKS)
-        dump = KeyDump("d" * 16, "copy", {ORDERS: (("7",), ("7", "8")), ITEM: (("1", "2"),)}, Asker("alice", "", ""))
+        dump = KeyDump(OperationId("d" * 16), "copy", {ORDERS: (("7",), ("7", "8")), ITEM: (("1", "2"),)}, Asker("alice", "", ""))
         assert start_key_dump(served, dump) == replace(dump, keys={ORDERS: (("7",),)})
         assert start_key_dump(served, replace(dump, keys={ITEM: (("1", "2"),)})).keys == {}
         assert [getattr(one, "keys", ()) for one in owner.carried_out] == [((ORDERS, (("7",),)),)]

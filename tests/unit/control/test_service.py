@@ -20,7 +20,7 @@ from sidecar.control.served import Served
 from sidecar.control.service import ASKING_MAX, DETAILS_MAX, WATCHERS_MAX, ControlService
 from sidecar.control.wire import preview_json
 from sidecar.core.messages import NOT_RECORDED, Brackets, PauseDump, StartDump
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, SourceError
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -303,7 +303,7 @@ def test_a_dump_that_has_failed_is_resumed(owner: Owner, calls: Calls) -> None:
 
 
 def recorded(owner: Owner, dump_id: str = FIRST, kind: OperationKind = OperationKind.DUMP) -> HistoryEntry:
-    entry = HistoryEntry(dump_id, kind, OperationScope(("shop.orders",), 1), ALICE, 1_000, running_since_ms=1_000)
+    entry = HistoryEntry(OperationId(dump_id), kind, OperationScope(("shop.orders",), 1), ALICE, 1_000, running_since_ms=1_000)
     owner.history.record(entry)
     return entry
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
 from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, after_dump, asked, derived_id, expected, verification
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
     CellDifference,
@@ -27,7 +27,7 @@ from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
 ORDERS, ITEM = TableName("shop", "orders"), TableName("shop", "item")
-ID = "a" * 16
+ID = OperationId("a" * 16)
 SINKS = {"copy": "", "lake": "", "shown": "it keeps nothing"}
 
 
@@ -193,7 +193,9 @@ def test_a_repair_is_reported_where_one_was_requested_for_and_something_differs(
     assert result.HasField("repair") == reported
     assert not reported or result.repair.state == pb.REPAIR_STATE_RUNNING, "before its first step too"
     deletes = (RowsToDelete("copy", *ITEM, 5, 4),)
-    repair = RepairReport(RepairState.FAILED, dumps=("d1", "d2"), keys=3, error="the source is away", deletes=deletes)
+    repair = RepairReport(
+        RepairState.FAILED, dumps=(OperationId("d1"), OperationId("d2")), keys=3, error="the source is away", deletes=deletes
+    )
     result = verification(request, VerifyReport(ID, state, 8, tables=[table]), repair)
     if reported:
         assert result.repair == pb.Repair(

@@ -23,7 +23,7 @@ from sidecar.control.wire import (
     status_json,
 )
 from sidecar.core.messages import Asker, Brackets, Pace
-from sidecar.core.model import CommitTs, Lane, Seq, TableName
+from sidecar.core.model import CommitTs, Lane, OperationId, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, Span, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationCommand, OperationKind, OperationScope
 from sidecar.pace.controller import SinkState
@@ -158,7 +158,7 @@ def test_what_is_unknown_is_zero_and_without_a_dump_there_is_none() -> None:
 def test_every_field_of_an_operation_is_filled_and_in_the_json() -> None:
     asker = Asker("certificate alice", "10.0.0.7:41000", "why")
     entry = HistoryEntry(
-        id="b" * 16,
+        id=OperationId("b" * 16),
         kind=OperationKind.VERIFICATION,
         scope=OperationScope(("s.t",), 4, 1, 2, ("lake",)),
         asked_by=asker,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.messages import Asker, Brackets
-from sidecar.core.model import CommitTs, Seq, TableName
+from sidecar.core.model import CommitTs, OperationId, Seq, TableName
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import (
     COMMANDS_KEPT_MAX,
@@ -91,7 +91,7 @@ def test_an_entry_is_small_whatever_it_is_made_of() -> None:
 def test_a_text_of_others_is_one_bounded_line(text: str, line: str) -> None:
     assert one_line(text, 20 if text.startswith("x") else 100) == line
     asker = Asker(text, text, text)
-    entry = HistoryEntry("1", OperationKind.DUMP, OperationScope((text,), 1, sinks=(text,)), asker, 0, result=text)
+    entry = HistoryEntry(OperationId("1"), OperationKind.DUMP, OperationScope((text,), 1, sinks=(text,)), asker, 0, result=text)
     entry = entry.commanded(text, asker, 0)
     results = [entry.result, *entry.scope.tables, *entry.scope.sinks, entry.commands[0].command]
     for one in (entry.asked_by, entry.commands[0].asked_by):

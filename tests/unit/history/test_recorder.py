@@ -21,7 +21,7 @@ from sidecar.core.messages import (
     SourceFailed,
     StopDump,
 )
-from sidecar.core.model import Column, Seq
+from sidecar.core.model import Column, OperationId, Seq
 from sidecar.core.progress import DumpState
 from sidecar.core.schema_step import Beside
 from sidecar.history.entry import HistoryEntry, of_dump
@@ -65,7 +65,7 @@ def entries(stage: Stage) -> list[HistoryEntry]:
 
 
 def entry(stage: Stage, dump_id: str = DUMP) -> HistoryEntry:
-    result = stage.stored.history.find(dump_id)
+    result = stage.stored.history.find(OperationId(dump_id))
     assert result is not None
     return result
 
@@ -260,7 +260,7 @@ def test_a_dump_whose_last_window_closes_in_the_segment_of_a_ddl_that_rewrites_r
 
 def test_a_dump_that_nobody_knows_any_more_is_not_left_running() -> None:
     stage = Stage()
-    stage.stored.history.record(replace(of_dump(progress(DumpState.RUNNING, revision=3), ALICE, now_ms=5), id="9" * 16))
+    stage.stored.history.record(replace(of_dump(progress(DumpState.RUNNING, revision=3), ALICE, now_ms=5), id=OperationId("9" * 16)))
     stage.stored.save([progress(DumpState.PAUSED, revision=3)])
     stage.attach(epoch=2)
     (unknown,) = [one for one in entries(stage) if one.id == "9" * 16]

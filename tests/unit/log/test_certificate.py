@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import OperationId, Seq
 from sidecar.errors import LogBroken
 from sidecar.log import dump_files, storage
 from sidecar.log.certificate import (
@@ -24,7 +24,7 @@ from sidecar.log.certificate_sums import DumpSums
 from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.storage import Folder, open_folder
 
-DUMP = "a" * 16
+DUMP = OperationId("a" * 16)
 HEAD = {"dump_id": DUMP, "first_seq": 3, "last_seq": 5, "scope": {"tables": [], "sinks": ["copy"]}, "note": "\u00fc\n"}
 
 
@@ -60,16 +60,16 @@ def test_its_last_field_is_the_sum_of_all_before_it_and_its_lines_are_json(log: 
 def test_a_file_that_is_no_certificate_is_named(log: Folder, data: bytes) -> None:
     storage.write_atomically(log, "certificates/x.json", data)
     with pytest.raises(LogBroken, match=r"certificates/x\.json is no certificate"):
-        read_head(log, "x")
+        read_head(log, OperationId("x"))
 
 
 def test_the_newest_are_kept(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump_files, "KEPT_MAX", 3)
     for dump_id in "abcde":
         write_certificate(log, HEAD | {"dump_id": dump_id}, tables=(), chunks=(), segments=())
-    CERTIFICATES.remove_old(log, "ade")
+    CERTIFICATES.remove_old(log, map(OperationId, "ade"))
     assert CERTIFICATES.ids(log) == ["a", "d", "e"]
-    CERTIFICATES.remove_old(log, "")
+    CERTIFICATES.remove_old(log, map(OperationId, ""))
     assert CERTIFICATES.ids(log) == ["a", "d", "e"], "an empty history removes none of them"
 
 
@@ -80,7 +80,7 @@ def test_of_a_segment_that_is_in_two_parts_the_lines_count_once(log: Folder) -> 
     write_part(log, DUMP, Seq(3), Seq(4), [segment(3), chunk(3), segment(4)])
     write_part(log, DUMP, Seq(3), Seq(5), [segment(3), chunk(3), segment(4), segment(5), chunk(5)])
     write_part(log, DUMP, Seq(5), Seq(7), [segment(5), chunk(5), segment(6), segment(7)])
-    write_part(log, "b", Seq(5), Seq(5), [segment(5)])
+    write_part(log, OperationId("b"), Seq(5), Seq(5), [segment(5)])
     lines = list(read_parts(log, DUMP))
     assert [line.seq for line in lines if isinstance(line, SegmentLine)] == [3, 4, 5, 6, 7]
     assert [line.seq for line in lines if isinstance(line, ChunkLine)] == [3, 5]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.core.model import OperationId
 from sidecar.errors import LogUnreachable
 from sidecar.log import dump_files, storage
 from sidecar.log.dump_files import CERTIFICATES, REPORTS, DumpFiles
@@ -19,11 +20,11 @@ def log(tmp_path: Path) -> Folder:
 
 def write(log: Folder, files: DumpFiles, *dump_ids: str) -> None:
     for dump_id in dump_ids:
-        storage.write_atomically(log, files.name(dump_id), b"of it")
+        storage.write_atomically(log, files.name(OperationId(dump_id)), b"of it")
 
 
 def test_names_are_what_the_log_s_layout_says() -> None:
-    assert [files.name("a1") for files in (CERTIFICATES, REPORTS)] == ["certificates/a1.json", "reports/a1.html"]
+    assert [files.name(OperationId("a1")) for files in (CERTIFICATES, REPORTS)] == ["certificates/a1.json", "reports/a1.html"]
 
 
 def test_ids_are_those_of_whole_files_of_the_kind(log: Folder) -> None:
@@ -40,14 +41,14 @@ def test_old_ones_go_before_those_that_the_history_has(log: Folder, monkeypatch:
     monkeypatch.setattr(dump_files, "KEPT_MAX", 3)
     write(log, REPORTS, *"abcde")
     write(log, CERTIFICATES, *"abcde")
-    REPORTS.remove_old(log, "ab")
+    REPORTS.remove_old(log, map(OperationId, "ab"))
     assert set(REPORTS.ids(log)) > {"a", "b"}
     assert len(REPORTS.ids(log)) == 3
     assert len(CERTIFICATES.ids(log)) == 5, "another kind"
-    REPORTS.remove_old(log, "abcde")
+    REPORTS.remove_old(log, map(OperationId, "abcde"))
     assert len(REPORTS.ids(log)) == 3
     write(log, REPORTS, *"abcde")
-    REPORTS.remove_old(log, "abcde")
+    REPORTS.remove_old(log, map(OperationId, "abcde"))
     assert len(REPORTS.ids(log)) == 5, "what the history has is kept, though it is more"
 
 

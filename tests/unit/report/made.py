@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 from sidecar.core.messages import Asker
-from sidecar.core.model import Seq, TableName, ts_at
+from sidecar.core.model import OperationId, Seq, TableName, ts_at
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log.certificate import ChunkLine, SegmentLine
@@ -14,7 +14,7 @@ from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLi
 from sidecar.report.build import ReportFacts
 from sidecar.report.chunks import DumpedChunk
 
-DUMP, OTHER = "a" * 16, "b" * 16
+DUMP, OTHER = OperationId("a" * 16), OperationId("b" * 16)
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 BEGIN_MS = 1_780_000_000_000
 SINK = "file:///out"

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from sidecar.core.messages import Asker
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationCommand
 from sidecar.log.certificate_parts import Line, SampleLine, ScopeTable, SinkSample
@@ -83,7 +83,7 @@ def test_what_came_from_a_cluster_is_text() -> None:
     ]
     asker = Asker(HOSTILE, HOSTILE, HOSTILE)
     commands = (OperationCommand(HOSTILE, asker, BEGIN_MS),)
-    of = replace(entry(DumpState.FAILED, result=HOSTILE, commands=commands), id=HOSTILE, asked_by=asker)
+    of = replace(entry(DumpState.FAILED, result=HOSTILE, commands=commands), id=OperationId(HOSTILE), asked_by=asker)
     facts = ReportFacts(HOSTILE, HOSTILE, [(HOSTILE, HOSTILE)], {HOSTILE: HOSTILE}, [TimedEvent(BEGIN_MS + 900, HOSTILE)], HOSTILE)
     root = made(lines, of, facts)
     assert not tags(root) & {"script", "img"}

@@ -11,7 +11,7 @@ from typing import Any
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.messages import Asker, Brackets
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, OperationId, Seq, TableName, TableSchema
 from sidecar.core.progress import DumpState, Progress, TableProgress
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
@@ -28,7 +28,7 @@ from sidecar.run.samples import Samples
 
 T, U = TableName("shop", "orders"), TableName("shop", "items")
 SCHEMAS = {name: TableSchema(name, (Column("id", "int", nullable=False),), ("id",)) for name in (T, U)}
-DUMP, OTHER = "a" * 16, "b" * 16
+DUMP, OTHER = OperationId("a" * 16), OperationId("b" * 16)
 FACTS = CertificateFacts("cf/1", "0" * 32, "default", "7", "0.0.0")
 
 
@@ -118,7 +118,7 @@ class World:
 
     def records(self, state: DumpState, dump: str = DUMP, chunks: int = 0) -> None:
         asker = Asker("certificate alice", "10.0.0.7:1", "why not")
-        entry = HistoryEntry(dump, OperationKind.DUMP, OperationScope(), asker, 5, state, ended_ms=9, chunks=chunks)
+        entry = HistoryEntry(OperationId(dump), OperationKind.DUMP, OperationScope(), asker, 5, state, ended_ms=9, chunks=chunks)
         self.history.record(entry)
 
     def step(self, seconds: float = ASK_S) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.model import Seq
+from sidecar.core.model import OperationId, Seq
 from sidecar.core.progress import DumpState
 from sidecar.log.certificate import SegmentLine
 from sidecar.log.certificate_parts import Line
@@ -18,7 +18,7 @@ from tests.unit.run.test_samples import NOW_MS, STATUS, dump
 
 @pytest.fixture
 def collected() -> CollectedDump:
-    return CollectedDump.begun("a", Seq(5), ())
+    return CollectedDump.begun(OperationId("a"), Seq(5), ())
 
 
 def states(*value: DumpState) -> Samples:
@@ -46,7 +46,7 @@ def test_samples_are_those_in_which_it_runs_each_once(collected: CollectedDump) 
 
 def test_after_its_parts_a_term_takes_later_samples_only() -> None:
     made = states(*[DumpState.RUNNING] * 4)
-    result = CollectedDump.resumed("a", [SegmentLine(5, "", ""), *made.after(0)[:2]])
+    result = CollectedDump.resumed(OperationId("a"), [SegmentLine(5, "", ""), *made.after(0)[:2]])
     assert result is not None
     result.sample(made)
     assert times(result.pending) == [2, 3]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
 from sidecar.errors import LogUnreachable
 from sidecar.history.entry import HistoryEntry
@@ -37,7 +38,7 @@ class Reported(World):
         return made
 
     def report(self, dump_id: str = DUMP) -> str:
-        html = storage.read_file(self.log, REPORTS.name(dump_id)).decode()
+        html = storage.read_file(self.log, REPORTS.name(OperationId(dump_id))).decode()
         return " ".join("".join(page(html).itertext()).split())
 
     def runs(self, *seconds: int, epoch: int = 3, dump_id: str = DUMP) -> None:
@@ -155,7 +156,7 @@ def test_the_newest_reports_are_kept_however_dumps_end(
     """With 2 chunks, one is missing in the log."""
     monkeypatch.setattr(dump_files, "KEPT_MAX", 2)
     for old in "123":
-        storage.write_atomically(world.log, REPORTS.name(old), b"old")
+        storage.write_atomically(world.log, REPORTS.name(OperationId(old)), b"old")
     world.segment(world.window())
     world.step()
     world.records(state, chunks=chunks)

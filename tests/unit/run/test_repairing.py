@@ -11,6 +11,7 @@ from msgspec import structs
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.dump_scope import NAMED_MAX
 from sidecar.control.verification_messages import verification
+from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.log import storage
@@ -56,18 +57,18 @@ def differing(term: Term, extra: int, request: VerifyRequest = TO_REPAIR) -> Non
 def test_without_a_bound_a_repair_deletes_a_hundredth_of_a_table_and_a_thousand_rows_of_a_small_one(
     rows: int, given: int | None, bound: int
 ) -> None:
-    report = VerifyReport("a" * 16, CheckState.DIFFERENT, 1, tables=[table("copy", 7, rows), table("lake", 0, rows)])
+    report = VerifyReport(OperationId("a" * 16), CheckState.DIFFERENT, 1, tables=[table("copy", 7, rows), table("lake", 0, rows)])
     assert rows_to_delete(report, given) == (RowsToDelete("copy", "shop", "item", 7, bound),)
 
 
 def test_the_question_names_rows_tables_sinks_and_the_answer() -> None:
     deletes = [RowsToDelete("copy", "shop", f"t{number}", 2000 + number, 1500) for number in range(NAMED_MAX + 2)]
-    text = question("a" * 16, [RowsToDelete("copy", "shop", "few", 1500, 1500), *deletes])
+    text = question(OperationId("a" * 16), [RowsToDelete("copy", "shop", "few", 1500, 1500), *deletes])
     assert "2,000 rows of shop.t0 in sink copy are to be deleted, more than 1,500" in text
     assert "and 2 more tables" in text
     assert f"`dumpverify --id {'a' * 16} --repair --delete-at-most 2011` continues" in text
     assert "few" not in text
-    assert question("a" * 16, [RowsToDelete("copy", "shop", "few", 1500, 1500)]) == ""
+    assert question(OperationId("a" * 16), [RowsToDelete("copy", "shop", "few", 1500, 1500)]) == ""
 
 
 def test_what_is_deleted_is_reported_before_the_first_dump(term: Term) -> None:
@@ -123,7 +124,7 @@ def test_a_bound_that_is_given_at_once_is_kept(term: Term) -> None:
 
 def test_what_earlier_versions_wrote_is_read() -> None:
     assert request_from_json(b'{"id":"x","sinks":["copy"],"tables":[],"repair":true}').delete_at_most is None
-    assert repair_from_json(b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=("d",))
+    assert repair_from_json(b'{"state":"running","keys":3,"dumps":["d"]}') == RepairReport(keys=3, dumps=(OperationId("d"),))
 
 
 def test_the_differences_of_a_repair_that_runs_are_kept(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import Asker
-from sidecar.core.model import Seq, TableName
+from sidecar.core.model import OperationId, Seq, TableName
 from sidecar.core.progress import DumpState
 from sidecar.errors import CoordinationLost, DumpsWait, LogUnreachable, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
@@ -41,7 +41,9 @@ from tests.support.slices import NamedSlices
 
 ALICE = Asker("certificate alice", "10.0.0.7:41000")
 ITEM = TableName("shop", "item")
-REQUEST = VerifyRequest("a" * 16, ("copy",), (RequestedTable("shop", "orders", "id > 3"), RequestedTable("shop", "item")), asked_ms=5)
+REQUEST = VerifyRequest(
+    OperationId("a" * 16), ("copy",), (RequestedTable("shop", "orders", "id > 3"), RequestedTable("shop", "item")), asked_ms=5
+)
 
 
 class Term:
@@ -71,7 +73,7 @@ class Term:
         entry = HistoryEntry(dump.dump_id, OperationKind.DUMP, OperationScope(), dump.asker, 1, state, result=result)
         self.history.record(entry)
 
-    def report(self, operation_id: str, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
+    def report(self, operation_id: OperationId, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
         report = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
         storage.write_atomically(self.log, report_name(operation_id), report.to_json())
         self.made.follow()
@@ -223,7 +225,7 @@ def test_files_of_old_verifications_are_removed(term: Term) -> None:
     kept = request_ids(term.log)
     assert len(kept) == KEPT_MAX
     assert f"{0:016d}" not in kept
-    assert not storage.exists(term.log, differences_name(f"{0:016d}", 0))
+    assert not storage.exists(term.log, differences_name(OperationId(f"{0:016d}"), 0))
     assert len(term.history.entries()) == KEPT_MAX + 5, "the history has their results"
 
 
@@ -236,8 +238,8 @@ def test_differences_are_read_table_by_table(term: Term) -> None:
     assert results == [("item", RowDifference("extra", ("7",))), ("item", RowDifference("missing", ("8",)))]
 
 
-def replace_id(operation_id: str) -> VerifyRequest:
-    return VerifyRequest(operation_id, REQUEST.sinks, REQUEST.tables, asked_ms=6)
+def replace_id(text: str) -> VerifyRequest:
+    return VerifyRequest(OperationId(text), REQUEST.sinks, REQUEST.tables, asked_ms=6)
 
 
 # ---- repairs ----------------------------------------------------------------------------------------------------------
@@ -361,7 +363,7 @@ def test_what_passes_is_tried_again(term: Term) -> None:
 # ---- after a dump -----------------------------------------------------------------------------------------------------
 
 AFTER = structs.replace(TO_REPAIR, id="d" * 16, after_dump="e" * 16, asked_ms=1000)
-DUMP = KeyDump(AFTER.after_dump, "copy", {}, ALICE)
+DUMP = KeyDump(OperationId(AFTER.after_dump), "copy", {}, ALICE)
 
 
 def test_one_that_follows_a_dump_is_requested_of_the_worker_when_that_has_finished(term: Term, tmp_path: Path) -> None:
@@ -391,15 +393,15 @@ def test_one_whose_dump_was_restarted_follows_the_dump_in_its_place(term: Term, 
         term.made.follow()
         term.made._awaited.looked_s.clear()  # the history is read seldom
     for number, (old, new) in enumerate([(AFTER.after_dump, "1" * 16), ("1" * 16, "2" * 16)], 2):
-        term.ended(replace(DUMP, dump_id=old), state)
+        term.ended(replace(DUMP, dump_id=OperationId(old)), state)
         scope = OperationScope()
-        term.history.record(HistoryEntry(new, OperationKind.DUMP, scope, ALICE, number, DumpState.RUNNING, restart_of=old))
+        term.history.record(HistoryEntry(OperationId(new), OperationKind.DUMP, scope, ALICE, number, DumpState.RUNNING, restart_of=old))
         term.made.follow()
         term.made._awaited.looked_s.clear()
         waiting = read_waiting(term.log, AFTER.id)
         assert waiting is not None
         assert waiting.after_dump == new
-    term.ended(replace(DUMP, dump_id="2" * 16), DumpState.FINISHED)
+    term.ended(replace(DUMP, dump_id=OperationId("2" * 16)), DumpState.FINISHED)
     term.made.follow()
     assert read_request(term.log, AFTER.id) == structs.replace(AFTER, after_dump="2" * 16)
 
@@ -443,7 +445,7 @@ def test_a_log_that_does_not_answer_amid_the_differences_ends_no_repair_early() 
         dumps.append(dump)
         return dump
 
-    repair = Repair(history, "f" * 16, ALICE, differences, start)
+    repair = Repair(history, OperationId("f" * 16), ALICE, differences, start)
     with pytest.raises(LogUnreachable):
         repair.step()
     repair.step()
@@ -456,7 +458,7 @@ def test_a_repair_waits_until_its_last_verification_is_taken(term: Term) -> None
         term.made.start(replace_id(f"{number:016d}"), ALICE)
     finish_repair(term)
     assert (repair_of(term).state, read_request(term.log, AGAIN)) == (RepairState.RUNNING, None)
-    term.report(f"{0:016d}", CheckState.EQUAL)
+    term.report(OperationId(f"{0:016d}"), CheckState.EQUAL)
     term.made.follow()
     assert repair_of(term).state is RepairState.FINISHED
     assert read_request(term.log, AGAIN) is not None

@@ -19,6 +19,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from sidecar.core.model import OperationId
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
@@ -37,6 +38,7 @@ from tests.unit.verify.test_child import lives
 from tests.unit.verify.test_runner import asked
 from tests.unit.verify.test_table_check import world_of
 
+V1 = OperationId("v1")
 NO_SERVER = SqlServer((("127.0.0.1", 1),), "nobody")
 
 
@@ -72,7 +74,7 @@ class Worker:
 
     def report(self, operation_id: str = "v1") -> VerifyReport | None:
         self.steps()
-        return read_report(self.log, operation_id)
+        return read_report(self.log, OperationId(operation_id))
 
 
 @pytest.fixture
@@ -156,12 +158,12 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
     with waiting(worker) as child:
         asked(worker.world, "shown", operation_id="v2", asked_ms=1)
         assert child.running == "v1"
-        storage.write_atomically(worker.log, stop_name("v1"), b"")
+        storage.write_atomically(worker.log, stop_name(V1), b"")
         if by_the_sidecar:
-            end_stopped(worker.log, "v1", 7)
+            end_stopped(worker.log, V1, 7)
         eventually(lambda: worker.steps()._child is not child)
         assert child.exit_code() == -signal.SIGKILL, "it is not waited for"
-        report = read_report(worker.log, "v1")
+        report = read_report(worker.log, V1)
         assert report is not None
         assert report.state is CheckState.STOPPED
         assert report.ended_ms > 0
@@ -179,7 +181,7 @@ def test_nothing_is_begun_or_said_to_have_stopped_before_a_killed_process_has_go
         monkeypatch.setattr(process_module, "end_stopped", said := Mock(wraps=end_stopped))
         with monkeypatch.context() as starved:
             starved.setattr(child._process, "wait", Mock(side_effect=subprocess.TimeoutExpired("child", END_S)))
-            storage.write_atomically(worker.log, stop_name("v1"), b"")
+            storage.write_atomically(worker.log, stop_name(V1), b"")
             eventually(lambda: worker.steps()._ending)
             for _ in range(3):
                 worker.steps()
@@ -288,7 +290,7 @@ def test_one_that_stuck_still_is_ended_whatever_it_has_not_received(worker: Work
         os.kill(child._process.pid, signal.SIGSTOP)
         for _ in range(2_000):
             worker.steps()
-        storage.write_atomically(worker.log, stop_name("v1"), b"")
+        storage.write_atomically(worker.log, stop_name(V1), b"")
         eventually(lambda: worker.steps()._child is not child)
     assert child.exit_code() == -signal.SIGKILL
 
@@ -297,17 +299,17 @@ def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up(wor
     """Else it holds the log for ever."""
     asked(worker.world, "mine")
     tables = [TableReport("mine", "s", "t", CheckState.RUNNING, parts=9, parts_done=3)]
-    report = VerifyReport("v1", CheckState.RUNNING, 1, tables=tables, needs_from=0)
+    report = VerifyReport(V1, CheckState.RUNNING, 1, tables=tables, needs_from=0)
     for done in (3, 4):
         tables[0].parts_done = done
-        storage.write_atomically(worker.log, report_name("v1"), report.to_json())
+        storage.write_atomically(worker.log, report_name(V1), report.to_json())
         for _ in range(DEATHS_MAX - 1):
-            worker.made._count_death("v1")
-        result = read_report(worker.log, "v1")
+            worker.made._count_death(V1)
+        result = read_report(worker.log, V1)
         assert result is not None
         assert result.state is CheckState.RUNNING, "a piece of work was done"
-    worker.made._count_death("v1")
-    result = read_report(worker.log, "v1")
+    worker.made._count_death(V1)
+    result = read_report(worker.log, V1)
     assert result is not None
     assert (result.state, result.needs_from, result.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
     assert result.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from sidecar.core.model import TableName
+from sidecar.core.model import OperationId, TableName
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
 from sidecar.log import storage
 from sidecar.log.storage import Folder
@@ -38,6 +38,7 @@ from tests.support.table_shapes import TABLE
 from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
 
+V1 = OperationId("v1")
 R = TypeVar("R")
 
 
@@ -48,8 +49,8 @@ def settings_of(world: World, **sinks: str) -> VerifySettings:
 
 
 def asked(world: World, *sinks: str, operation_id: str = "v1", asked_ms: int = 0) -> VerifyRequest:
-    request = VerifyRequest(operation_id, sinks, (RequestedTable(*TABLE),), asked_ms=asked_ms)
-    storage.write_atomically(world.job.log, request_name(operation_id), request.to_json())
+    request = VerifyRequest(OperationId(operation_id), sinks, (RequestedTable(*TABLE),), asked_ms=asked_ms)
+    storage.write_atomically(world.job.log, request_name(OperationId(operation_id)), request.to_json())
     return request
 
 
@@ -65,12 +66,12 @@ def test_a_verification_has_a_report_and_its_differences_in_a_file(world: World)
     assert [one.id for one in verifications.due()] == ["v1"]
     before = set(storage.list_names(world.job.log, deep=True))
     verifications.carry_out(request, Event())
-    report = verifications.report("v1")
+    report = verifications.report(V1)
     assert report is not None
     assert (report.state, report.ended_ms) == (CheckState.DIFFERENT, 7)
     [table] = report.tables
     assert table.why == ""
-    lines = storage.read_file(world.job.log, differences_name("v1", 0)).splitlines()
+    lines = storage.read_file(world.job.log, differences_name(V1, 0)).splitlines()
     assert 0 < len(lines) == table.differences <= len(spoilt)
     assert not list(verifications.due())
     left = storage.list_names(world.job.log, deep=True)
@@ -90,7 +91,7 @@ def test_a_sink_that_cannot_be_read_or_is_unknown_says_why_and_the_others_are_co
 def of_tables(count: int, *, unjudged: bool = False) -> VerifyRequest:
     tables = tuple(RequestedTable("shop", f"t{number}") for number in range(count))
     why = tuple(Unjudged("mine", one.schema, one.table, ("extra",), "the filter") for one in tables)
-    return VerifyRequest("v1", ("mine",), tables, unjudged=why if unjudged else ())
+    return VerifyRequest(V1, ("mine",), tables, unjudged=why if unjudged else ())
 
 
 @pytest.mark.parametrize("count", [500, 2_000])
@@ -160,7 +161,7 @@ def test_what_a_worker_has_done_of_a_table_is_kept_until_the_table_is_compared(w
     assert first.carry_out(request, ending).state is CheckState.RUNNING
     kept = [name for name in storage.list_names(world.job.log, deep=True) if "/work/" in name]
     assert "verify/v1/work/0/progress.json" in kept
-    report = first.report("v1")
+    report = first.report(V1)
     assert report is not None
     assert report.needs_from is not None, "the log keeps what is to be followed"
     assert Verifications(settings).carry_out(request, Event()).state is CheckState.EQUAL
@@ -170,7 +171,7 @@ def test_what_a_worker_has_done_of_a_table_is_kept_until_the_table_is_compared(w
 def test_what_was_done_is_removed_when_an_operator_ends_it(world: World) -> None:
     request = asked(world, "mine")
     storage.write_atomically(world.job.log, "verify/v1/work/0/progress.json", b"{}")
-    storage.write_atomically(world.job.log, stop_name("v1"), b"")
+    storage.write_atomically(world.job.log, stop_name(V1), b"")
     verifications = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"))
     assert verifications.carry_out(request, Event()).state is CheckState.STOPPED
     assert not storage.exists(world.job.log, "verify/v1/work/0/progress.json")
@@ -263,7 +264,7 @@ def test_one_that_cannot_be_carried_out_keeps_no_other_from_its_turn_and_is_trie
 
 def test_an_operator_ends_it(world: World) -> None:
     request = asked(world, "mine")
-    storage.write_atomically(world.job.log, stop_name("v1"), b"")
+    storage.write_atomically(world.job.log, stop_name(V1), b"")
     verifications = Verifications(settings_of(world, mine=f"sqlite:///{world.folder}/out.db"))
     assert verifications.carry_out(request, Event()).state is CheckState.STOPPED
     assert not list(verifications.due())
@@ -278,7 +279,7 @@ def test_it_pauses_while_live_changes_are_late_and_not_for_ever(world: World) ->
     def slept(seconds: float) -> None:
         at_s = monotonic()
         pauses.append(seconds)
-        report = read_report(world.job.log, "v1")
+        report = read_report(world.job.log, V1)
         reported.append(report.waiting_for if report is not None else "")
         world.wait(seconds)
         waits_s.append(monotonic() - at_s)
@@ -315,7 +316,7 @@ def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> No
     accepted = world.seq - 1
 
     def note() -> bool:
-        report = verifications.report("v1")
+        report = verifications.report(V1)
         if report is not None and report.needs_from is not None:
             needed.append(report.needs_from)
         return False
@@ -330,12 +331,12 @@ def test_the_report_says_which_segments_are_still_to_be_read(world: World) -> No
 def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(world: World) -> None:
     """`missing` begins after `mine`, and may have to follow the log from where it was."""
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine", "missing")
-    before = VerifyReport("v1", CheckState.RUNNING, 1, needs_from=0)
-    storage.write_atomically(world.job.log, report_name("v1"), before.to_json())
+    before = VerifyReport(V1, CheckState.RUNNING, 1, needs_from=0)
+    storage.write_atomically(world.job.log, report_name(V1), before.to_json())
     needed: list[int | None] = []
 
     def note() -> bool:
-        report = read_report(world.job.log, "v1")
+        report = read_report(world.job.log, V1)
         needed.append(report.needs_from if report is not None else None)
         return False
 
@@ -351,7 +352,7 @@ def test_what_is_to_be_read_is_reported_before_the_first_piece_of_work(world: Wo
 
     class Looking(InOrder):
         def run(self, work: Sequence[Callable[[], R]], *, rows: int) -> list[R]:
-            report = verifications.report("v1")
+            report = verifications.report(V1)
             assert report is not None
             reported.append(report.needs_from)
             return super().run(work, rows=rows)

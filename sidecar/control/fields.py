@@ -1,0 +1,110 @@
+"""What each text of a request may be: a rule for each field of control.proto, checked before the service does anything with the request.
+
+    identifies   the id of a dump or a verification; empty: control.proto says which one that is
+    names        a name of something: characters that can be printed, NAME_CHARACTERS_MAX at most; not only blanks
+    says         a text that another parser reads: not only blanks
+    holds        a value of a column: whatever it is
+
+- A field of one text that is empty is not given, as proto3 has it. In a list, and where a message makes no sense without it (REQUIRED), an
+  empty text is an error.
+- A field without a rule is a defect: a test has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sidecar.core.model import OperationId, operation_id
+from sidecar.errors import InvalidField
+
+NAME_CHARACTERS_MAX = 256
+_SHOWN_MAX = 64
+
+Rule = Callable[[str], str]
+"""What is wrong with a text, with what was expected; empty: nothing."""
+
+
+def given_id(text: str, field: str) -> OperationId:
+    """`field`: what gave it, for the error. Raises InvalidField."""
+    try:
+        return operation_id(text)
+    except ValueError as error:
+        raise InvalidField(f"{field}: {error}", hint="see dumplist for the ids") from error
+
+
+def identifies(text: str) -> str:
+    try:
+        operation_id(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def names(text: str) -> str:
+    if text.strip() and text.isprintable() and len(text) <= NAME_CHARACTERS_MAX:
+        return ""
+    shown = repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}… ({len(text):,} characters)"
+    return f"{shown} is no name: expected 1 to {NAME_CHARACTERS_MAX} characters that can be printed"
+
+
+def says(text: str) -> str:
+    return "" if text.strip() else f"{text!r} says nothing"
+
+
+def holds(_: str) -> str:
+    return ""
+
+
+RULES: Mapping[str, Rule] = {
+    "Changefeed.namespace": names,
+    "Changefeed.id": names,
+    "SubscribeRequest.subscriber": names,
+    "SubscribeRequest.log": names,
+    "AcknowledgeRequest.subscriber": names,
+    "AcknowledgeRequest.log": names,
+    "StartRequest.dump_id": identifies,
+    "StartRequest.table_rules": says,
+    "StartRequest.sinks": says,
+    "SetRequest.dump_id": identifies,
+    "ResumeRequest.dump_id": identifies,
+    "DumpRequest.dump_id": identifies,
+    "RestartRequest.dump_id": identifies,
+    "RestartRequest.new_dump_id": identifies,
+    "TablePredicate.schema": says,
+    "TablePredicate.table": says,
+    "TablePredicate.predicate": says,
+    "TableKeys.schema": says,
+    "TableKeys.table": says,
+    "Key.values": holds,
+    "VerifyRequest.id": identifies,
+    "VerifyRequest.table_rules": says,
+    "VerifyRequest.sinks": says,
+    "VerificationRequest.id": identifies,
+    "ListRequest.namespace": names,
+    "ListRequest.changefeed_id": names,
+}
+REQUIRED = frozenset({"TablePredicate.schema", "TablePredicate.table", "TablePredicate.predicate", "TableKeys.schema", "TableKeys.table"})
+
+
+def check_fields(request: Any, path: str = "") -> None:
+    """`request`: a message; `path`: to it, within another one. Raises InvalidField."""
+    for field in request.DESCRIPTOR.fields:
+        place, value = f"{path}{field.name}", getattr(request, field.name)
+        if field.type == field.TYPE_MESSAGE:
+            there = _placed(value, place) if field.is_repeated else [(place, value)] if request.HasField(field.name) else []
+            for at, message in there:
+                check_fields(message, f"{at}.")
+        elif field.type == field.TYPE_STRING:
+            key = f"{request.DESCRIPTOR.name}.{field.name}"
+            texts = _placed(value, place) if field.is_repeated else [(place, value)] if value or key in REQUIRED else []
+            for at, text in texts:
+                if why := RULES[key](text):
+                    raise InvalidField(f"{at}: {why}", hint=_HINTS.get(RULES[key], "correct it, or leave it out"))
+
+
+_HINTS: Mapping[Rule, str] = {identifies: "see dumplist for the ids"}
+
+
+def _placed(values: Iterable[Any], place: str) -> Iterable[tuple[str, Any]]:
+    return [(f"{place}[{number}]", value) for number, value in enumerate(values)]

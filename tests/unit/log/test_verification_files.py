@@ -1,0 +1,86 @@
+"""The files of verifications: which names there can be, and that a read changes none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.model import OperationId
+from sidecar.errors import FileDamaged, LogBroken
+from sidecar.log.storage import Folder, open_folder
+from sidecar.log.verification import (
+    RepairReport,
+    VerifyReport,
+    VerifyRequest,
+    differences_name,
+    repair_from_json,
+    repair_name,
+    report_from_json,
+    report_name,
+    request_from_json,
+    request_name,
+    waiting_name,
+)
+from sidecar.log.verification_files import (
+    UNREADABLE,
+    read_differences,
+    read_repair,
+    read_report,
+    read_request,
+    read_waiting,
+    set_aside,
+)
+from tests.support.hostile_ids import HOSTILE, all_below
+
+V1 = OperationId("v1")
+READS: dict[str, Callable[[Folder], object]] = {
+    request_name(V1): partial(read_request, operation_id=V1),
+    waiting_name(V1): partial(read_waiting, operation_id=V1),
+    report_name(V1): partial(read_report, operation_id=V1),
+    repair_name(V1): partial(read_repair, operation_id=V1),
+    differences_name(V1, 0): lambda log: list(read_differences(log, V1, 0)),
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    (tmp_path / "verify" / "v1").mkdir(parents=True)
+    return open_folder(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_of_a_damaged_file_changes_nothing_and_the_owner_sets_it_aside(log: Folder, tmp_path: Path, name: str) -> None:
+    for each in READS:
+        (tmp_path / each).write_bytes(b"{")
+    before = all_below(tmp_path)
+    for _ in range(2):
+        with pytest.raises(FileDamaged, match=f"{name} in .* cannot be read"):
+            READS[name](log)
+        assert all_below(tmp_path) == before
+    with pytest.raises(LogBroken, match=f"{name}{UNREADABLE} now"), set_aside(log):
+        READS[name](log)
+    assert all_below(tmp_path) == {one if one != name else f"{one}{UNREADABLE}": data for one, data in before.items()}
+    assert not READS[name](log)
+
+
+def test_what_is_no_damage_passes_the_owner_as_it_is(log: Folder) -> None:
+    with set_aside(log):
+        assert read_report(log, V1) is None
+    with pytest.raises(LogBroken, match="a gap") as caught, set_aside(log):
+        raise LogBroken("a gap", hint="none")
+    assert not isinstance(caught.value, FileDamaged)
+
+
+@pytest.mark.parametrize("text", ["", *HOSTILE])
+def test_an_id_in_a_file_is_one(text: str) -> None:
+    wrong = OperationId(text)
+    for read, data in (
+        (request_from_json, VerifyRequest(wrong, (), ()).to_json()),
+        (report_from_json, VerifyReport(wrong, report_from_json(b'{"id":"a","state":"equal","started_ms":1}').state, 1).to_json()),
+        (repair_from_json, RepairReport(dumps=(wrong,)).to_json()),
+    ):
+        with pytest.raises(ValueError, match="not "):
+            read(data)
