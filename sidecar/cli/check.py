@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -97,4 +97,4 @@ def summary(report: PreflightReport, *, standby: bool = False) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="check", rich_help_panel=Use.PREPARE)(check)
+    app.command(name="check", cls=Command, rich_help_panel=Use.PREPARE)(check)

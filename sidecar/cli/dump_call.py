@@ -16,8 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from sidecar.cli.usage import Command
 from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
 from sidecar.errors import TicdcDumpError
 from ticdc_dump.v1 import control_pb2 as pb
@@ -119,9 +119,12 @@ def call_of(context: typer.Context) -> Call:
     return call
 
 
-class DumpCommand(TyperCommand):
+class DumpCommand(Command):
     """Takes `DumpOptions` beside the command's own; its function returns the exit code, None for 0. The context's settings bring, as its
     object, the `OwnerLookup` for --pd."""
+
+    may_be_empty = frozenset({"server", "user", "password", "log_level"})
+    """TiCDC's, which mean nothing here: a script that passes them to `cdc` passes them empty where it has none."""
 
     def __init__(self, name: str | None, *, params: list[Any] | None = None, **given: Any) -> None:
         self._own = {param.name: param for param in params or ()}

@@ -21,7 +21,7 @@ import typer
 
 from sidecar.cli.init_view import InitResult, result_lines
 from sidecar.cli.remove import pd_endpoints
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.adapters.etcd.client import EtcdClient
@@ -354,4 +354,4 @@ def _write(path: Path, text: str, *, force: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="init", rich_help_panel=Use.PREPARE)(init)
+    app.command(name="init", cls=Command, rich_help_panel=Use.PREPARE)(init)

@@ -22,7 +22,7 @@ import typer
 
 import sidecar.cli.environment  # first: before gRPC is loaded
 from sidecar.cli import check, dump_commands, init, pump, remove, size, skip
-from sidecar.cli.usage import CONTEXT, Commands, Use
+from sidecar.cli.usage import CONTEXT, Command, Commands, Use
 from sidecar.errors import TicdcDumpError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _root(
     """Adds the existing rows to a running TiCDC changefeed, interleaved with the live changes."""
 
 
-@app.command(rich_help_panel=Use.RARE)
+@app.command(cls=Command, rich_help_panel=Use.RARE)
 def replay(
     recording: Annotated[Path, typer.Argument(help="Folder of a recording (recording.json, truth/, schema/, kafka/).")],
     feed: Annotated[
@@ -133,7 +133,7 @@ def _begun(path: Path) -> Config:
     return settings
 
 
-@app.command(rich_help_panel=Use.RUN)
+@app.command(cls=Command, rich_help_panel=Use.RUN)
 def run(config: ConfigPath) -> None:
     """Attach to a running changefeed: read it, deliver it to the sinks, and dump on request."""
     import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
@@ -167,7 +167,7 @@ def run(config: ConfigPath) -> None:
             attached.close()
 
 
-@app.command(rich_help_panel=Use.RUN)
+@app.command(cls=Command, rich_help_panel=Use.RUN)
 def merge(
     config: ConfigPath,
     log_id: Annotated[str, typer.Option(help="The changefeed that owns the log, as the sidecar passes it; default: read from etcd.")] = "",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 
 
 def pump(config: Annotated[Path, typer.Option("--config", help="The pump's settings (TOML); see deploy/PUMP.md.")]) -> None:
@@ -32,4 +32,4 @@ def pump(config: Annotated[Path, typer.Option("--config", help="The pump's setti
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="pump", rich_help_panel=Use.RUN)(pump)
+    app.command(name="pump", cls=Command, rich_help_panel=Use.RUN)(pump)

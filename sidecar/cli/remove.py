@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.run.leaving import KeptBehind, Reach
@@ -126,4 +126,4 @@ def staying(kept: KeptBehind) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="remove", rich_help_panel=Use.RARE)(remove)
+    app.command(name="remove", cls=Command, rich_help_panel=Use.RARE)(remove)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 from sidecar.core.messages import ReadWith
 
 if TYPE_CHECKING:
@@ -145,4 +145,4 @@ def shown(value: float, unit: str) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="size", rich_help_panel=Use.PREPARE)(size)
+    app.command(name="size", cls=Command, rich_help_panel=Use.PREPARE)(size)

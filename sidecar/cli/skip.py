@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sidecar.cli.usage import Use
+from sidecar.cli.usage import Command, Use
 
 if TYPE_CHECKING:
     from sidecar.log.skips import Skip
@@ -99,4 +99,4 @@ def _notify(skips: list[Skip], what: str, *, as_json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command(name="skip", rich_help_panel=Use.RARE)(skip)
+    app.command(name="skip", cls=Command, rich_help_panel=Use.RARE)(skip)

@@ -7,7 +7,6 @@ is shown here too.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -22,6 +21,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from sidecar.cli.usage import error_json
 from sidecar.core.model import physical_ms
 from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
@@ -69,7 +69,7 @@ def console_for(*, as_json: bool) -> Console:
 def tell(error: TicdcDumpError, *, reason: str, as_json: bool) -> None:
     """What ended a command: for people on standard error, for programs as one object. `reason`: one word for programs."""
     if as_json:
-        typer.echo(json.dumps({"ok": False, "exit_reason": reason, "error": str(error)}))
+        typer.echo(error_json(reason, str(error)))
     else:
         typer.echo(f"error: {printable(str(error))}", err=True)
 

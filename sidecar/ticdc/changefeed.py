@@ -21,6 +21,11 @@ MESSAGE_SCHEMES = KAFKA_SCHEMES | {PUSH_SCHEME}
 """TiCDC treats both alike: TLS is decided by `enable-tls` and the certificates."""
 
 
+NAME = r"[A-Za-z0-9_-]{1,128}"
+NAME_FORM = "letters, digits and -, 128 at most"
+"""Of TiCDC's names; a keyspace's may have _ too."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangefeedName:
     """`cluster`: TiCDC's --cluster-id. `namespace`: of the classic architecture; the other one calls it keyspace."""

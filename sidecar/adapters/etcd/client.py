@@ -26,7 +26,7 @@ from sidecar.adapters.etcd.messages import etcd_messages
 from sidecar.config import EtcdSection, read_secret
 from sidecar.errors import Compacted, ConfigError, CoordinationError, CoordinationLost, OwnershipLost, StorageFull, TicdcDumpError
 from sidecar.process.tls import section_credentials
-from sidecar.ticdc.changefeed import ChangefeedName
+from sidecar.ticdc.changefeed import NAME, NAME_FORM, ChangefeedName
 
 ROOT = "/changefeed_dump/v1/"
 
@@ -110,12 +110,10 @@ def changefeed_root(name: ChangefeedName, incarnation: str) -> str:
 
 
 def check_name(name: ChangefeedName) -> None:
-    """Raises ConfigError. TiCDC's names are letters, digits and -; a keyspace's may have _ too."""
+    """Raises ConfigError."""
     for setting, part in (("cluster", name.cluster), ("namespace", name.namespace), ("id", name.id)):
-        if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", part):
-            raise ConfigError(
-                f"{part!r} cannot be a changefeed's {setting}: expected letters, digits and -", hint=f"set changefeed.{setting}"
-            )
+        if not re.fullmatch(NAME, part):
+            raise ConfigError(f"{part!r} cannot be a changefeed's {setting}: expected {NAME_FORM}", hint=f"set changefeed.{setting}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ def test_a_pd_that_does_not_answer_is_reported_with_the_options_to_check(stage: 
     ("arguments", "named"),
     [
         (("--pd", "pd"), "--pd"),
-        (("--pd", ","), "--pd"),
+        (("--pd", ","), "'--pd'"),
         (("--pd", "https://pd:2379"), "--ca"),
         (("--pd", "pd:2379", "--sql", "sidecar.toml"), "--sql"),
     ],
