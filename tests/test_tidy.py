@@ -70,7 +70,7 @@ _BELOW = {
     "feeds": "adapters tikv ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
     "control": "report.figures adapters history ports log.verification ticdc pace sql core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
-    "run": "console control feeds adapters tikv pipeline report history ports mysql log ticdc codecs binlog pace core config process"
+    "run": "console control feeds adapters tikv pipeline report history ports mysql log ticdc codecs binlog pace sql core config process"
     " errors",
     "pump": "feeds adapters tikv binlog core config process errors",
     "setup": "adapters ticdc codecs sql core config process errors",

@@ -3,8 +3,8 @@
     PD      the service safe point of a `tikv` feed, which keeps old versions of the whole cluster for a day after the last renewal
     pumps   our entry as a drainer, offline from then on: they wait for us no more
     etcd    {ROOT}{cluster}/{namespace}/{id}/: epoch, owner, progress of each incarnation
-    left    log, sinks' outputs, the watermark table's row, the consumer group, the changefeed itself: data of the operator's, and each
-            with the way to remove it
+    left    log, sinks' outputs, the watermark table's row and database, the account at TiDB, the consumer group, the filter's rule, the
+            changefeed itself: data of the operator's, each with the way to remove it, and with who else may use it
 
 - Refused while a sidecar owns the changefeed. While it is removed we own it ourselves, so that one that begins meanwhile stands by, and
   loses nothing of its own.
@@ -39,6 +39,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.identity import CHANGEFEED_NAME
 from sidecar.log.layout import is_manifest
 from sidecar.process.kept_secrets import without_secrets
+from sidecar.sql.text import quoted_text
 from sidecar.ticdc.changefeed import ChangefeedName
 from sidecar.ticdc.changefeed_info import changefeed
 from sidecar.tikv.pd import PdClient
@@ -197,15 +198,35 @@ def _left(reach: Reach, *, is_defined: bool) -> Iterator[LeftBehind]:
     else:
         yield _log(reach, config)
         for uri in config.sinks:
-            how = "it is yours; a new sidecar needs a new log, and this output's log none other"
+            how = "it is yours. It can be continued with this log only: a sidecar with a new log needs an empty output"
             yield LeftBehind(f"output of sink {without_secrets(uri)}", ". ".join(filter(None, (how, _beside(reach, uri)))))
+    if is_defined:
+        how = (
+            f"first of all, as the next steps are changes too: {_changefeed_command('pause', name)}; take the rule out of the changefeed's"
+        )
+        how += f" configuration file; {_changefeed_command('update', name)} --config FILE; {_changefeed_command('resume', name)}"
+        yield LeftBehind(f"the rule {MARK_TABLE.schema}.* in filter.rules of changefeed {name}", how)
     row = mark_row_id(name)
     yield LeftBehind(f"a row of {MARK_TABLE} in TiDB", f"DELETE FROM {MARK_TABLE} WHERE changefeed_id = '{row}';")
+    how = f"if no sidecar of another changefeed uses it (it would have a row there): DROP DATABASE {MARK_TABLE.schema};"
+    yield LeftBehind(f"database {MARK_TABLE.schema} in TiDB", how)
+    if config is not None:
+        account = f"{quoted_text(config.source.user)}@'%'"
+        yield LeftBehind(f"the account {account} in TiDB", f"if no other sidecar or program uses it: DROP USER {account};")
     if config is not None and config.feed == "kafka":
         group = group_of(name, config.kafka)
         yield LeftBehind(f"consumer group {group} in Kafka", f"kafka-consumer-groups.sh --bootstrap-server … --delete --group {group}")
     if is_defined:
-        yield LeftBehind(f"changefeed {name} in TiCDC", f"cdc cli changefeed remove -c {name.id}")
+        how = (
+            f"only if nothing else reads what it writes; others may have used it before the sidecar: {_changefeed_command('remove', name)}"
+        )
+        yield LeftBehind(f"changefeed {name} in TiCDC", how)
+
+
+def _changefeed_command(command: str, name: ChangefeedName) -> str:
+    """`-n` is `--namespace`; TiCDC's new architecture calls it `-k`, `--keyspace`."""
+    namespace = "" if name.namespace == "default" else f" -n {name.namespace}"
+    return f"cdc cli changefeed {command} -c {name.id}{namespace}"
 
 
 def _beside(reach: Reach, uri: str) -> str:

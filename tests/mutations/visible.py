@@ -30,6 +30,13 @@ OF_COLLECTED, OF_FILES, OF_WORKER = (
 
 VISIBLE = [
     Mutation(
+        "a changefeed is to be removed without a word of others",
+        "sidecar/run/leaving.py::_left",
+        "only if nothing else reads what it writes; ",
+        "",
+        "tests/unit/cli/test_remove.py::test_what_others_may_use_is_named_with_them_and_the_filter_rule_comes_first",
+    ),
+    Mutation(
         "samples of hours ago stay where there was no owner for long",
         f"{SAMPLES}::Samples.see",
         "self._samples[0].at_ms <= at_ms - self._kept_ms",

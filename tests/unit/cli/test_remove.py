@@ -7,14 +7,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sidecar.adapters.etcd.client import EtcdClient
 from sidecar.cli import remove
 from sidecar.cli.main import main
+from sidecar.config import Config, EtcdSection, TikvSection
 from sidecar.run import leaving
 from sidecar.run.leaving import KeptBehind, LeftBehind, Reach
 from sidecar.ticdc.changefeed import ChangefeedName
+from tests.unit.run.test_term import SETTINGS
 
 KEPT = KeptBehind(
     ChangefeedName("default", "default", "orders"), ("/r/1",), ("/r/1/epoch",), ("ticdc-dump-x",), (LeftBehind("a log", "delete it"),)
@@ -75,6 +78,29 @@ def test_people_read_what_goes_and_what_stays_with_the_way_to_remove_it() -> Non
     reported = remove.to_be_removed(replace(KEPT, keys=(*KEPT.keys, *history)))
     assert reported[1:3] == ["  etcd key /r/1/epoch", "  the history of 1,000 dumps and verifications in etcd"]
     assert remove.staying(KEPT) == ["what stays:", "  a log", "    delete it"]
+
+
+@pytest.mark.parametrize("is_defined", [False, True])
+@pytest.mark.parametrize("namespace", ["default", "ns"])
+@pytest.mark.parametrize("has_settings", [False, True])
+def test_what_others_may_use_is_named_with_them_and_the_filter_rule_comes_first(
+    *, is_defined: bool, namespace: str, has_settings: bool, tmp_path: Path
+) -> None:
+    """N3: the changefeed was to be removed without a word that others may read what it writes."""
+    name = ChangefeedName("default", namespace, "orders")
+    config = msgspec.convert(SETTINGS | {"log": {"uri": f"file://{tmp_path}/log"}}, Config) if has_settings else None
+    reach = Reach(name, EtcdSection(endpoints=("h:1",)), TikvSection(), config)
+    left = list(leaving._left(reach, is_defined=is_defined))
+    steps = [one.how for one in left]
+    shared = [step for step in steps if any(word in step for word in ("changefeed remove", "DROP DATABASE", "DROP USER"))]
+    assert len(shared) == 1 + is_defined + has_settings
+    assert all("other" in step.lower() and step.startswith(("if no ", "only if nothing else")) for step in shared)
+    rule = [number for number, step in enumerate(steps) if "update" in step]
+    assert len(rule) == is_defined
+    commands = [step for step in steps if "cdc cli" in step]
+    assert all(("-n ns" in step) == (namespace == "ns") for step in commands), "another namespace may have a changefeed of this id"
+    if is_defined:
+        assert rule[0] < min(number for number, step in enumerate(steps) if "changefeed_dump" in step and ";" in step and number != rule[0])
 
 
 def test_settings_say_where_pd_is_and_a_feed_of_its_own_is_believed(tmp_path: Path) -> None:
