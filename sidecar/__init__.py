@@ -21,4 +21,4 @@
 Imports point downwards only; `_BELOW` in tests/test_tidy.py is the list. Importing this package does nothing.
 """
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"

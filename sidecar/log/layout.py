@@ -35,11 +35,14 @@ from sidecar.core.model import Seq, TableName, TableSchema, operation_id
 from sidecar.core.progress import CompletedTable, Progress, SegmentDump, completed, completing, progress_from_json, state_after
 from sidecar.errors import LogBroken, LogTaken
 from sidecar.log.dumps_file import with_all_tables
-from sidecar.log.manifest import Manifest, ManifestUnreadable, from_json
+from sidecar.log.manifest import Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json
 from sidecar.log.schemas_file import schemas_from_json
 
 WAY_OUT = "restore it from a backup; without one set log.uri and the sinks to new folders, and dump again (dumprestart)"
 """Of a log that lacks something. New sinks too: an output continues only with the log that it is of."""
+
+LATER = "run that version or a later one; deploy/ROLLBACK.md has the way back to an earlier one, which is a new log"
+"""Of a log that a later version of ticdc-dump has written."""
 
 _MANIFEST = re.compile(r"([0-9]{20})\.json")
 _DATA = re.compile(r"([0-9]{20})-([0-9]{10})\.parquet")
@@ -226,6 +229,8 @@ def read_manifest(log: object, name: str, data: bytes) -> Manifest:
             raise ManifestUnreadable(f"manifest {name} says that it is segment {manifest.seq}")
         if strange := _strange_names(manifest):
             raise ManifestUnreadable(f"manifest {name} names files that are not of this log's: {', '.join(sorted(strange))}")
+    except ManifestOfLaterVersion as error:
+        raise LogBroken(f"segment log {log}: {error}", hint=LATER) from error
     except ManifestUnreadable as error:
         raise LogBroken(
             f"segment log {log}: {error}",

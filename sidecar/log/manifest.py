@@ -2,6 +2,8 @@
 
 The log is `{log}/{seq:020d}-{epoch}.parquet` (rows, absent when there are none), then `{log}/{seq:020d}.json`, this
 manifest, created exclusively. A segment exists when its manifest exists. Paths in a manifest are relative to the log.
+It names the version of ticdc-dump that wrote it. One of an earlier minor version does not read it: it would ignore fields that it does not
+know, and be wrong without an error. Versions that differ in the last number only read each other's.
 Every ts and every position, which may be one, is written as a decimal string: JSON readers that know only doubles would round it.
 """
 
@@ -15,6 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+import sidecar
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import FIRST_SEQ, MARK_TABLE, CommitTs, Lane, ReadEnd, Seq, TableName
 
@@ -36,6 +39,10 @@ OPEN_NOT_KNOWN = Seq(0)
 
 class ManifestUnreadable(ValueError):
     """The bytes are not a manifest that this version can read; the text says why and what to do."""
+
+
+class ManifestOfLaterVersion(ManifestUnreadable):
+    """Of ticdc-dump, which can read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,10 @@ TS_END = 1 << 64
 
 
 class _Version(msgspec.Struct):
+    """`writer`: empty in logs of 0.4 and before."""
+
     version: int
+    writer: str = ""
 
 
 class _Ddl(msgspec.Struct):
@@ -192,6 +202,7 @@ class _Manifest(msgspec.Struct):
     read_ends: dict[Lane, tuple[int, _Epoch]] = {}
 
 
+_MINOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\b")
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
 UNREADABLE = (msgspec.DecodeError, RecursionError)
 
@@ -209,7 +220,7 @@ def counted(rows: Mapping[tuple[str, str], int]) -> dict[TableName, int] | None:
 
 
 def to_json(manifest: Manifest) -> bytes:
-    """With a checksum as its last field where it has an id: those of 0.2.0 and before have neither."""
+    """With the version that writes it, and a checksum as its last field, where it has an id: those of 0.2.0 and before have none."""
     known = manifest.table_rows
     data = msgspec.json.encode(
         {
@@ -237,7 +248,7 @@ def to_json(manifest: Manifest) -> bytes:
         | ({"dumps_file": manifest.dumps_file} if manifest.dumps_file else {})
         | ({"data_sha256": manifest.data_sha256} if manifest.data_sha256 else {})
         | ({"previous": manifest.previous} if manifest.previous else {})
-        | ({"id": manifest.id} if manifest.id else {})
+        | ({"writer": sidecar.__version__, "id": manifest.id} if manifest.id else {})
     )
     return data[:-1] + b',"sum":"%b"}' % _sum(data) if manifest.id else data
 
@@ -281,18 +292,20 @@ def _window_to_json(window: ClosedWindow) -> dict[str, Any]:
 def from_json(data: bytes, *, name: str) -> Manifest:
     """Read a manifest; `name` is what an error calls it.
 
-    Raises ManifestUnreadable for broken JSON, a missing field, a number that cannot be or a newer format version.
+    Raises ManifestUnreadable for broken JSON, a missing field or a number that cannot be, ManifestOfLaterVersion for what a later version
+    of ticdc-dump wrote.
     """
     try:
-        version = _version_of(data).version
+        head = _version_of(data)
     except UNREADABLE as error:
         raise ManifestUnreadable(f"manifest {name} is not readable: {error}") from error
     if not _is_whole(data):
         raise ManifestUnreadable(f"manifest {name} is not as it was written: its checksum is another one")
-    if not 1 <= version <= FORMAT_VERSION:
-        raise ManifestUnreadable(
-            f"manifest {name} has format version {version}, this ticdc-dump reads 1 to {FORMAT_VERSION}: run the version that wrote it"
-        )
+    if head.version > FORMAT_VERSION or (head.writer and _minor(head.writer, name) > _minor(sidecar.__version__, name)):
+        by = f"ticdc-dump {head.writer}" if head.writer else f"a later version, in format {head.version}"
+        raise ManifestOfLaterVersion(f"manifest {name} was written by {by}, and this is ticdc-dump {sidecar.__version__}")
+    if head.version < 1:
+        raise ManifestUnreadable(f"manifest {name} has format version {head.version}, which there is not")
     try:
         manifest = _manifest_of(data)
     except UNREADABLE as error:
@@ -305,6 +318,13 @@ def from_json(data: bytes, *, name: str) -> Manifest:
     read_ends = {lane: ReadEnd(*end) for lane, end in manifest.read_ends.items()}
     windows = tuple(map(_window, manifest.windows))
     return Manifest(**fields | {"ddls": ddls, "windows": windows, "table_rows": by_table, "read_ends": read_ends})
+
+
+def _minor(version: str, name: str) -> tuple[int, int]:
+    match = _MINOR.match(version)
+    if match is None:
+        raise ManifestUnreadable(f"manifest {name} is of version {version[:40]!r}, which is none")
+    return int(match[1]), int(match[2])
 
 
 def _large_numbers(value: _Manifest) -> Iterator[int]:

@@ -204,6 +204,13 @@ FENCES = [
         f"{OF_DUMPS}::test_who_does_not_know_the_file_must_not_pass_over_it",
     ),
     Mutation(
+        "a log of a later version is read",
+        "sidecar/log/manifest.py::from_json",
+        "_minor(head.writer, name) > _minor(sidecar.__version__, name)",
+        "_minor(head.writer, name) < (0, 0)",
+        "tests/unit/log/test_manifest.py::test_a_manifest_is_read_by_its_own_minor_version_and_by_later_ones",
+    ),
+    Mutation(
         "a former owner retains",
         "sidecar/log/segment_log.py::FolderLog._remove_segments",
         "storage.exists(self.folder, manifest_name(next_seq))",

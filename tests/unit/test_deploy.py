@@ -386,6 +386,18 @@ def test_every_image_has_its_registry_and_version() -> None:
     assert {image.rpartition("/")[2] for image in manifest_images()} == {own}
 
 
+def test_an_image_of_ours_has_this_version_wherever_it_is_named() -> None:
+    """N5: two codes had one version."""
+    named = [
+        (path.name, version)
+        for path in sorted(DEPLOY.rglob("*"))
+        if path.is_file() and path.suffix != ".png"
+        for version in re.findall(r"\bticdc-dump(?:-spark)?:(\d[\w.-]*)", path.read_text())
+    ]
+    assert {version for _, version in named} == {sidecar.__version__}, named
+    assert {"Dockerfile", "compose.yaml", "ticdc-dump.yaml", "ATTACH.md", "README.md"} <= {name for name, _ in named}
+
+
 def test_every_file_that_compose_mounts_is_there() -> None:
     folder = DEPLOY / "docker"
     named = set(compose()["volumes"])

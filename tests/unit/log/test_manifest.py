@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sidecar
 from sidecar.core.chunk import ChunkFile, ClosedWindow
 from sidecar.core.model import (
     Column,
@@ -24,7 +25,7 @@ from sidecar.core.model import (
     TableName,
     TableSchema,
 )
-from sidecar.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestUnreadable, from_json, to_json
+from sidecar.log.manifest import OPEN_NOT_KNOWN, DdlRecord, Manifest, ManifestOfLaterVersion, ManifestUnreadable, from_json, to_json
 from sidecar.log.schemas_file import schemas_from_json, schemas_to_json
 from sidecar.rowcodec.table_info import table_schema
 from tests.support.former import PREVIOUS
@@ -196,9 +197,43 @@ def test_a_truncated_manifest_is_unreadable(manifest: Manifest, data: st.DataObj
         from_json(whole[: data.draw(st.integers(0, len(whole) - 1))], name="m1")
 
 
-def test_a_newer_format_says_which_version_to_run() -> None:
-    with pytest.raises(ManifestUnreadable, match="version 3, this ticdc-dump reads 1 to 2: run the version that wrote it"):
+def test_a_newer_format_is_of_a_later_version() -> None:
+    with pytest.raises(ManifestOfLaterVersion, match="m1 was written by a later version, in format 3, and this is ticdc-dump "):
         from_json(b'{"version": 3}', name="m1")
+
+
+PLAIN = Manifest(Seq(1), 1, CommitTs(1), CommitTs(2), None, 0, 0, {}, "s", "c")
+VERSIONS = st.tuples(*[st.integers(0, 11)] * 3)
+
+
+@given(manifests, VERSIONS, VERSIONS)
+def test_a_manifest_is_read_by_its_own_minor_version_and_by_later_ones(
+    manifest: Manifest, ours: tuple[int, int, int], writer: tuple[int, int, int]
+) -> None:
+    """N5: 0.4.0 named two codes, and the earlier one read the log of the later one, and was wrong."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sidecar, "__version__", ".".join(map(str, writer)))
+        manifest = replace(manifest, id="drawn")
+        written = to_json(manifest)
+        patch.setattr(sidecar, "__version__", ".".join(map(str, ours)))
+        if writer[:2] <= ours[:2]:
+            assert from_json(written, name="m1") == manifest
+            return
+        with pytest.raises(ManifestOfLaterVersion, match=f"m1 was written by ticdc-dump {'.'.join(map(str, writer))}, and this is"):
+            from_json(written, name="m1")
+
+
+@pytest.mark.parametrize("writer", ["", None])
+def test_logs_of_0_4_name_no_version(writer: str | None) -> None:
+    data = json.loads(to_json(PLAIN)) | ({} if writer is None else {"writer": writer})
+    assert from_json(json.dumps(data).encode(), name="m1") == PLAIN
+
+
+@pytest.mark.parametrize("writer", ["0", "x.y", " 0.5.0", "9" * 30 + ".1", "0.5x"])
+def test_a_version_that_is_none_is_unreadable(writer: str) -> None:
+    data = json.dumps(json.loads(to_json(PLAIN)) | {"writer": writer}).encode()
+    with pytest.raises(ManifestUnreadable, match="which is none"):
+        from_json(data, name="m1")
 
 
 @pytest.mark.parametrize("field", ["seq", "upto_ts", "data", "positions", "windows", "progress"])
