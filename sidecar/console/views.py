@@ -123,7 +123,7 @@ class ConsoleViews:
         try:
             page = made(params, visitor)
         except CallRejected as rejected:
-            return self._rejected(name, rejected)
+            return self.start_refused(params, visitor, rejected) if name == "start" else self._rejected(name, rejected)
         if name not in WITH_STATUS:
             return page
         outage = self._kept.outage
@@ -197,6 +197,17 @@ class ConsoleViews:
         now, buttons, tables = (self.render(f"dump_{name}.html", **values) for name in ("now", "commands", "tables"))
         sections = {"now": now, "commands": buttons, "interleaving": self._interleaving(status.dump_id), "tables": tables}
         return ConsolePage("Dump", sections)
+
+    def start_refused(self, params: Params, visitor: Visitor, error: TicdcDumpError | CallRejected) -> ConsolePage:
+        """The form as it was filled in, below what is wrong with it. Where there is nobody to start a dump, what says so alone."""
+        if isinstance(error, CallRejected) and error.may_come_back:
+            return self._rejected("start", error)
+        try:
+            page = self._start([(name, value) for name, value in params if name != "preview"], visitor)
+        except CallRejected as rejected:
+            return self._rejected("start", rejected)
+        refused = self.render("rejected.html", details=error.details if isinstance(error, CallRejected) else str(error), standby=False)
+        return ConsolePage(page.title, {"refused": refused, **page.sections}, 409 if isinstance(error, CallRejected) else 400)
 
     def _start(self, params: Params, visitor: Visitor) -> ConsolePage:
         known, given, form = self.tables(), dict(params), form_of(params)

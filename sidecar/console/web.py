@@ -149,12 +149,14 @@ class ConsoleWeb:
         visitor = self._visitor(request)
         if not self._access.may_see(visitor):
             return self._to_login(request)
-        name = PAGES[request.url.path.strip("/")]
+        name, params = PAGES[request.url.path.strip("/")], request.query_params.multi_items()
         try:
             with self._reading_schemas() if name == "reading" or "preview" in request.query_params else nullcontext():
-                page = self._views.page(name, request.query_params.multi_items(), visitor)
+                page = self._views.page(name, params, visitor)
         except TicdcDumpError as error:
-            return self._message(request, "This cannot be shown", str(error), 400)
+            if name != "start":
+                return self._message(request, "This cannot be shown", str(error), 400)
+            page = self._views.start_refused(params, visitor, error)
         values = {
             "page": name,
             "title": page.title,
@@ -242,8 +244,13 @@ class ConsoleWeb:
     async def _start(self, request: Request) -> Response:
         def started(visitor: Visitor, form: list[tuple[str, str]]) -> Response:
             call = self._called(visitor)
-            with self._reading_schemas():
-                status = commands.start(call, self._views.changefeed, form, self._views.tables())
+            try:
+                with self._reading_schemas():
+                    status = commands.start(call, self._views.changefeed, form, self._views.tables())
+            except (CallRejected, TicdcDumpError) as error:
+                page = self._views.start_refused(form, visitor, error)
+                values = {"page": "start", "title": page.title, "sections": page.sections, "live": ""}
+                return HTMLResponse(self._whole(request, visitor, **values), page.status)
             return RedirectResponse(f"/dump?{urlencode({'id': status.dump_id})}", 303)
 
         return await self._commanded(request, "start", started)

@@ -283,6 +283,13 @@ CONSOLE = [
         "tests/unit/control/test_status.py::test_a_part_that_fails_is_named_before_each_part_that_waits",
     ),
     Mutation(
+        "a form that cannot be meant is gone with what was typed",
+        "sidecar/console/web.py::ConsoleWeb._page",
+        'if name != "start":',
+        "if name:",
+        "tests/unit/console/test_views.py::test_what_a_form_cannot_mean_is_said_above_the_form_as_it_was_filled_in[a number-preview]",
+    ),
+    Mutation(
         "an outage leaves nothing",
         f"{KEPT}::KeptAnswers.asked",
         "if not rejected.may_come_back or rejected.owner is not None or last is None:\n                ",

@@ -573,7 +573,8 @@ def test_containers_have_bounds_and_no_privileges() -> None:
 GUIDE_WORDS_MAX = 1_500
 """Of a page with a section for each task."""
 GUIDE = (
-    "ADD-A-SINK", "ALERTS", "ATTACH", "CONCEPTS", "DONE", "DUMP", "ETCD", "FILTER", "FIRST-DAY", "HISTORY", "LOAD", "MONITOR", "MOVE", "OTHER-CHANGEFEEDS",
+    "ADD-A-SINK", "ALERTS", "ATTACH", "CONCEPTS", "DONE", "DUMP", "ETCD", "FILTER", "FIRST-DAY", "HISTORY", "LOAD", "MONITOR", "MOVE",
+    "OTHER-CHANGEFEEDS",
     "PREPARE", "README", "REMOVE", "RETENTION", "ROLLBACK", "SCHEMA-CHANGES", "SECURITY", "SIZING", "TIDB-CLOUD", "TROUBLESHOOT", "UPGRADE",
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from msgspec import structs
@@ -133,10 +133,46 @@ def test_a_form_keeps_what_was_chosen_from_page_to_page(tmp_path: Path) -> None:
         assert "+ shop.orders<" not in page.text, "it is chosen already"
 
 
-def test_what_a_form_cannot_mean_is_an_error(tmp_path: Path) -> None:
-    with opened(Shop(), tmp_path) as browser:
-        page = browser.get("/start?preview=1&readers=many")
-        assert (page.status, "'many' is not a whole number" in page.words) == (400, True)
+TYPED = (("table", "shop.orders"), ("where", "a=1"), ("exact", "yes"), ("readers", "3"))
+WRONG = {
+    "a number": (("readers", "many"), 400, "'many' is not a whole number"),
+    "a predicate of a rule": (("rules", "shop.x*"), 400, "a predicate is for one table"),
+    "a predicate of several tables": (("table", "shop.reviews"), 400, "a predicate is for one table"),
+    "a table that is gone": (("table", "shop.gone"), 400, "the changefeed has no table shop.gone now"),
+}
+
+
+@pytest.mark.parametrize("way", ["preview", "start"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_a_form_cannot_mean_is_said_above_the_form_as_it_was_filled_in(wrong: str, way: str, tmp_path: Path) -> None:
+    """N8: the form was gone, and what was typed with it."""
+    shop = Shop()
+    (name, value), status, says = WRONG[wrong]
+    sent = [*(one for one in TYPED if one[0] != name or name == "table"), (name, value)]
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console, logged_in=True)
+        page = browser.get(f"/start?{urlencode([*sent, ('preview', '1')])}") if way == "preview" else browser.command("/start", *sent)
+        assert (page.status, says in page.words) == (status, True), page.words
+        assert owner.carried_out == []
+        for text in (
+            f"{dict(sent).get('rules', '')}</textarea>",
+            'value="shop.orders"',
+            'name="where" value="a=1"',
+            'name="exact" value="yes" checked',
+        ):
+            assert text in page.text
+        assert f'name="readers" value="{dict(sent)["readers"]}"' in page.text
+        assert "Show what it would do" in page.words
+
+
+def test_a_rule_that_the_service_rejects_is_said_above_the_form(tmp_path: Path) -> None:
+    shop = Shop()
+    with shop.owner() as owner, shop.console(owner, tmp_path) as console:
+        browser = browser_of(console, logged_in=True)
+        for page in (browser.get("/start?preview=1&rules=shop"), browser.command("/start", ("rules", "shop"))):
+            assert page.status == 409
+            assert "Show what it would do" in page.words
+            assert "shop</textarea>" in page.text
 
 
 def test_links_of_one_dump_are_of_that_one(tmp_path: Path) -> None:
