@@ -300,10 +300,11 @@ _ANOTHER_LOG_HINT = (
 
 def _without_rows(stored: Progress, *, log: str, last_seq: Seq, why: str) -> Progress:
     since_seq = Seq(last_seq + 1)
+    then = ", where it had finished" if stored.state is DumpState.FINISHED else ""
     return replace(
         stored,
         state=DumpState.FAILED,
-        reason=with_hint(f"its log is another one: {why}", _ANOTHER_LOG_HINT),
+        reason=with_hint(f"its log is another one{then}: {why}", _ANOTHER_LOG_HINT),
         seq=Seq(-1),
         tables=tuple(afresh(table, since_seq=since_seq) for table in stored.tables),
         log=log,

@@ -34,6 +34,11 @@ from sidecar.core.model import Change, CommitTs, Ddl, Envelope, Lane, Message, R
 from sidecar.errors import FeedUnsuitable, MessageUnreadable
 from sidecar.sql.lexer import begins
 
+BEGIN_AGAIN = (
+    "what is lost cannot be read again: deploy/RETENTION.md has the steps (a new log, empty targets, a dump); before that, give the topic a"
+    " longer retention.ms than the sidecar may ever be stopped"
+)
+"""Of each gap that retention, or a topic that was deleted, has made."""
 CHANGE_OVERHEAD_BYTES = 370
 """What a held change costs beside its key and value (measured with sys.getsizeof: tuple, two ints, two bytes objects, and a place in
 _LaneWaits)."""
@@ -172,8 +177,7 @@ class Sequence:
         raise FeedUnsuitable(
             f"{Message(lane, position, None, None).at()}: the lane came after the log began, and its oldest message is of TSO {oldest_ts} "
             f"({utc(oldest_ts)}), above the log's position {self.after_ts}: retention has removed what is between",
-            hint="what is lost cannot be read again: start a new log with new sinks, and dump again; "
-            "give the topic a longer retention.ms than the sidecar may ever be stopped",
+            hint=BEGIN_AGAIN,
         )
 
     def forget_ended(self, read: Collection[Lane]) -> None:

@@ -32,6 +32,7 @@ class LogDeliveries:
         self.report: DeliveryReport | None = None
         self.tables: dict[str, SinkTables] = {}
         """Of each sink that has been reported, by its name, as its file says."""
+        self._tables_at: dict[str, tuple[int, int]] = {}
         self.trouble = ""
         self._reported: ReportTimes | None = None
         self._reading: Background | None = None
@@ -70,7 +71,7 @@ class LogDeliveries:
             report = None if data is None else report_from_json(data)
             if report is not None:
                 self._check_is_of_this_log(report)
-                self._read_tables(report.sinks)
+                self._read_tables(report)
             self.report = report
             if report is not None and (self._reported is None or self._reported.written_ms != report.written_ms):
                 accepted = report.seq if report.state == RUNNING else None  # a worker that came to nothing repeats what one before it had
@@ -80,12 +81,14 @@ class LogDeliveries:
         except (storage.StorageError, LogBroken, LogUnreachable, SinkError, ValueError) as error:
             self.trouble = f"{self._folder}/{DELIVERED_NAME} cannot be used: {error}"
 
-    def _read_tables(self, sinks: Sequence[SinkDelivery]) -> None:
-        """The files that were written since they were read."""
-        known = {name: tables.seq for name, tables in self.tables.items()}
-        written = {sink.sink for sink in sinks if sink.tables_seq is not None and sink.tables_seq != known.get(sink.sink)}
-        if written:
-            self.tables = self.tables | read_sink_tables(self._folder, written)
+    def _read_tables(self, report: DeliveryReport) -> None:
+        """The files that were written since they were read. A later worker may have written one again that is no further: its sink has
+        another output under that name."""
+        written = {sink.sink: (report.pid, sink.tables_seq) for sink in report.sinks if sink.tables_seq is not None}
+        unread = [name for name, at in written.items() if at != self._tables_at.get(name)]
+        if unread:
+            self.tables = self.tables | read_sink_tables(self._folder, unread)
+            self._tables_at |= {name: written[name] for name in unread}
 
     def _check_is_of_this_log(self, report: DeliveryReport) -> None:
         """Raises ValueError for a report of another log, or of a segment that is not here. The segment that sinks are at is always kept."""

@@ -50,7 +50,7 @@ from sidecar.run.completing import completing_dump, named
 from sidecar.ticdc.changefeed import ChangefeedName
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import kept, read_schemas
-from spark_merge.sinks.registry import holds_rows, misfits, open_sink, outputs_of
+from spark_merge.sinks.registry import holds_rows, misfits, open_sink, output_of, outputs_of
 from spark_merge.sinks.registry import name_of as shown
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -250,7 +250,7 @@ def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
             continue
         yield ok(f"{reported}: has accepted segment {accepted.seq}")
         try:
-            yield _tables_of(folder, reported, shown(uri), config.changefeed, setting)
+            yield _tables_of(folder, reported, uri, config.changefeed, setting)
         except SinkError as error:
             yield of_error(error, setting="log.uri")
     if len(fit) == len(config.sinks) and last_manifest(folder) is None:
@@ -261,10 +261,15 @@ def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
     return frozenset(fit)
 
 
-def _tables_of(log: Folder, reported: str, sink: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
-    """Of a sink that has segments: which tables it has whole, by what its worker has recorded."""
+def _tables_of(log: Folder, reported: str, uri: str, changefeed: ChangefeedSection, setting: str) -> CheckFinding:
+    """Of a sink that has segments: which tables it has whole, by what its worker has recorded of this output. What it recorded of another
+    one under the same name says nothing of this one (spark_merge/delivery/sink_record.py)."""
+    sink = shown(uri)
     known = read_sink_tables(log, [sink]).get(sink)
     last = last_manifest(log)
+    if known is not None and known.output != output_of(uri):
+        what = f"{reported}: its name was that of {known.output}: none of this output's tables counts as complete"
+        return warning(what, setting=setting, hint=f"give each output a name of its own, or dump: dumpstart --sink {shlex.quote(sink)}")
     if known is None or last is None:
         return warning(
             f"{reported}: which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"

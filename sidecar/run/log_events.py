@@ -13,18 +13,18 @@ It must not know how lines are written (`logs` does), and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from sidecar.config import Config
 from sidecar.control.status import SidecarStatus, above_bound
-from sidecar.core.model import CommitTs, Seq, utc
+from sidecar.core.model import CommitTs, Seq, TableName, utc
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import TicdcDumpError, parted
 from sidecar.log import storage
 from sidecar.log.delivery_report import DeliveryReport
-from sidecar.pace.sinks import SinkDelivery
+from sidecar.pace.sinks import SinkDelivery, SinkTables
 from sidecar.process.kept_secrets import without_secrets
 from sidecar.process.secret_files import MEND, unprotected
 from sidecar.run.completing import completing_dump, named
@@ -126,7 +126,8 @@ class StatusEvents:
         self._stuck: dict[str, str] = {}
         self._skipped = self._guessed = 0
         self._above: set[tuple[str, str]] = set()
-        self._judged: set[str] = set()
+        self._judged: dict[str, tuple[SinkTables, Sequence[TableName]]] = {}
+        self._lacks: dict[str, frozenset[TableName]] = {}
 
     def received(self, status: SidecarStatus, report: DeliveryReport | None, at_s: float) -> list[LogEvent]:
         """`report`: the merge worker's last; one of a worker that does not run is not looked at."""
@@ -173,11 +174,15 @@ class StatusEvents:
                 yield _sink_stuck(sink) if sink.error else LogEvent("sink resumed", {"sink": sink.sink})
 
     def _lacking(self, now: SidecarStatus) -> Iterator[LogEvent]:
-        """Once for each sink, when it is known which tables it has whole."""
-        judged = [sink for sink in now.sinks if sink.sink in now.sink_tables and sink.sink not in self._judged]
-        self._judged |= {sink.sink for sink in judged}
-        for sink in judged:
-            if tables := now.incomplete(sink.sink):
+        """When a sink lacks a table that it did not lack before; at first when it is known which tables it has whole."""
+        for sink in now.sinks:
+            known_tables, judged = now.sink_tables.get(sink.sink), self._judged.get(sink.sink)
+            if known_tables is None or (judged and judged[0] is known_tables and judged[1] is now.carried):
+                continue  # there may be tens of thousands
+            self._judged[sink.sink] = (known_tables, now.carried)
+            tables = now.incomplete(sink.sink)
+            known, self._lacks[sink.sink] = self._lacks.get(sink.sink, frozenset()), frozenset(tables)
+            if not known.issuperset(tables):
                 values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
                 hint = completing_dump(now.changefeed, sink.sink, tables)
                 yield LogEvent("sink lacks rows", values | given(began_segment=sink.began) | {"hint": hint}, "warning")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sidecar.core.model import Lane, ReadEnd
+from sidecar.core.sequence import BEGIN_AGAIN
 from sidecar.errors import FeedUnsuitable
 from sidecar.feeds.contract import HIDDEN_LANE
 
@@ -26,12 +27,6 @@ class TableTopics:
 
     all: frozenset[str]
     marked: frozenset[str]
-
-
-START_AGAIN = (
-    "what is lost cannot be read again: start a new changefeed into an empty topic with a new log, and dump again; "
-    "give the topic a longer retention.ms than the sidecar may ever be stopped"
-)
 
 
 def of_topics(positions: Mapping[Lane, int]) -> dict[PartitionKey, int]:
@@ -55,12 +50,12 @@ def partition_of(lane: Lane) -> PartitionKey:
 
 def gone(partition: PartitionKey, topic: Topic | None) -> FeedUnsuitable:
     there = f"has only {topic.partitions} partitions" if topic else "does not exist"
-    return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=START_AGAIN)
+    return FeedUnsuitable(f"{lane_of(partition)} is read by this log, and topic {partition[0]} {there}", hint=BEGIN_AGAIN)
 
 
 def re_created(name: str, known_id: str, topic: Topic) -> FeedUnsuitable:
     return FeedUnsuitable(
-        f"topic {name} was deleted and re-created (its id was {known_id} and is {topic.id}): what was in it is lost", hint=START_AGAIN
+        f"topic {name} was deleted and re-created (its id was {known_id} and is {topic.id}): what was in it is lost", hint=BEGIN_AGAIN
     )
 
 
@@ -69,7 +64,7 @@ def gap(partition: PartitionKey, wanted: int, first: int, end: int) -> FeedUnsui
     return FeedUnsuitable(
         f"{lane_of(partition)} cannot be read from {wanted}: topic {partition[0]}, partition {partition[1]} has offsets "
         f"{first} to {end} (exclusive); {why}",
-        hint=START_AGAIN,
+        hint=BEGIN_AGAIN,
     )
 
 
@@ -79,17 +74,17 @@ def cut_off(partition: PartitionKey, read_end: ReadEnd, lost: range) -> FeedUnsu
         f"{lane_of(partition)} lost its end: topic {partition[0]}, partition {partition[1]} was read to {read_end.position}, in leader "
         f"epoch {read_end.epoch}. Its messages at {lost.start} to {lost.stop} (exclusive) are gone; what is there now is not what was read",
         hint="the brokers' logs say which of them lost its messages. A start that reads from here would omit changes. Set "
-        "unclean.leader.election.enable=false on the topic, and min.insync.replicas=2 with three replicas; " + START_AGAIN,
+        "unclean.leader.election.enable=false on the topic, and min.insync.replicas=2 with three replicas; " + BEGIN_AGAIN,
     )
 
 
 def not_there(partition: PartitionKey, wanted: int, reason: str) -> FeedUnsuitable:
     """By librdkafka's `reason`, where the brokers cannot be queried about it."""
-    return FeedUnsuitable(f"{lane_of(partition)} cannot be read from {wanted}: {reason}", hint=START_AGAIN)
+    return FeedUnsuitable(f"{lane_of(partition)} cannot be read from {wanted}: {reason}", hint=BEGIN_AGAIN)
 
 
 def hole(partition: PartitionKey, wanted: int, value: int) -> FeedUnsuitable:
     return FeedUnsuitable(
         f"{lane_of(partition)} continues at {value} where {wanted} was expected: messages between them are not there",
-        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + START_AGAIN,
+        hint="set cleanup.policy=delete on the topic and let nothing but this changefeed write it, without transactions; " + BEGIN_AGAIN,
     )

@@ -527,6 +527,29 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     assert "all 12 tables are complete: s.t0 complete since 7 (" in tables.what
 
 
+def test_what_is_recorded_of_another_output_under_a_sinks_name_says_nothing_of_this_one(tmp_path: Path) -> None:
+    """N9: after a move to another host `check` said that all tables are complete, and the sidecar that none is."""
+    log = open_folder(f"{tmp_path}/log")
+    write_log(log, random_history(Random(1)))
+    uri = f"file://{tmp_path}/out?format=jsonl&name=lake"
+    config = msgspec.convert(
+        {"sinks": [uri], "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}
+        | {"log": {"uri": f"file://{tmp_path}/log"}, "source": {"host": "h", "user": "u"}},
+        Config,
+    )
+    name = name_of("cf/1", own_id(log))
+    delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here(), sink_id=SinkId("lake", "file:///elsewhere"))
+    while delivery.deliver():
+        pass
+    assert delivery.record is not None
+    known = delivery.record.tables
+    assert known is not None
+    write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
+    _, tables = machine.sinks(config, "cf/1")
+    assert (tables.status, tables.setting) == (CheckStatus.WARNING, "sinks (number 1)")
+    assert "its name was that of file:///elsewhere: none of this output's tables counts as complete" in tables.what
+
+
 def test_two_sinks_of_one_name_fail(tmp_path: Path) -> None:
     sinks = [f"file://{tmp_path}/{folder}?format=jsonl&name=lake" for folder in "ab"]
     result = {"sinks": sinks, "changefeed": {"id": "cf"}, "etcd": {"endpoints": ["127.0.0.1:1"]}}

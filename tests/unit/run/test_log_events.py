@@ -216,6 +216,11 @@ def test_a_sink_that_lacks_rows_is_reported_once_with_the_dump_that_brings_them(
         "hint": "ticdc-dump dumpstart -c orders --sink late --tables shop.a",
     }
     assert reported(known) == []
+    other = replace(known, sink_tables={"late": late, "whole": replace(whole, complete={a: CommitTs(7)})})
+    line = reported.one(other)
+    assert (line.values["sink"], line.values["not_complete"]) == ("whole", "shop.b"), "N9: under that name there is another output"
+    assert reported(other) == []
+    assert reported(known) == []
 
 
 def test_a_sink_that_stuck_is_reported_with_the_way_out_and_when_it_goes_on() -> None:
