@@ -253,7 +253,8 @@ class IndexDefinition:
 class TableDefinition:
     """What a table was made of, as far as a sink can make or describe it again: all public columns in table order, virtual ones too; all
     public indexes, the primary key first and then in order of id. `partitioning` is the PARTITION BY clause of SHOW CREATE TABLE without
-    comments of a version, empty for none; its partitions come in the order of `TableSchema.physical_ids`."""
+    comments of a version, empty for none; its partitions come in the order of `TableSchema.physical_ids`. `new_collation`: texts compare
+    as their collations say; False in a cluster that compares bytes whatever these are (mysql/collation.py)."""
 
     columns: tuple[ColumnDefinition, ...]
     indexes: tuple[IndexDefinition, ...] = ()
@@ -261,6 +262,7 @@ class TableDefinition:
     charset: str = ""
     collation: str = ""
     partitioning: str = ""
+    new_collation: bool = True
 
 
 class PreviousLayout(NamedTuple):

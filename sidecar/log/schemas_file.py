@@ -71,6 +71,7 @@ class _Definition(msgspec.Struct, array_like=True):
     charset: str
     collation: str
     partitioning: str
+    new_collation: bool = True
 
 
 class _Table(msgspec.Struct):
@@ -138,12 +139,13 @@ def _definition_fields(definition: TableDefinition) -> tuple[Any, ...]:
         for index in definition.indexes
     ]
     columns = [_column_values(column) for column in definition.columns]
-    return columns, indexes, definition.clustered, definition.charset, definition.collation, definition.partitioning
+    value = columns, indexes, definition.clustered, definition.charset, definition.collation, definition.partitioning
+    return value if definition.new_collation else (*value, False)
 
 
 def _definition(value: _Definition) -> TableDefinition:
     columns, indexes = tuple(map(_column_definition, value.columns)), tuple(map(_index_definition, value.indexes))
-    return TableDefinition(columns, indexes, value.clustered, value.charset, value.collation, value.partitioning)
+    return TableDefinition(columns, indexes, value.clustered, value.charset, value.collation, value.partitioning, value.new_collation)
 
 
 @lru_cache(maxsize=ALIKE_MAX)

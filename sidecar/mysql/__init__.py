@@ -5,5 +5,5 @@ It must not know tables of ours, chunks, marks, segments or sinks: the callers b
 
 To read: `roles`, `flavour` (what the server is) ─► `setup` (one table of session variables) ─► `errors` (one table of codes) ─►
 `session` (a connection) ─► `retry` (an action, again while its errors pass) ─► `key_ranges` (where a table's key is cut).
-`account` is the login of the source; a sink brings its own `MysqlServer`.
+`account` is the login of the source; a sink brings its own `MysqlServer`. `collation`: whether a server compares texts by their bytes.
 """

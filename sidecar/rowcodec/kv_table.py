@@ -109,6 +109,8 @@ def _without_binary_attribute(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _table(info: dict[str, Any], schema: str, new_collation: bool) -> KvTable:
     shape = table_schema(info, schema=schema)
+    if shape.definition is not None and not new_collation:
+        shape = replace(shape, definition=replace(shape.definition, new_collation=False))
     by_name = {item["name"]["O"]: item for item in info["cols"]}
     columns = tuple(_with_successor(_column(column, by_name[column.name], shape), by_name[column.name], shape) for column in shape.columns)
     int_handle: int | None = None

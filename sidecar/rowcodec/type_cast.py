@@ -16,11 +16,19 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from struct import pack, unpack
 from typing import Any, NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition
+from sidecar.core.model import Column, ColumnDefinition, Kind
 from sidecar.rowcodec.definition import type_text
 
 _SHAPE = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?(?: (unsigned))?", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+KINDS: Mapping[str, Kind] = {
+    "tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "bigint": "int",
+    "float": "float", "double": "double", "decimal": "decimal", "bit": "bit", "year": "year", "json": "json", "vector": "vector",
+    "date": "date", "time": "time", "datetime": "datetime", "timestamp": "timestamp", "enum": "enum", "set": "set",
+    "char": "text", "varchar": "text", "tinytext": "text", "text": "text", "mediumtext": "text", "longtext": "text",
+    "binary": "binary", "varbinary": "binary", "tinyblob": "binary", "blob": "binary", "mediumblob": "binary", "longblob": "binary",
+}  # fmt: skip
+"""Of the DATA_TYPE of information_schema; an unsigned integer is a `uint`."""
 INTEGER_BITS: Mapping[str, int] = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 TEXT_BYTES: Mapping[str, int] = {
     "tinytext": (1 << 8) - 1, "text": (1 << 16) - 1, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1,
@@ -42,24 +50,25 @@ class ColumnType(NamedTuple):
     unsigned: bool = False
     charset: str = ""
 
+    @classmethod
+    def of(cls, type_text: str, charset: str = "") -> ColumnType:
+        """`type_text`: as COLUMN_TYPE has it."""
+        shape = _SHAPE.match(type_text)
+        if shape is None:
+            return cls(type_text, charset=charset)
+        name, size, scale, unsigned = shape.groups()
+        return cls(name.lower(), -1 if size is None else int(size), int(scale or 0), unsigned is not None, charset)
+
 
 def column_type(definition: ColumnDefinition) -> ColumnType:
     """Of an enum or a set the name alone: Column has the labels."""
-    return _type(definition.type_text, definition.charset)
+    return ColumnType.of(definition.type_text, definition.charset)
 
 
 def field_type(value: Mapping[str, Any]) -> ColumnType:
     """Of TiDB's FieldType. Raises ValueError for a type that is unknown."""
-    made = _type(type_text(value), "" if value["Charset"] == "binary" else value["Charset"])
+    made = ColumnType.of(type_text(value), "" if value["Charset"] == "binary" else value["Charset"])
     return made if value["Flen"] >= 0 else made._replace(size=-1)  # a text without a length is not cut
-
-
-def _type(text: str, charset: str) -> ColumnType:
-    shape = _SHAPE.match(text)
-    if shape is None:
-        return ColumnType(text, charset=charset)
-    name, size, scale, unsigned = shape.groups()
-    return ColumnType(name.lower(), -1 if size is None else int(size), int(scale or 0), unsigned is not None, charset)
 
 
 # ---- defaults -------------------------------------------------------------------------------------------------------

@@ -25,8 +25,9 @@ from spark_merge.port.readable import ReadPart, RowForm, RowsRead, rows_of
 from spark_merge.sinks.keyed import KeyedPart
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.sinks.mysql.server_table import ServerTable, read_table
 from spark_merge.sinks.mysql.statements import SqlTexts
-from spark_merge.sinks.mysql.tables import ServerTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import target_table
 
 ROLE = Role.READ_SOURCE
 
@@ -113,7 +114,7 @@ class SqlSource:
     def by_keys(self, schema: TableSchema, keys: pa.Table, *, form: RowForm | None, where: str = "") -> SourcePart:
         with closing(self._session()) as session:
             name, table = self._table(session, schema)
-            texts = SqlTexts(schema, target_table(schema, name, table, session.flavour))
+            texts = SqlTexts(schema, target_table(schema.undefined(), name, table, session.flavour))
             source = SqlRows(self.server, name, schema.columns, ROLE)
             return SourcePart(source, tuple(source.of_keys(texts, keys, where=where)), form)
 

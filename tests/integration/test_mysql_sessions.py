@@ -23,7 +23,7 @@ from spark_merge.port.readable import RowsRead
 from spark_merge.sinks.keyed import keyed_reading
 from spark_merge.sinks.mysql.reading import SqlRows, read_key
 from spark_merge.sinks.mysql.server import SqlServer
-from spark_merge.sinks.mysql.tables import read_table
+from spark_merge.sinks.mysql.server_table import read_table
 from spark_merge.verify.source import SqlSource, key_table
 from tests.support.services.mariadb import MariaDb
 from tests.support.services.mysql import PROGRAM

@@ -27,8 +27,9 @@ from spark_merge.sinks.mysql import pool, server
 from spark_merge.sinks.mysql.pool import borrowed, given_back
 from spark_merge.sinks.mysql.position import OwnedSlots, SqlBatch, Underway, position_of
 from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.sinks.mysql.server_table import read_table
 from spark_merge.sinks.mysql.statements import Puts, SqlTexts
-from spark_merge.sinks.mysql.tables import read_table, target_table
+from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, SqlJob, SqlWorker
 from spark_merge.sinks.position import OutputState

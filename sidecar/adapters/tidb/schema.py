@@ -27,15 +27,17 @@ from sidecar.adapters.tidb.indexes import grouped, handle_key, read_indexes
 from sidecar.adapters.tidb.snapshot import as_of, present_ts
 from sidecar.config import SourceSection
 from sidecar.core.keyset import Key, KeyColumn, NotAKey, ReadKey, key_columns, one_of, quoted_table, rowid_key, spelled_keys, unreadable
-from sidecar.core.model import Column, CommitTs, Kind, TableName, TableSchema
+from sidecar.core.model import Column, CommitTs, TableName, TableSchema
 from sidecar.errors import FeedUnsuitable, RefusedRequest, SourceError, UnfitKeys
 from sidecar.mysql.account import Account
+from sidecar.mysql.collation import by_bytes
 from sidecar.mysql.errors import NO_RIGHT, NOT_THERE, code_of
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.retry import carried_out
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession, Row
 from sidecar.ports import Caller, TableEstimate
+from sidecar.rowcodec.type_cast import KINDS
 from sidecar.sql.text import Shows, labels, shown
 
 _KEY_HINT = "give each key as the columns' values in the key's order, as TiDB shows them"
@@ -53,13 +55,6 @@ ANSWER_MIN_S = 0.1
 _SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema', 'inspection_schema')"
 _SCOPE = f"LOWER(TABLE_SCHEMA) NOT IN {_SYSTEM}"
 
-_KINDS: dict[str, Kind] = {
-    "tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "bigint": "int",
-    "float": "float", "double": "double", "decimal": "decimal", "bit": "bit", "year": "year", "json": "json", "vector": "vector",
-    "date": "date", "time": "time", "datetime": "datetime", "timestamp": "timestamp", "enum": "enum", "set": "set",
-    "char": "text", "varchar": "text", "tinytext": "text", "text": "text", "mediumtext": "text", "longtext": "text",
-    "binary": "binary", "varbinary": "binary", "tinyblob": "binary", "blob": "binary", "mediumblob": "binary", "longblob": "binary",
-}  # fmt: skip
 _SIZES = re.compile(r"\w+\((\d+)(?:,(\d+))?\)")
 _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)")
 
@@ -288,6 +283,7 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
     partitions = read_partitions(session, scope, values)
     facts = read_tables(session, scope, values)
     json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
+    new_collation = not by_bytes(session)
     schemas = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns, shows=_shows(session))
@@ -297,7 +293,12 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
         about = facts.get(name, (False, ""))
         reported = definition(columns[name], keys, about, partitioning, flavour=session.flavour, json_columns=in_json)
         schemas[name] = TableSchema(
-            name, in_feed, handle_key(in_feed, keys), number, ids or ((number,) if number else ()), definition=reported
+            name,
+            in_feed,
+            handle_key(in_feed, keys),
+            number,
+            ids or ((number,) if number else ()),
+            definition=replace(reported, new_collation=new_collation),
         )
     return schemas
 
@@ -356,7 +357,7 @@ def _scope(table: TableName | None) -> tuple[str, tuple[str, ...] | None]:
 
 def _column(table: TableName, row: Row, json_columns: frozenset[tuple[TableName, str]], shows: Shows) -> Column:
     name, nullable, data_type, column_type = row[:4]
-    kind = _KINDS.get(data_type.lower())
+    kind = KINDS.get(data_type.lower())
     if kind is None:
         raise FeedUnsuitable(
             f"table {table}, column {name}: type {column_type} is unknown",

@@ -10,7 +10,7 @@ an index on an expression where the target has none, partitions that it cannot h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
+from spark_merge.sinks.mysql.server_table import read_table
+from spark_merge.sinks.mysql.tables import target_table
 
 _NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(1653, 1660), 1748})
 """The servers' errors of partitioning."""
@@ -98,9 +100,21 @@ def create_statement(name: TableName, definition: TableDefinition, routes: Route
 
 
 def _possible(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
+    if not definition.new_collation and dialect is not Flavour.TIDB:
+        columns = tuple(_compared_by_bytes(column, dialect) for column in definition.columns)
+        definition = replace(definition, columns=columns)
     if dialect is not Flavour.MARIADB:
         return definition
     return replace(definition, indexes=tuple(index for index in definition.indexes if not any(part.expression for part in index.parts)))
+
+
+def _compared_by_bytes(column: ColumnDefinition, dialect: Flavour) -> ColumnDefinition:
+    """As a cluster without new collations compares it. MySQL has such a collation of utf8mb4 alone."""
+    if not column.charset:
+        return column
+    if dialect is Flavour.MYSQL or column.charset == "utf8mb4":
+        return replace(column, charset="utf8mb4", collation="utf8mb4_0900_bin")
+    return replace(column, collation=f"{column.charset.replace('utf8', 'utf8mb3')}_nopad_bin")
 
 
 def tidbs_statement(name: TableName, definition: TableDefinition) -> str:
@@ -188,13 +202,13 @@ def _compare(
 ) -> None:
     expected = [_expected(column, dialect) for column in definition.columns]
     differ = [f"{one or 'nothing'} and not {other or 'nothing'}" for one, other in _pairs(there, expected) if one != other]
-    if schema.key and not _has_key(session, target, schema.key):
-        differ.append(f"no primary or unique key of ({', '.join(schema.key)}) and nothing else")
     if differ:
         raise SinkError(
             f"{target}, which is at the target, is another table than {schema.name} of the log: it has {'; '.join(differ)}",
             hint="alter, rename or drop it, give the log's table another target with `routes`, or remove `create-tables` if it is right",
         )
+    if schema.key:
+        target_table(schema, target, read_table(session, target), dialect).check()
 
 
 def _expected(column: ColumnDefinition, dialect: Flavour) -> _Column:
@@ -213,15 +227,3 @@ def _plain(type_text: str) -> str:
     """Labels keep their case."""
     head, quote, labels = type_text.partition("'")
     return _INTEGER.sub(r"\1", head.lower()).replace(" zerofill", "") + quote + labels
-
-
-def _has_key(session: PictureSession, name: TableName, key: Collection[str]) -> bool:
-    rows = session.rows(
-        "SELECT INDEX_NAME, LOWER(COLUMN_NAME), SUB_PART FROM information_schema.statistics"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0",
-        tuple(name),
-    )
-    indexes: dict[str, set[str]] = {}
-    for index, column, _ in rows:
-        indexes.setdefault(index, set()).add(column)
-    return {column.lower() for column in key} in indexes.values()

@@ -31,8 +31,9 @@ from spark_merge.sinks.grouped import grouped
 from spark_merge.sinks.keyed import keyed_reading
 from spark_merge.sinks.mysql.position import position_of
 from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.sinks.mysql.server_table import ServerTable, read_table
 from spark_merge.sinks.mysql.statements import ROWS_A_DELETE, STATEMENT_BYTES, SqlTexts
-from spark_merge.sinks.mysql.tables import ServerTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.uri import SqlSettings
 
 _SCALED = frozenset({"decimal", "time", "datetime", "timestamp"})

@@ -1,8 +1,10 @@
 """What the target's tables have, read from it and not from the log: its columns, its unique keys, and how these compare texts. It is the
 target's keys that rows meet in.
 
-- A table that cannot take a source's rows as they are says so when its first row comes: it is missing, or lacks a column, or has no unique
-  key of exactly the handle key's columns, by which rows are replaced.
+- A table that cannot take a source's rows as they are says so at `check`, when its first row comes and after each DDL: it is missing, or
+  lacks a column, or has no unique key of exactly the handle key's columns, by which rows are replaced.
+- The same holds where two rows of the source can be one there (`compares`), or two values of a column (`holds`). Both are known from the
+  log's definitions; a log of 0.3.0 and before has none.
 - A unique key whose value a row does not show (an expression, a column that is no column of the source) makes all rows of the table one
   group.
 """
@@ -10,14 +12,18 @@ target's keys that rows meet in.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sidecar.core.model import Column, ColumnDefinition, TableName, TableSchema, lowered
+from sidecar.core.model import Column, ColumnDefinition, TableDefinition, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.session import MysqlSession
+from sidecar.rowcodec.type_cast import column_type
+from spark_merge.ddl.conversion import Typed
+from spark_merge.sinks.mysql.compares import merged_rows
+from spark_merge.sinks.mysql.holds import NULL, lost
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,54 +53,6 @@ class TargetTable:
         if self.problem:
             raise SinkError(self.problem, hint=self.way_out)
         return self
-
-
-@dataclass(frozen=True, slots=True)
-class ServerColumn:
-    """`type` as in information_schema's DATA_TYPE."""
-
-    name: str
-    type: str
-    collation: str | None
-    generated: bool
-    charset: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTable:
-    """`indexes`: unique ones, each as (column or None for an expression, length of its prefix or None)."""
-
-    columns: tuple[ServerColumn, ...]
-    indexes: tuple[tuple[tuple[str | None, int | None], ...], ...]
-
-
-def read_table(session: MysqlSession, name: TableName) -> ServerTable | None:
-    """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
-    where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-    columns = session.rows(
-        "SELECT COLUMN_NAME, DATA_TYPE, COLLATION_NAME, EXTRA, CHARACTER_SET_NAME FROM information_schema.COLUMNS"
-        f" {where} ORDER BY ORDINAL_POSITION",
-        name,
-    )
-    if not columns:
-        return None
-    rows = session.rows(
-        f"SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS {where} AND NON_UNIQUE = 0"
-        " ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-        name,
-    )
-    indexes: defaultdict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
-    for index, column, length in rows:
-        indexes[index].append((column, None if length is None else int(length)))
-    results = [
-        ServerColumn(one, kind.lower(), collation, _is_generated(extra), charset) for one, kind, collation, extra, charset in columns
-    ]
-    return ServerTable(tuple(results), tuple(map(tuple, indexes.values())))
-
-
-def _is_generated(extra: str) -> bool:
-    """A column, and not its default alone: DEFAULT_GENERATED is what MySQL 8 and TiDB say of DEFAULT CURRENT_TIMESTAMP."""
-    return "GENERATED" in extra.upper().replace(",", " ").split()
 
 
 def target_table(schema: TableSchema, name: TableName, table: ServerTable | None, flavour: Flavour) -> TargetTable:
@@ -142,28 +100,40 @@ def _misfits(
             f"table {name} at the target has no unique key of exactly ({columns}), by which rows of {schema.name} are replaced",
             f"add PRIMARY KEY or UNIQUE ({columns}) there: without it a row that is written again would be there twice",
         )
-    yield from _coarser(schema, name, there, key)
-
-
-def _coarser(schema: TableSchema, name: TableName, there: Mapping[str, ServerColumn], key: set[str]) -> Iterator[_Misfit]:
-    """Two keys of the source that are one at the target would be one row there."""
-    defined = {lowered(column.name): column for column in schema.definition.columns} if schema.definition else {}
-    for column in sorted(key & there.keys() & defined.keys()):
-        here, target = defined[column], there[column].collation
-        if target is not None and here.collation and not _as_fine(target, here):
+    if schema.definition is not None:
+        yield from _narrower(schema, schema.definition, name, there, flavour)
+        for what, loss in merged_rows(schema, schema.definition, table):
             yield (
-                f"key column {column} of {name} is compared by {target} at the target, and by {here.collation} at the source",
-                f"ALTER TABLE {name} MODIFY the column with COLLATE {_named(here.collation)}: keys that differ here may be one there",
+                f"two rows of {schema.name} may be one in {name} at the target, by its {what}: {loss}",
+                f"ALTER TABLE {name}: give it the source's keys, and their columns the source's types and collations (of a cluster without"
+                " new collations: utf8mb4_0900_bin, in MariaDB utf8mb4_nopad_bin); if it has rows, dump the table again",
             )
 
 
-def _as_fine(target: str, here: ColumnDefinition) -> bool:
-    return _named(target) == _named(here.collation) or target.endswith("_bin") or target == "binary"
+def _narrower(
+    schema: TableSchema, definition: TableDefinition, name: TableName, there: Mapping[str, ServerColumn], flavour: Flavour
+) -> Iterator[_Misfit]:
+    defined = {one.name: one for one in definition.columns}
+    for column in schema.columns:
+        here, target = defined[column.name], there[lowered(column.name)]
+        if target.generated and not here.generated:
+            yield (
+                f"column {column.name} of {name} is generated at the target, and {schema.name} has values of its own in it",
+                f"ALTER TABLE {name} MODIFY the column without GENERATED ALWAYS; if it has rows, dump the table again",
+            )
+            continue
+        null = here.nullable and not target.nullable and not target.generated
+        loss = NULL if null else lost(Typed(column, column_type(here)), target, flavour)
+        if loss is not None:
+            yield (
+                f"column {column.name} of {name} is {target.spelled()} at the target, and {_spelled(here)} in {schema.name}: {loss}",
+                f"ALTER TABLE {name} MODIFY the column as the source has it; if it has rows, dump the table again",
+            )
 
 
-def _named(collation: str) -> str:
-    """As TiDB names it. MariaDB's of UCA 14.0 stands for that of 9.0 (ddl_dialect.py): all but a few rare letters compare alike."""
-    return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
+def _spelled(here: ColumnDefinition) -> str:
+    charset = f" CHARACTER SET {here.charset}" if here.charset else ""
+    return f"{here.type_text}{charset}{'' if here.nullable else ' NOT NULL'}"
 
 
 def _unique(schema: TableSchema, table: ServerTable, there: Mapping[str, ServerColumn]) -> tuple[tuple[UniqueKeyPart, ...], ...] | None:

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from sidecar.config import SourceSection
 from sidecar.core.model import TableName
+from sidecar.mysql.collation import PADS
 from tests.support.services import tidb_views
 
 Rows = Sequence[Sequence[object]]
@@ -174,6 +175,8 @@ class FakeTidb:
         if head in ("SET", "ROLLBACK", "COMMIT", "KILL") or sql.startswith("START TRANSACTION"):
             connection.in_transaction = head == "START"
             return None
+        if sql == f"SELECT {PADS}":
+            return [(int(self.variables.get("new_collation_enabled") == "True"),)]
         if sql == "SELECT VERSION()":
             return [(self.version,)]
         if sql == "SELECT VERSION(), CONNECTION_ID(), @@max_allowed_packet":

@@ -13,8 +13,9 @@ from sidecar.mysql.flavour import Flavour
 from spark_merge.port.contract import CHANGES
 from spark_merge.sinks.mysql import writer
 from spark_merge.sinks.mysql.position import SqlBatch
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable
 from spark_merge.sinks.mysql.statements import SqlWrite
-from spark_merge.sinks.mysql.tables import ServerColumn, ServerTable, target_table
+from spark_merge.sinks.mysql.tables import target_table
 from spark_merge.sinks.mysql.weights import Weights
 from spark_merge.sinks.mysql.workers import SqlBlock, Workers
 from spark_merge.sinks.mysql.writer import Dispatch

@@ -11,8 +11,9 @@ from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.session import MysqlSession
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, read_table
 from spark_merge.sinks.mysql.statements import NotCanonical, Puts, SqlTexts, SqlWrite, literal_of, statements
-from spark_merge.sinks.mysql.tables import ServerColumn, ServerTable, read_table, target_table
+from spark_merge.sinks.mysql.tables import target_table
 
 NAME = TableName("s", "t")
 A, B = ServerColumn("a", "int", None, False), ServerColumn("b", "int", None, False)
@@ -164,8 +165,8 @@ def test_a_column_whose_default_is_generated_is_written_as_others(extra: str, ge
     """As MySQL 8 and TiDB, unlike MariaDB, tell of DEFAULT CURRENT_TIMESTAMP."""
 
     class Checking:
-        def rows(self, sql: str, _: object) -> list[tuple[str | None, ...]]:
-            return [("at", "timestamp", None, extra, None)] if "COLUMNS" in sql else []
+        def rows(self, sql: str, _: object) -> list[tuple[object, ...]]:
+            return [("at", "timestamp", None, extra, None, "timestamp", "YES", 1)] if "COLUMNS" in sql else []
 
     table = read_table(cast("MysqlSession", Checking()), NAME)
     assert table is not None

@@ -1,0 +1,19 @@
+"""Whether a server compares texts as their collations say.
+
+TiDB with `new_collations_enabled_on_first_bootstrap = false`, the default of clusters that began before 6.0, compares the bytes of all
+texts (pingcap/tidb pkg/util/collate/collate.go::GetCollator): letters of either case are never equal there, nor a text and the same with
+spaces at its end. A comparison shows it to any account.
+"""
+
+from __future__ import annotations
+
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.session import MysqlSession
+
+PADS = "('a' COLLATE utf8mb4_bin = 'a ')"
+"""True where collations count. In SQL."""
+
+
+def by_bytes(session: MysqlSession) -> bool:
+    """Raises pymysql's errors."""
+    return session.flavour is Flavour.TIDB and not session.rows(f"SELECT {PADS}")[0][0]

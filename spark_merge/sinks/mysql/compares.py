@@ -1,0 +1,131 @@
+"""Whether two rows of the source can be one at the target: a unique key there takes them for equal, and REPLACE keeps the newer one alone.
+
+A unique key of the target is safe if the source has one whose columns are all in it, each compared there as exactly as at the source or
+more: then two rows that are equal there are equal here, and the source has no two such rows. The handle key is compared column by column:
+rows are deleted by it. What a key's columns hold is `holds.lost`'s.
+
+    by bytes        binary, utf8mb4_0900_bin, …_nopad_bin, all of a TiDB without new collations: as exact as any
+    …_bin           without spaces at the end: as exact as each collation that pads, and for a CHAR, which keeps no such spaces
+    all others      as exact as the collation of that name
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from sidecar.core.model import ColumnDefinition, TableDefinition, TableSchema, lowered
+from sidecar.rowcodec.type_cast import KINDS, ColumnType
+from spark_merge.sinks.mysql.holds import Loss
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex
+
+UniqueKey: TypeAlias = "Mapping[str, int]"
+"""Its columns in small letters, each with the length of its prefix, -1 for all of it."""
+
+_BY_BYTES = frozenset({"", "binary", "utf8mb4_0900_bin"})
+_MAY = "it may take two of its texts for equal"
+_EXPANDS = re.compile(r"_(unicode|0900|uca1400).*_ci$")
+_UTF8 = re.compile(r"^utf8(mb3|mb4)?_")
+_LABELS = frozenset({"enum", "set"})
+_NUMBERS = frozenset({"int", "uint", "decimal", "bit", "float", "double"})
+
+
+def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> Loss | None:
+    """How the target's column takes two of the source's texts for equal. `by_bytes`: the source's cluster compares bytes alone."""
+    target = _named(there.collation or "")
+    if not here.collation or there.type in _LABELS or target in _BY_BYTES or target.endswith("_nopad_bin"):
+        return None
+    source = "binary" if by_bytes else _named(here.collation)
+    if _UTF8.sub("", target).replace("nopad_", "") == _UTF8.sub("", source):
+        return None
+    keeps_no_spaces = ColumnType.of(here.type_text).name == "char"
+    if _pads(target) and not _pads(source) and not keeps_no_spaces:
+        return Loss(("a", "a "))
+    if target.endswith("_bin"):
+        return None
+    if source == "binary" or source.endswith("_bin"):
+        return Loss(("a", "A")) if target.endswith("_ci") else Loss(why=_MAY)
+    if target.endswith("_general_ci"):
+        return Loss(("s", "ß"))
+    return Loss(("ß", "ss")) if source.endswith("_general_ci") and _EXPANDS.search(target) else Loss(why=_MAY)
+
+
+def _pads(collation: str) -> bool:
+    return collation != "binary" and "_0900_" not in collation and "_nopad_" not in collation
+
+
+def _named(collation: str) -> str:
+    """As TiDB names it. MariaDB's of UCA 14.0 stands for that of 9.0 (ddl_dialect.py): all but a few rare letters compare alike."""
+    return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
+
+
+def merged_rows(schema: TableSchema, definition: TableDefinition, table: ServerTable) -> Iterator[tuple[str, Loss]]:
+    """What takes two rows for one, as a text, and how."""
+    there = {lowered(column.name): column for column in table.columns}
+    columns = {lowered(column.name): column for column in definition.columns}
+    by_bytes = not definition.new_collation
+    losses: dict[str, Loss] = {}
+    for name in columns.keys() & there.keys():
+        if not table.by_bytes and (loss := coarser(columns[name], there[name], by_bytes=by_bytes)) is not None:
+            losses[name] = loss
+    for name in map(lowered, schema.key):
+        if name in columns and name in there and (found := losses.get(name) or _by_number(columns[name], there[name])) is not None:
+            yield _compared(columns[name], there[name], by_bytes=by_bytes), found
+    keys = _unique_keys(schema, definition)
+    for index in table.indexes:
+        if not _safe(index, keys, losses) and not _same_expressions(index, definition):
+            yield f"unique key {_shown(index)}", _whose(index, keys, losses)
+
+
+def _by_number(here: ColumnDefinition, there: ServerColumn) -> Loss | None:
+    """Such a key is looked up by a number, and a server makes a DOUBLE of each text to compare it."""
+    kind = KINDS.get(ColumnType.of(here.type_text).name)
+    return Loss(why="its numbers are texts there, which a server compares as DOUBLE") if kind in _NUMBERS and there.charset else None
+
+
+def _compared(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> str:
+    source = "its bytes (the cluster has no new collations)" if by_bytes else here.collation or here.type_text
+    return f"key column {here.name}, compared by {there.collation} and at the source by {source}"
+
+
+def _unique_keys(schema: TableSchema, definition: TableDefinition) -> list[UniqueKey]:
+    keys: list[UniqueKey] = [dict.fromkeys(map(lowered, schema.key), -1)]
+    for index in definition.indexes:
+        if index.unique and not any(part.expression for part in index.parts):
+            keys.append({lowered(part.column): part.length for part in index.parts})
+    return keys
+
+
+def _safe(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Loss]) -> bool:
+    parts = {lowered(column): length for column, length in index if column is not None}
+    return any(all(name in parts and name not in losses and _as_long(parts[name], length) for name, length in key.items()) for key in keys)
+
+
+def _as_long(there: int | None, here: int) -> bool:
+    return there is None or 0 <= here <= there
+
+
+def _same_expressions(index: UniqueIndex, definition: TableDefinition) -> bool:
+    """Servers write an expression otherwise than TiDB: it is known by the columns beside it."""
+    mine = sorted(lowered(column or "") for column, _ in index)
+    others = (one for one in definition.indexes if one.unique and any(part.expression for part in one.parts))
+    return any(sorted(lowered(part.column) for part in one.parts) == mine for one in others)
+
+
+def _shown(index: UniqueIndex) -> str:
+    return f"({', '.join((column or 'an expression') + (f'({length})' if length else '') for column, length in index)})"
+
+
+def _whose(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Loss]) -> Loss:
+    """Why it is not safe: that of a column, if the source has such a key."""
+    parts = {lowered(column): length for column, length in index if column is not None}
+    alike = next((key for key in keys if key.keys() <= parts.keys()), None)
+    if alike is None:
+        return Loss(why="the source has none of these columns: two of its rows that are equal in them would be one there")
+    for name, length in alike.items():
+        if name in losses:
+            return losses[name]
+        if not _as_long(parts[name], length):
+            return Loss(why=f"two rows whose {name} begins with the same {parts[name]} characters would be one there")
+    raise AssertionError("a key that is safe is not asked")

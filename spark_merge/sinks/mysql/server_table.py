@@ -1,0 +1,77 @@
+"""A table of the target as the server shows it: its columns and its unique indexes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from sidecar.core.model import TableName
+from sidecar.mysql.collation import PADS
+
+UniqueIndex: TypeAlias = "tuple[tuple[str | None, int | None], ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerColumn:
+    """`type` as in information_schema's DATA_TYPE, `type_text` as in its COLUMN_TYPE."""
+
+    name: str
+    type: str
+    collation: str | None
+    generated: bool
+    charset: str | None = None
+    type_text: str = ""
+    nullable: bool = True
+
+    def spelled(self) -> str:
+        charset = f" CHARACTER SET {self.charset}" if self.charset else ""
+        return f"{self.type_text}{charset}{'' if self.nullable else ' NOT NULL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """`indexes`: unique ones, each as (column or None for an expression, length of its prefix or None). `by_bytes`: the server compares
+    texts by their bytes, whatever their collations."""
+
+    columns: tuple[ServerColumn, ...]
+    indexes: tuple[UniqueIndex, ...]
+    by_bytes: bool = False
+
+
+class Asked(Protocol):
+    """A session with the server."""
+
+    def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
+        """Raises pymysql's errors."""
+
+
+def read_table(session: Asked, name: TableName) -> ServerTable | None:
+    """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
+    where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    columns = session.rows(
+        "SELECT COLUMN_NAME, DATA_TYPE, COLLATION_NAME, EXTRA, CHARACTER_SET_NAME, COLUMN_TYPE, IS_NULLABLE,"
+        f" {PADS} FROM information_schema.COLUMNS"
+        f" {where} ORDER BY ORDINAL_POSITION",
+        name,
+    )
+    if not columns:
+        return None
+    rows = session.rows(
+        f"SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS {where} AND NON_UNIQUE = 0"
+        " ORDER BY INDEX_NAME, SEQ_IN_INDEX",
+        name,
+    )
+    indexes: defaultdict[str, list[tuple[str | None, int | None]]] = defaultdict(list)
+    for index, column, length in rows:
+        indexes[index].append((column, None if length is None else int(length)))
+    results = [
+        ServerColumn(one, kind.lower(), collation, _is_generated(extra), charset, text, nullable == "YES")
+        for one, kind, collation, extra, charset, text, nullable, _ in columns
+    ]
+    return ServerTable(tuple(results), tuple(map(tuple, indexes.values())), not columns[0][-1])
+
+
+def _is_generated(extra: str) -> bool:
+    """A column, and not its default alone: DEFAULT_GENERATED is what MySQL 8 and TiDB say of DEFAULT CURRENT_TIMESTAMP."""
+    return "GENERATED" in extra.upper().replace(",", " ").split()

@@ -1,0 +1,169 @@
+"""Keys of a table that is there, judged by a real MariaDB: where nothing is said of a collation, it takes no two texts for equal that the
+source tells apart, and each example is true. Unique keys are safe if the source has one that is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
+from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
+from sidecar.process.kept_secrets import keep
+from spark_merge.ddl.routes import Routes
+from spark_merge.sinks.mysql.compares import coarser
+from spark_merge.sinks.mysql.create import make_tables
+from spark_merge.sinks.mysql.server import SqlServer
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex, read_table
+from spark_merge.sinks.mysql.tables import read_tables, target_table
+from tests.support.services.mariadb import MariaDb
+
+pytestmark = pytest.mark.xdist_group("sql-target")
+
+DATABASE = "comparing"
+NAME = TableName(DATABASE, "t")
+BY_BYTES = "binary"
+AT_SOURCE = {
+    "utf8mb4_bin": "utf8mb4_bin", "utf8mb4_0900_bin": "utf8mb4_nopad_bin", "utf8mb4_0900_ai_ci": "utf8mb4_uca1400_nopad_ai_ci",
+    "utf8mb4_general_ci": "utf8mb4_general_ci", "utf8mb4_unicode_ci": "utf8mb4_unicode_ci", BY_BYTES: "utf8mb4_nopad_bin",
+}  # fmt: skip
+"""TiDB's collations, each with MariaDB's that compares so."""
+AT_TARGET = [
+    "utf8mb4_bin", "utf8mb4_nopad_bin", "utf8mb4_general_ci", "utf8mb4_general_nopad_ci", "utf8mb4_unicode_ci", "utf8mb4_unicode_nopad_ci",
+    "utf8mb4_uca1400_ai_ci", "utf8mb4_uca1400_nopad_ai_ci", "utf8mb4_uca1400_as_cs", "utf8mb4_uca1400_nopad_as_cs",
+    "utf8mb4_unicode_520_ci",
+]  # fmt: skip
+TEXTS = (
+    "", " ", "a", "A", "a ", "a  ", "á", "ä", "b", "ß", "ss", "s", "s ", "æ", "ae", "ﬀ", "ff", "😀", "😁", "i", "ı", "İ", "Å", "a\t", "a\0",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session(mariadb: MariaDb) -> Iterator[MysqlSession]:
+    server = SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
+    keep(SqlServer.SECRET_KIND, str(server), mariadb.password)
+    mariadb.execute(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+    session = MysqlSession(server, Role.WRITE_TARGET)
+    yield session
+    session.close()
+    mariadb.execute(f"DROP DATABASE {DATABASE}")
+
+
+def equal(session: MysqlSession, collation: str, texts: tuple[str, ...]) -> set[tuple[str, str]]:
+    """The pairs of different texts that it takes for one."""
+    pairs = [(one, other) for one in texts for other in texts if one < other]
+    terms = ", ".join([f"%s = %s COLLATE {collation}"] * len(pairs))
+    (row,) = session.rows(f"SELECT {terms}", [text for pair in pairs for text in pair])
+    return {pair for pair, same in zip(pairs, row, strict=True) if same}
+
+
+@pytest.mark.parametrize("type_text", ["varchar(20)", "char(20)"])
+@pytest.mark.parametrize("source", AT_SOURCE)
+def test_a_collation_that_passes_takes_no_two_texts_for_one(session: MysqlSession, source: str, type_text: str) -> None:
+    here = ColumnDefinition("k", type_text, charset="utf8mb4", collation="utf8mb4_general_ci" if source == BY_BYTES else source)
+    texts = tuple(text for text in TEXTS if type_text.startswith("varchar") or not text.endswith(" "))
+    known = equal(session, AT_SOURCE[source], texts)
+    passed = set()
+    for target in AT_TARGET:
+        loss = coarser(here, ServerColumn("k", "varchar", target, generated=False, charset="utf8mb4"), by_bytes=source == BY_BYTES)
+        more = equal(session, target, texts) - known
+        if loss is None:
+            passed.add(target)
+            assert not more, target
+        elif loss.values:
+            one, other = sorted(loss.values)
+            assert (one, other) in more, target
+    assert AT_SOURCE[source] in passed
+    assert "utf8mb4_nopad_bin" in passed
+    assert ("utf8mb4_bin" in passed) == (type_text == "char(20)" or source not in ("utf8mb4_0900_bin", "utf8mb4_0900_ai_ci", BY_BYTES))
+
+
+# ---- unique keys ------------------------------------------------------------------------------------------------------
+
+WORD = ColumnDefinition("w", "varchar(20)", charset="utf8mb4", collation="utf8mb4_bin")
+COLUMNS = (Column("a", "int", nullable=False), Column("b", "int"), Column("w", "text"))
+DEFINED = (ColumnDefinition("a", "int(11)", nullable=False), ColumnDefinition("b", "int(11)"), WORD)
+
+
+def unique(*parts: IndexPart, name: str = "u") -> IndexDefinition:
+    return IndexDefinition(name, parts, unique=True)
+
+
+KEY = IndexDefinition("PRIMARY", (IndexPart("a"),), unique=True, primary=True)
+LOWER = unique(IndexPart(expression="lower(`w`)"))
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "problem"),
+    [
+        ((), (), ""),
+        ((("b", None),), (), r"unique key \(b\): the source has none of these"),
+        ((("b", None),), (unique(IndexPart("b")),), ""),
+        ((("b", None), ("w", None)), (unique(IndexPart("b")),), ""),
+        ((("b", None),), (unique(IndexPart("b"), IndexPart("w")),), r"unique key \(b\): the source has none"),
+        ((("w", 5),), (unique(IndexPart("w")),), r"unique key \(w\(5\)\): two rows whose w begins with the same 5"),
+        ((("w", 5),), (unique(IndexPart("w", 6)),), "begins with the same 5"),
+        ((("w", 5),), (unique(IndexPart("w", 5)),), ""),
+        ((("w", None),), (unique(IndexPart("w", 5)),), ""),
+        (((None, None),), (), r"unique key \(an expression\)"),
+        (((None, None),), (LOWER,), ""),
+        (((None, None), ("b", None)), (unique(IndexPart("b")),), ""),
+        ((("A", None), ("b", None)), (), ""),
+    ],
+)
+def test_a_unique_key_is_safe_if_one_of_the_source_is_in_it(there: UniqueIndex, here: tuple[IndexDefinition, ...], problem: str) -> None:
+    definition = TableDefinition(DEFINED, (KEY, *here))
+    schema = TableSchema(NAME, COLUMNS, ("a",), definition=definition)
+    columns = (
+        ServerColumn("a", "int", None, generated=False, type_text="int(11)", nullable=False),
+        ServerColumn("b", "int", None, generated=False, type_text="int(11)"),
+        ServerColumn("w", "varchar", "utf8mb4_bin", generated=False, charset="utf8mb4", type_text="varchar(20)"),
+    )
+    table = ServerTable(columns, ((("a", None),), *([there] if there else [])))
+    result = target_table(schema, NAME, table, Flavour.MARIADB)
+    assert re.search(problem, result.problem), result.problem
+    assert bool(result.problem) == bool(problem)
+
+
+def made_key(session: MysqlSession, key: ColumnDefinition, at_target: str, *, new_collation: bool = True) -> str:
+    """What is said of a table whose key is that column."""
+    column = Column("k", "text" if key.charset else "int" if "int" in key.type_text else "datetime", nullable=False, scale=6)
+    indexes = (IndexDefinition("PRIMARY", (IndexPart("k"),), unique=True, primary=True),)
+    definition = TableDefinition((key,), indexes, new_collation=new_collation)
+    schema = TableSchema(NAME, (column,), ("k",), definition=definition)
+    session.rows(f"DROP TABLE IF EXISTS {NAME}")
+    if at_target:
+        session.rows(f"CREATE TABLE {NAME} (k {at_target} NOT NULL PRIMARY KEY)")
+    else:
+        make_tables(session, [schema], Routes())
+    return read_tables(session, [schema], {NAME: NAME})[NAME].problem
+
+
+def test_a_handle_key_is_compared_as_at_the_source(session: MysqlSession) -> None:
+    key = replace(WORD, name="k", nullable=False)
+    assert made_key(session, key, "VARCHAR(20) COLLATE utf8mb4_bin") == ""
+    assert "'a' and 'A' would be one value there" in made_key(session, key, "VARCHAR(20) COLLATE utf8mb4_general_ci")
+    assert "'a' and 'a ' would be" in made_key(session, replace(key, collation="utf8mb4_0900_bin"), "VARCHAR(20) COLLATE utf8mb4_bin")
+    assert made_key(session, replace(key, collation="utf8mb4_0900_bin"), "VARCHAR(20) COLLATE utf8mb4_nopad_bin") == ""
+    moment = ColumnDefinition("k", "datetime(6)", nullable=False)
+    assert "would be one value there" in made_key(session, moment, "DATETIME")
+    number = ColumnDefinition("k", "bigint(20)", nullable=False)
+    assert "compares as DOUBLE" in made_key(session, number, "VARCHAR(30)")
+    assert made_key(session, number, "DECIMAL(20, 0)") == ""
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8", "latin1", "ascii"])
+def test_create_tables_makes_keys_that_compare_bytes_where_the_cluster_does(session: MysqlSession, charset: str) -> None:
+    key = replace(WORD, name="k", nullable=False, charset=charset, collation=f"{charset}_bin")
+    assert "(the cluster has no new collations): 'a' and 'a ' would be" in made_key(
+        session, key, f"VARCHAR(20) CHARACTER SET {charset} COLLATE {charset}_bin", new_collation=False
+    )
+    assert made_key(session, key, "", new_collation=False) == ""
+    table = read_table(session, NAME)
+    assert table is not None
+    assert (table.columns[0].collation or "").endswith("_nopad_bin")
+    session.change(f"INSERT INTO {NAME} VALUES ('a'), ('a '), ('A')")
