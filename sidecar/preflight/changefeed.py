@@ -98,7 +98,7 @@ def state(value: Changefeed) -> Checking[None]:
 
 
 def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None) -> Checking[None]:
-    """Whether `folder`, which ends with `last`, is the log that the present owner writes: whoever takes over continues there."""
+    """Whether `folder`, which ends with `last`, is the log that the present owner writes: the next owner continues there."""
     holder, written, own = owner(client, root), owner_log(client, root), known_id(folder)
     hint = "set log.uri to the owner's log, in a storage that both machines reach"
     if holder is None:

@@ -68,7 +68,7 @@ class _StatusCollector(Collector):
         status, tally = self._status(), self._tally()
         yield GaugeMetricFamily("ticdc_dump_owner", "1 while this process owns its changefeed", value=float(status is not None))
         if tally.against_takeover is not None:
-            ready = "1 if the last check of this standby found nothing that keeps it from taking over"
+            ready = "1 if by its last check nothing keeps this standby from taking over"
             yield GaugeMetricFamily("ticdc_dump_standby_ready", ready, value=float(not tally.against_takeover))
         yield CounterMetricFamily("ticdc_dump_terms", "Terms of ownership begun", value=tally.terms)
         yield CounterMetricFamily("ticdc_dump_merge_worker_deaths", "Merge workers that had to be started again", value=tally.worker_deaths)

@@ -1,4 +1,4 @@
-"""Whether this standby could take over: `ticdc-dump check --standby`, run as a process of its own while it waits, and what that found.
+"""Whether this standby could take over: `ticdc-dump check --standby`, run as a process of its own while it waits, and its results.
 
 - The check reads only. It begins some time after the standby does (a sidecar that was started again waits for its own old lease), and again
   every CHECK_EVERY_S.
@@ -22,7 +22,7 @@ LEASES = 2
 
 
 class Takeover:
-    """`against`: what the last check of this standby found that keeps it from taking over; None: it is none, or not checked yet. One thread
+    """`against`: what keeps this standby from taking over, by its last check; None: it is none, or not checked yet. One thread
     calls `stand_by` and `end`; `against` may be read by any."""
 
     def __init__(self, config_path: Path, now_s: Callable[[], float], *, lease_s: float, checks: SettingsChecks | None = None) -> None:
@@ -34,7 +34,7 @@ class Takeover:
         self.against: tuple[str, ...] | None = None
 
     def stand_by(self, owner: Callable[[], str | None]) -> list[LogEvent]:
-        """Again and again, while another process owns the changefeed, `owner`. What a check found that the one before it did not."""
+        """Again and again, while another process owns the changefeed, `owner`. What is new since the check before."""
         now_s = self._now_s()
         if self._since_s is None:
             self._since_s, self._due_s, self._seen = now_s, now_s + self._first_after_s, self._checks.last

@@ -643,7 +643,7 @@ def test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of(
         (tmp_path / "log.txt").write_text(names[ours])
     keys = ({"owner": HOLDER} if owned else {}) | ({"log": names[written]} if written else {})
     last = None if epoch is None else cast("Manifest", SimpleNamespace(epoch=epoch))
-    (finding,) = changefeed.owners_log(EtcdKeys(**keys), "/root", folder, last=last)  # type: ignore[arg-type]  # what is asked of it
+    (finding,) = changefeed.owners_log(EtcdKeys(**keys), "/root", folder, last=last)  # type: ignore[arg-type]  # what it reads
     expected = CheckStatus.OK
     if owned and written is not None:
         expected = CheckStatus.FAILED if ours != written else CheckStatus.WARNING if (epoch or 0) < 4 else CheckStatus.OK

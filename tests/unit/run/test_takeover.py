@@ -105,4 +105,4 @@ def test_an_owner_is_no_standby_and_one_that_is_again_is_checked_again(name: str
     assert standby.takeover.against is None
     assert standby.takeover.end() == 0.0
     assert events(standby.step()) == ["standby"]
-    assert (standby.step(), standby.takeover.against) == ([], None), "what was found in another wait says nothing of this one"
+    assert (standby.step(), standby.takeover.against) == ([], None), "a check of another wait says nothing of this one"
