@@ -3,16 +3,15 @@
     identifies   the id of a dump or a verification; empty: control.proto says which one that is
     names        a name of something: characters that can be printed, NAME_CHARACTERS_MAX at most; not only blanks
     says         a text that another parser reads: not only blanks
-    holds        a value of a column: whatever it is
 
-- A field of one text that is empty is not given, as proto3 has it. In a list, and where a message makes no sense without it (REQUIRED), an
-  empty text is an error.
+- A field of one text that is empty is not given, as proto3 has it, and so is a list without elements. In a list, and where a message makes
+  no sense without it (REQUIRED), what is empty is an error.
 - A field without a rule is a defect: a test has all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sidecar.core.model import OperationId, operation_id
@@ -52,10 +51,6 @@ def says(text: str) -> str:
     return "" if text.strip() else f"{text!r} says nothing"
 
 
-def holds(_: str) -> str:
-    return ""
-
-
 RULES: Mapping[str, Rule] = {
     "Changefeed.namespace": names,
     "Changefeed.id": names,
@@ -76,7 +71,6 @@ RULES: Mapping[str, Rule] = {
     "TablePredicate.predicate": says,
     "TableKeys.schema": says,
     "TableKeys.table": says,
-    "Key.values": holds,
     "VerifyRequest.id": identifies,
     "VerifyRequest.table_rules": says,
     "VerifyRequest.sinks": says,
@@ -84,27 +78,33 @@ RULES: Mapping[str, Rule] = {
     "ListRequest.namespace": names,
     "ListRequest.changefeed_id": names,
 }
-REQUIRED = frozenset({"TablePredicate.schema", "TablePredicate.table", "TablePredicate.predicate", "TableKeys.schema", "TableKeys.table"})
+REQUIRED = frozenset(
+    {
+        *("TablePredicate.schema", "TablePredicate.table", "TablePredicate.predicate"),
+        *("TableKeys.schema", "TableKeys.table", "TableKeys.keys"),
+    }
+)
+UNCHECKED = frozenset({"Key"})
+"""Messages whose texts are values of columns, whatever these are: a request may have a hundred thousand of them."""
 
 
 def check_fields(request: Any, path: str = "") -> None:
     """`request`: a message; `path`: to it, within another one. Raises InvalidField."""
     for field in request.DESCRIPTOR.fields:
-        place, value = f"{path}{field.name}", getattr(request, field.name)
-        if field.type == field.TYPE_MESSAGE:
-            there = _placed(value, place) if field.is_repeated else [(place, value)] if request.HasField(field.name) else []
-            for at, message in there:
-                check_fields(message, f"{at}.")
-        elif field.type == field.TYPE_STRING:
-            key = f"{request.DESCRIPTOR.name}.{field.name}"
-            texts = _placed(value, place) if field.is_repeated else [(place, value)] if value or key in REQUIRED else []
-            for at, text in texts:
-                if why := RULES[key](text):
-                    raise InvalidField(f"{at}: {why}", hint=_HINTS.get(RULES[key], "correct it, or leave it out"))
+        key, place, value = f"{request.DESCRIPTOR.name}.{field.name}", f"{path}{field.name}", getattr(request, field.name)
+        if field.is_repeated:
+            there = [(f"{place}[{number}]", each) for number, each in enumerate(value)]
+            if not there and key in REQUIRED:
+                raise InvalidField(f"{place}: it has no element", hint=_CORRECT)
+        else:
+            is_given = request.HasField(field.name) if field.has_presence else bool(value) or key in REQUIRED
+            there = [(place, value)] if is_given else []
+        for at, each in there:
+            if field.type == field.TYPE_MESSAGE and field.message_type.name not in UNCHECKED:
+                check_fields(each, f"{at}.")
+            elif field.type == field.TYPE_STRING and (why := RULES[key](each)):
+                raise InvalidField(f"{at}: {why}", hint=_HINTS.get(RULES[key], _CORRECT))
 
 
+_CORRECT = "correct it, or leave it out"
 _HINTS: Mapping[Rule, str] = {identifies: "see dumplist for the ids"}
-
-
-def _placed(values: Iterable[Any], place: str) -> Iterable[tuple[str, Any]]:
-    return [(f"{place}[{number}]", value) for number, value in enumerate(values)]

@@ -22,6 +22,7 @@ from tests.mutations.ddls import DDLS
 from tests.mutations.demo import DEMO
 from tests.mutations.dumps import DUMPS
 from tests.mutations.feeds import FEEDS, PUMPS
+from tests.mutations.given import GIVEN
 from tests.mutations.init import INIT
 from tests.mutations.lakes import LAKE_SINKS
 from tests.mutations.merging import MERGING
@@ -60,6 +61,7 @@ MUTATIONS = [
     *CONSOLE,
     *TEXTS,
     *REPAIRS,
+    *GIVEN,
 ]
 
 
