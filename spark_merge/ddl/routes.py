@@ -4,12 +4,17 @@
     schema.table => schema.table    one table; it goes before the rule of its schema
 
 Names are compared as TiDB does, in any case; `` ` `` quotes what is no plain word. A table that no rule names stays where it is.
+
+Two tables never share a place unless the sink says so, and no DDL of one touches the other's rows: `check_apart`, in each sink that keeps
+tables (port/contract.KeepsTables), after each change of tables or routes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from sidecar.core.model import TableName, lowered
 from sidecar.errors import ConfigError, SinkError, UnsupportedDdl
@@ -54,11 +59,62 @@ class Routes:
 def check_disjoint(names: Iterable[TableName], place: Callable[[TableName], Hashable], *, hint: str) -> None:
     """Raises SinkError where two of the tables would have one place. `place` is compared as the target compares it: a text only where the
     target has one text for schema and table."""
+    if (shared := _shared(names, lambda name: (place(name),))) is not None:
+        raise SinkError(shared.message, hint=hint)
+
+
+Places: TypeAlias = Callable[[TableName], Iterable[Hashable]]
+"""What has a table's rows at the target, by its name after the routes; as the target compares it."""
+
+
+def check_apart(names: Iterable[TableName], before: Collection[TableName], places: Places, *, routes: Routes | None = None) -> None:
+    """Raises SinkError where two of the tables would share a place. `before`: those that were there before a DDL. The table that the hint
+    leads elsewhere is none of them, where there is one: it has no rows yet. `routes` None: the sink has none."""
+    target = (routes or Routes()).target
+    in_order = sorted(names, key=lambda name: name not in before)
+    shared = _shared(in_order, lambda name: places(target(name)))
+    if shared is None:
+        return
+    if routes is None:
+        raise SinkError(
+            shared.message, hint="leave one of them out by the changefeed's filter, or rename it in TiDB: this sink has no routes"
+        )
+    taken = {place for name in in_order for place in places(target(name))}
+    goal = target(shared.name)
+    tries = (TableName(goal.schema, f"{shared.name.schema}_{shared.name.table}{end}") for end in ("", *(f"_{n}" for n in range(2, 1000))))
+    free = next((one for one in tries if taken.isdisjoint(places(one))), shared.name)
+    rows = "" if before else f", if {distinct(shared.name)} has no rows there yet; else deliver both to a new target and dump them again"
+    raise SinkError(shared.message, hint=f"set the route {route(shared.name, free)} in routes= of the sink's URI{rows}")
+
+
+class _Shared(NamedTuple):
+    """A place that `other` has, and `name` too."""
+
+    other: TableName
+    name: TableName
+    place: Hashable
+
+    @property
+    def message(self) -> str:
+        shown = ".".join(self.place) if isinstance(self.place, tuple) else self.place
+        return f"{distinct(self.other)} and {distinct(self.name)} would both be {shown}"
+
+
+def _shared(names: Iterable[TableName], places: Places) -> _Shared | None:
     seen: dict[Hashable, TableName] = {}
     for name in names:
-        if (other := seen.setdefault(at := place(name), name)) != name:
-            shown = ".".join(at) if isinstance(at, tuple) else at
-            raise SinkError(f"{distinct(other)} and {distinct(name)} would both be {shown}", hint=hint)
+        for place in places(name):
+            if (other := seen.setdefault(place, name)) != name:
+                return _Shared(other, name, place)
+    return None
+
+
+def route(source: TableName, target: TableName) -> str:
+    """As `routes_of` reads it."""
+    return "=>".join(".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in name) for name in (source, target))
+
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def distinct(name: TableName) -> str:

@@ -13,6 +13,8 @@
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
 - Rows that an operator has decided to skip (sidecar/log/skips.py) are read when the sink is opened: until then such a row ends every batch.
+- Two tables never share a place of a sink that keeps tables: looked at when the sink is opened, for its routes may be others, and at each
+  change of the tables, before anything of the batch is written.
 - Which segments the windows of a batch reach back to is known before its first task runs: one that is missing is an error, never "no keys".
 """
 
@@ -40,7 +42,21 @@ from spark_merge.log.read import LoggedSchemas, beginning, new_manifests
 from spark_merge.log.segments import SegmentSource
 from spark_merge.merge.cut import BatchLimits, cut
 from spark_merge.merge.task import needed, run
-from spark_merge.port.contract import Accepted, Batch, Delivered, Gathers, Head, Outcome, Sink, Standing, Task, Writer, delivered
+from spark_merge.port.contract import (
+    Accepted,
+    Batch,
+    Delivered,
+    Gathers,
+    Head,
+    KeepsTables,
+    Outcome,
+    Sink,
+    Standing,
+    Task,
+    Writer,
+    delivered,
+    has_rows,
+)
 from spark_merge.port.foreign import noting
 
 ACCEPT_QUICK_S = 0.5
@@ -111,6 +127,8 @@ class Delivery:
         self._settings, self._tasks, self._watched = settings, tasks, watched
         self._left: Sequence[Manifest] = ()
         """Manifests that were read and are in no batch yet."""
+        self._apart: str | None = None
+        """The schemas whose tables are known to have places of their own, by name."""
         with noting(lambda: "opening the sink"), watched():
             if (before := sink.look()) is not None:
                 check_has(settings.log, before)  # first: who opens it makes it this log's
@@ -182,6 +200,7 @@ class Delivery:
         cores = self._tasks.cores(heads)
         segments = f"segments {heads[0].seq} to {heads[-1].seq}"
         with noting(lambda: f"planning {segments}"), self._watched():
+            self._check_places(heads)
             batch = self.sink.plan(heads, cores=cores)
         needed_heads = self._needed(batch)
         work = (self._work(stage, batch.writer, needed_heads) for stage in batch.stages if stage)
@@ -236,6 +255,17 @@ class Delivery:
         names = {name for manifest in manifests for name in (manifest.schemas, manifest.next_schemas) if name}
         schemas = {name: LoggedSchemas(self._settings.log, name) for name in names}
         return [_head(manifest, schemas, self._receives_as) for manifest in manifests]
+
+    def _check_places(self, heads: Sequence[Head]) -> None:
+        """Raises SinkError where two tables would share a place, before or after the DDLs of these segments."""
+        if not isinstance(self.sink, KeepsTables):
+            return
+        for head in heads:
+            steps = ((head.manifest.schemas, head.schemas, None), (head.manifest.next_schemas, head.next_schemas, head.schemas))
+            for name, schemas, previous in steps:
+                if name is not None and name != self._apart:
+                    self.sink.check_places(*([one.name for one in some.values() if has_rows(one)] for some in (schemas, previous or {})))
+                    self._apart = name
 
     def _needed(self, batch: Batch) -> dict[Seq, Head]:
         """All that a task of it reads. Raises LogBroken for one that is missing."""

@@ -20,7 +20,7 @@ Three kinds of sink, each with a twin in sinks/memory/; spark_merge/testing/sink
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -359,6 +359,15 @@ class Gathers(Protocol):
     the last one was accepted, unless more waits than a batch holds."""
 
     gather_s: float
+
+
+@runtime_checkable
+class KeepsTables(Protocol):
+    """A sink whose target keeps each table in a place of its own, which a DDL empties, moves or drops as a whole."""
+
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """Of the tables that have rows, after each change of them and when the sink is opened: raises SinkError where two would share a
+        place. `before`: those that were there before a DDL; empty, where there was none. Asks nobody (ddl/routes.py::check_apart)."""
 
 
 @dataclass(frozen=True, slots=True)

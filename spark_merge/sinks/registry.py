@@ -26,7 +26,7 @@ from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError, SinkError, TicdcDumpError, nearest
 from sidecar.process.kept_secrets import without_secrets
 from spark_merge.ddl.routes import routes_of
-from spark_merge.port.contract import Sink
+from spark_merge.port.contract import KeepsTables, Sink, has_rows
 from spark_merge.port.kinds import ENTRY_POINTS, SinkKind, SinkUri
 from spark_merge.port.readable import Readable
 from spark_merge.sinks.options import CommonOptions, names_of, read
@@ -116,7 +116,14 @@ def misfits(uri: str, schemas: Sequence[TableSchema], *, log_id: str) -> list[tu
     """What keeps its target from having rows of these tables, each with the way out; nothing for a sink that cannot tell. Raises as
     `holds_rows`."""
     kind, sink_uri = _read(uri, log_id)
-    return [] if kind.misfits is None else list(kind.misfits(sink_uri, schemas))
+    results = [] if kind.misfits is None else list(kind.misfits(sink_uri, schemas))
+    sink = kind.open(sink_uri)
+    if isinstance(sink, KeepsTables):
+        try:
+            sink.check_places([schema.name for schema in schemas if has_rows(schema)], ())
+        except SinkError as error:
+            results.append((error.message, error.hint))
+    return results
 
 
 def _read(uri: str, log_id: str) -> tuple[SinkKind, SinkUri]:

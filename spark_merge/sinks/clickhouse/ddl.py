@@ -18,7 +18,7 @@ import msgspec
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.ddl.effects import TableEffect, TableFate, effects
-from spark_merge.port.contract import Head, has_rows
+from spark_merge.port.contract import Head
 from spark_merge.sinks.clickhouse.alter import BY_HAND, change
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.server import identifier, quoted
@@ -56,7 +56,6 @@ class Ddls:
 
     def carry_out(self, head: Head) -> None:
         """Raises SinkError, UnsupportedDdl, OwnershipLost."""
-        self._tables.check_disjoint(schema for schema in head.next_schemas.values() if has_rows(schema))
         if head.upto_ts in self._tables.settings.done:
             self._each((_Step(effect, effect.after, head.upto_ts) for effect in effects(head) if effect.after), self._by_hand)
             return

@@ -23,7 +23,6 @@ def misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str,
     with _requested(uri) as settings:
         accepted = position_of(Journal(settings.server, settings.database), log_id=uri.log_id).look()
         tables, wanted = ClickHouseTables(settings, uri.log_id), [schema for schema in schemas if has_rows(schema)]
-        yield from _problems_of(partial(tables.check_disjoint, wanted))
         there = tables.read(tables.names(wanted))
         for schema in wanted:
             yield from _problems_of(partial(tables.check, schema, there, fresh=accepted is None))

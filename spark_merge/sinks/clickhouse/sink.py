@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
 from sidecar.core.model import TableName, TableSchema
+from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, tables_with_rows, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task, has_rows
 from spark_merge.port.kinds import SinkKind, SinkUri
@@ -53,6 +54,10 @@ class ClickHouseSink:
         self._written = self._journal.written(state.accepted)
         self._known.forget()
         return Standing(state.owner, state.accepted, self._written)
+
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """`KeepsTables.check_places`."""
+        check_apart(names, before, self._settings.names.places, routes=self._settings.names.routes)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         groups = spread(units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS), heads, cores=cores)

@@ -18,7 +18,6 @@ import msgspec
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.identity import continues
-from spark_merge.ddl.routes import distinct
 from spark_merge.port.contract import has_rows
 from spark_merge.sinks.clickhouse.block import Ours
 from spark_merge.sinks.clickhouse.columns import DATE_KINDS, column_type, holds, kept_as
@@ -124,7 +123,6 @@ class ClickHouseTables:
         """Each is there, as it must be. `fresh`: nothing is accepted, so what is not there is made; later it would lack the rows that it
         had. Raises SinkError."""
         wanted = [schema for schema in schemas if has_rows(schema)]
-        self.check_disjoint(wanted)
         there = self.read(self.names(wanted))
         for schema in wanted:
             self.check(schema, there, fresh=fresh)
@@ -148,18 +146,6 @@ class ClickHouseTables:
             )
         if reader is not None and reader in there:
             check_view(reader, there[reader])
-
-    def check_disjoint(self, schemas: Iterable[TableSchema]) -> None:
-        """Raises SinkError where two of them would have one table or view."""
-        taken: dict[TableName, TableName] = {}
-        for schema in schemas:
-            for name in self.names([schema]):
-                other = taken.setdefault(name.folded(), schema.name)
-                if other != schema.name:
-                    raise SinkError(
-                        f"{distinct(other)} and {distinct(schema.name)} would both have {name}",
-                        hint="give one of them another target with `routes`, or all of them other names with `rows-table` or `view`",
-                    )
 
     def names(self, schemas: Iterable[TableSchema]) -> list[TableName]:
         """Of their tables and views."""

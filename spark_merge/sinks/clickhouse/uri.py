@@ -35,6 +35,10 @@ class ClickHouseNames:
         "The table with the rows. `{table}` is the name that `routes` give.")  # fmt: skip
     view: str = option("view", text("a name with `{table}`, or empty"), VIEW, "The view that readers use. Empty: the sink creates none.")
 
+    def places(self, target: TableName) -> list[TableName]:
+        """All that a table has, by its name after the routes; folded."""
+        return [_named(pattern, target).folded() for pattern in (self.rows_table, self.view) if pattern]
+
     def rows(self, name: TableName) -> TableName:
         return _named(self.rows_table, self.routes.target(name))
 

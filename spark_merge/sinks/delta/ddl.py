@@ -1,11 +1,13 @@
 """What a schema change does to tables of `mode=merge`, whose rows are to be what TiDB's are. (`append` only sees other columns.)
 
     TRUNCATE, DROP TABLE, DROP DATABASE     all rows are deleted; the Delta table stays
+    CREATE TABLE                            rows that an earlier table left in its place are deleted
     ADD COLUMN                              a column; rows that are there get its default where that is a plain value
     DROP COLUMN                             null in all rows; the Delta column stays
     RENAME COLUMN, CHANGE, MODIFY           another Delta column with the old one's values, where its type holds each of them
     RENAME TABLE                            nothing, where `routes` lead both names to one place; else refused
-    indexes, comments, views, CREATE …      nothing
+    indexes, comments, views                nothing
+    of `ddl-anew`                           each of its tables begins without rows
 
 TiDB changes rows for the rest without a change event of each: a conversion that rounds or reads a text, EXCHANGE, DROP and TRUNCATE
 PARTITION, a default that is computed (but of logs of raw key-values, which have it). They fail with an error, and nothing is done. Each
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sidecar.core.model import Column, TableSchema, lowered
+from sidecar.core.model import Column, TableName, TableSchema, lowered
 from spark_merge.ddl.columns import ColumnEffect
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
@@ -28,10 +30,10 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.port.contract import Head
 from spark_merge.sinks.delta.columns import delta_type
 from spark_merge.sinks.delta.places import table_place
-from spark_merge.sinks.table_ddl import Merged
+from spark_merge.sinks.table_ddl import Merged, begun_again
 
 _CALENDAR = re.compile(r"(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
-DELTA = Merged("Delta tables", "a table's folder is not renamed", "folder")
+DELTA = Merged("Delta tables", "a table's folder is not renamed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,24 @@ class DeltaAltered:
     unless_empty: str = ""
 
 
-def alterations(head: Head, routes: Routes, done: frozenset[int]) -> list[DeltaAltered]:
+def alterations(head: Head, routes: Routes, done: frozenset[int], again: frozenset[int] = frozenset()) -> list[DeltaAltered]:
     """Of the DDLs that end a segment; of none, where the operator has carried them out. Raises SinkError for what no table can follow."""
     if head.upto_ts in done:
         return []
-    effects = DELTA.followed(head, routes, lambda name: table_place(routes.target(name)))
+
+    def place(name: TableName) -> str:
+        return table_place(routes.target(name))
+
+    if head.upto_ts in again:
+        return [DeltaAltered(one, None, emptied=True) for one in begun_again(head, place)]
+    effects = DELTA.followed(head, routes, place)
     return [altered for effect in effects if (altered := _altered(effect)) is not None]
 
 
 def _altered(effect: TableEffect) -> DeltaAltered | None:
     before, after = effect.before, effect.after
     if before is None:
-        return None
+        return DeltaAltered(after, None, emptied=True) if after is not None and effect.fate is TableFate.CREATED else None
     if effect.fate in (TableFate.EMPTIED, TableFate.DROPPED):
         return DeltaAltered(before, after, emptied=True)
     if effect.fate is TableFate.UNKEYED:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -25,9 +25,9 @@ from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.process.progress import side_by_side
-from spark_merge.ddl.routes import SEPARATE, check_disjoint
+from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import spread, tables_with_rows, units
-from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task, has_rows
+from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Owner, Standing, Task
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.delta.altering import alter
@@ -82,6 +82,10 @@ class DeltaSink:
             self._sweep_staged()
         return standing
 
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """`KeepsTables.check_places`."""
+        check_apart(names, before, lambda target: [target.folded()], routes=self._settings.routes)
+
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         identity, settings = self._output.identity, self._settings
         places = self._places(heads)
@@ -102,7 +106,7 @@ class DeltaSink:
         for name, due in zip(sorted(files), brought, strict=True):
             self._known[batch.heads[0].schemas[name]] = _brought(places[name], due)
         last = batch.heads[-1]
-        checked_effects(last, self._settings.ddl_done)
+        checked_effects(last, self._settings.ddl_done | self._settings.again)
         if last.ddls:
             self._known.clear()
             self._held.clear()
@@ -136,7 +140,7 @@ class DeltaSink:
 
     def _alter(self, head: Head, moment: Moment) -> None:
         settings = self._settings
-        results = alterations(head, settings.routes, settings.ddl_done)
+        results = alterations(head, settings.routes, settings.ddl_done, settings.again)
         self._side_by_side(partial(alter, self._table(self._at(one.before.name)), one, head, moment) for one in results)
 
     def _forget_staged(self, files: Iterable[WrittenFile]) -> None:
@@ -170,11 +174,7 @@ class DeltaSink:
 
     def _places(self, heads: Sequence[Head]) -> dict[TableName, TablePlace]:
         """Of the tables that have rows in these segments."""
-        schemas = tables_with_rows(heads)
-        if any(schema not in self._known for schema in schemas):
-            names, routes = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._settings.routes
-            check_disjoint(names, lambda name: routes.target(name).folded(), hint=SEPARATE)
-        return {schema.name: self._place(schema) for schema in schemas}
+        return {schema.name: self._place(schema) for schema in tables_with_rows(heads)}
 
     def _place(self, schema: TableSchema) -> TablePlace:
         if (result := self._known.get(schema)) is None:

@@ -27,6 +27,7 @@ class DeltaSettings:
     commit_s: float = commit_interval()
     routes: Routes = routes("The place that a table of the source has.")
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows, see below.")
 
 
 def settings_of(uri: SinkUri) -> DeltaSettings:

@@ -1,11 +1,13 @@
 """What a schema change does to the tables of `mode=merge`, whose rows are to be what TiDB's are. (`append` only sees other columns.)
 
     TRUNCATE, DROP TABLE, DROP DATABASE     all rows go; the Iceberg table stays
+    CREATE TABLE                            rows that an earlier table left in its place go
     ADD COLUMN                              a field; rows that are there have null in it, so where TiDB's get a default it is refused
     DROP COLUMN, RENAME COLUMN, CHANGE      the field goes, or has another name (evolution.py)
     another type                            widened, where Iceberg does and no value changes
     RENAME TABLE                            nothing, where `routes` lead both names to one place; else refused
-    indexes, comments, views, CREATE …      nothing
+    indexes, comments, views                nothing
+    of `ddl-anew`                           each of its tables begins without rows
 
 TiDB changes rows for the rest without a change event of each (sinks/table_ddl.py). It fails with an error, and nothing is done, unless the
 table has no row.
@@ -30,9 +32,9 @@ from spark_merge.port.contract import Head
 from spark_merge.sinks.iceberg.evolution import renamed
 from spark_merge.sinks.iceberg.types import iceberg_type, widened
 from spark_merge.sinks.iceberg.uri import IcebergSettings
-from spark_merge.sinks.table_ddl import Merged
+from spark_merge.sinks.table_ddl import Merged, begun_again
 
-ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog", "namespace")
+ICEBERG = Merged("Iceberg tables", "a table is not renamed in its catalog")
 Identifier = tuple[str, ...]
 
 
@@ -50,6 +52,8 @@ class LakeAltered:
 
 def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, LakeAltered]:
     """By the place of a table. Raises SinkError for what no table can follow."""
+    if head.upto_ts in settings.again:
+        return {settings.identifier(one.name): LakeAltered(None, one, {}, emptied=True) for one in begun_again(head, settings.identifier)}
     by_hand = head.upto_ts in settings.ddl_done
     results = effects(head) if by_hand else ICEBERG.followed(head, settings.routes, settings.identifier)
     placed = ((settings.identifier(effect.name), _altered(effect, by_hand=by_hand)) for effect in results)
@@ -59,7 +63,8 @@ def alterations(head: Head, settings: IcebergSettings) -> dict[Identifier, LakeA
 def _altered(effect: TableEffect, *, by_hand: bool) -> LakeAltered | None:
     before, after = effect.before, effect.after
     if before is None or (by_hand and effect.fate is TableFate.RENAMED):
-        return None if after is None else LakeAltered(None, after, {})
+        created = effect.fate is TableFate.CREATED and not by_hand
+        return None if after is None else LakeAltered(None, after, {}, emptied=created, by_hand=by_hand)
     if effect.fate in (TableFate.EMPTIED, TableFate.DROPPED) and not by_hand:
         return LakeAltered(before, after, {}, emptied=True)
     if effect.fate is TableFate.UNKEYED and not by_hand:

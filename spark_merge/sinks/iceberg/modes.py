@@ -81,7 +81,7 @@ class AppendMode:
         """Those that have other columns under their names, or are there under a name that no table had."""
         if last.schemas is last.next_schemas:
             return {}
-        columns = {(one.before, one.after): one.columns for one in checked_effects(last, self.settings.ddl_done)}
+        columns = {(one.before, one.after): one.columns for one in checked_effects(last, self.settings.ddl_done | self.settings.again)}
         alterations = {}
         for name, after in last.next_schemas.items():
             before = last.schemas.get(name)

@@ -157,14 +157,18 @@ class RecordPositions:
         return self._lake.retried(commit, doing="writing the position")
 
     def tables(self) -> set[TableName]:
-        """Those that have got rows in what is accepted."""
+        """Those that have got rows in what is accepted, since they last began without any."""
 
         def scan() -> set[TableName]:
             table = self._lake.table(self._lake.settings.record)
             if table is None:
                 raise gone(self.place)
-            rows = table.scan(row_filter="what = 'table'", selected_fields=("schema", "table")).to_arrow()
-            return {TableName(*names) for names in zip(rows["schema"].to_pylist(), rows["table"].to_pylist(), strict=True)}
+            rows = table.scan(row_filter="what in ('table', 'begun')", selected_fields=("what", "seq", "schema", "table")).to_arrow()
+            last: dict[tuple[str, TableName], int] = {}
+            for row in rows.to_pylist():
+                place = row["what"], TableName(row["schema"], row["table"])
+                last[place] = max(row["seq"], last.get(place, -1))
+            return {name for (what, name), seq in last.items() if what == "table" and seq > last.get(("begun", name), -1)}
 
         return self._lake.retried(scan, doing="reading which tables have rows")
 

@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pyarrow as pa
 
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
+from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import LIVE_PART_ROWS, spread, units
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing, Task
 from spark_merge.port.kinds import SinkKind, SinkUri
@@ -59,6 +60,11 @@ class IcebergSink:
         self._tables.opened(state.owner, self._record.tables())
         return Standing(state.owner, state.accepted)
 
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """`KeepsTables.check_places`. A catalog may compare names without case."""
+        settings = self._lake.settings
+        check_apart(names, before, lambda target: [tuple(map(lowered, settings.identifier_of(target, target)))], routes=settings.routes)
+
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         targets = self._tables.targets(heads)
         results = units(heads, chunk_parts=CHUNK_PARTS, live_part_rows=LIVE_PART_ROWS)
@@ -74,12 +80,14 @@ class IcebergSink:
         for outcome in outcomes:
             for written in outcome.note:
                 files[written.table].append(written)
-        self._tables.bring(last, files)
+        begun = self._tables.bring(last, files)
         new = sorted(files.keys() - self._tables.known)
         rows = [("table", DdlRecord(last.upto_ts, *name, ".".join(self._lake.settings.identifier(name)))) for name in new]
+        rows += [("begun", DdlRecord(last.upto_ts, *name, "")) for name in sorted(begun & (self._tables.known | files.keys()))]
         rows += [("ddl", ddl) for ddl in last.ddls if TableName(ddl.schema, ddl.table) != MARK_TABLE]
         self._position.accept(Accepted.of(last.manifest), first=first.seq, payload=rows)
-        self._tables.known.update(new)
+        self._tables.known |= set(new)
+        self._tables.known -= begun
 
     def reading(self, schema: TableSchema, *, parts: int, keys: pa.Table | None = None) -> Reading:
         """`Readable.reading`."""

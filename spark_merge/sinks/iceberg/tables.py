@@ -22,9 +22,8 @@ from pyiceberg.table import Table
 from sidecar.core.model import FIRST_SEQ, Seq, TableName, TableSchema
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
-from spark_merge.ddl.routes import check_disjoint
 from spark_merge.merge.cut import tables_with_rows
-from spark_merge.port.contract import Accepted, Head, Owner, has_rows
+from spark_merge.port.contract import Accepted, Head, Owner
 from spark_merge.sinks.errors import storage_errors
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.folder.output import strays
@@ -62,11 +61,7 @@ class LakeTables:
     def targets(self, heads: Sequence[Head]) -> dict[TableName, LakeTarget]:
         """Of the tables that have rows in these segments; those that are not there are made. Raises SinkError for one that is not ours, or
         that somebody dropped or altered."""
-        wanted = tables_with_rows(heads)
-        if any(schema.name not in self._targets for schema in wanted):
-            names, place = (one.name for one in heads[0].schemas.values() if has_rows(one)), self._lake.settings.identifier
-            check_disjoint(names, place, hint="give each a name of its own by routes= or tables=")
-        return {schema.name: self._target(schema, heads[-1]) for schema in wanted}
+        return {schema.name: self._target(schema, heads[-1]) for schema in tables_with_rows(heads)}
 
     def _target(self, schema: TableSchema, last: Head) -> LakeTarget:
         result = self._targets.get(schema.name)
@@ -132,8 +127,9 @@ class LakeTables:
 
     # ---- when the tasks are done ----------------------------------------------------------------------------------------
 
-    def bring(self, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> None:
-        """A batch that ends with `last`, a commit a table. Raises OwnershipLost, SinkError."""
+    def bring(self, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> set[TableName]:
+        """A batch that ends with `last`, a commit a table. Returns the tables that begin without rows at its end. Raises OwnershipLost,
+        SinkError."""
         altered = self._mode.alterations(last)
         for name in sorted(files.keys() | altered.keys()):
             act = partial(self._bring, name, last, files.get(name, ()), altered.get(name))
@@ -144,6 +140,7 @@ class LakeTables:
         for one in altered.values():
             for table in filter(None, (one.before, one.after)):
                 self._targets.pop(table.name, None)
+        return {name for name, one in altered.items() if one.emptied and one.before is None}
 
     def _bring(self, name: TableName, last: Head, files: Sequence[LakeFile], altered: LakeAltered | None) -> Seq:
         """The last segment that the table has then."""

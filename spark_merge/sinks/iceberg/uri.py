@@ -72,6 +72,7 @@ class IcebergSettings:
         "With `append`, for a column whose new type Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped "
         "and added, and is null in older rows.")  # fmt: skip
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows, see below.")
 
     def secrets(self) -> Iterator[str]:
         for name, value in self.properties.items():
@@ -87,8 +88,11 @@ class IcebergSettings:
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where a table of the source is. Raises SinkError for a name that a catalog could not tell from another's."""
-        to = self.routes.target(name)
-        names = {"{schema}": to.schema, "{table}": to.table}
+        return self.identifier_of(self.routes.target(name), name)
+
+    def identifier_of(self, target: TableName, name: TableName) -> tuple[str, ...]:
+        """`target`: of table `name`, after the routes."""
+        names = {"{schema}": target.schema, "{table}": target.table}
         results = tuple(_HOLE.sub(lambda hole: names[hole[0]], part) for part in self.tables.split("."))
         if any(not part or set(part) & set("./\x1f\0") for part in results) or results == (RECORD,):
             raise SinkError(

@@ -11,7 +11,7 @@ from string import Formatter
 
 from sidecar.core.model import Seq, TableName
 from sidecar.errors import SinkError
-from spark_merge.ddl.routes import Routes, distinct
+from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.options import option, parsed, routes
 
 PATTERN = "{schema}.{table}"
@@ -55,7 +55,10 @@ class IndexNames:
     routes: Routes = routes("The names that tables have in the pattern of `index`.")
 
     def alias(self, name: TableName) -> str:
-        target = self.routes.target(name)
+        return self.alias_of(self.routes.target(name))
+
+    def alias_of(self, target: TableName) -> str:
+        """By its name after the routes."""
         return self.pattern.format(schema=target.schema, table=target.table).lower()
 
     def any(self) -> str:
@@ -64,17 +67,10 @@ class IndexNames:
 
     def problems(self, tables: Iterable[TableName]) -> Iterable[tuple[str, str]]:
         """What keeps tables from having an index, each with the way out."""
-        taken: dict[str, TableName] = {}
         for name in sorted(tables):
             alias = self.alias(name)
             if wrong := _wrong(alias):
                 yield f"{name} would be index {alias!r}, {wrong}", "lead it to another name by routes= or index= of the sink's URI"
-            other = taken.setdefault(alias, name)
-            if other != name:
-                yield (
-                    f"{distinct(other)} and {distinct(name)} would both be index {alias}: an index has one name, in small letters alone",
-                    "lead one of them to another name by routes= of the sink's URI",
-                )
 
     def check(self, tables: Iterable[TableName]) -> None:
         """Raises SinkError for the first of the problems."""

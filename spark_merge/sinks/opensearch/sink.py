@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sidecar.core.model import Seq, TableName, TableSchema
 from sidecar.errors import SinkError
+from spark_merge.ddl.routes import check_apart
 from spark_merge.merge.cut import stages, tables_with_rows
 from spark_merge.port.contract import Accepted, Batch, Head, Outcome, Standing
 from spark_merge.port.kinds import SinkKind, SinkUri
@@ -56,6 +57,10 @@ class OpenSearchSink:
         self._fit.clear()
         written = state.detail
         return Standing(state.owner, state.accepted, None if written is None else Accepted(written.seq, manifest=written.manifest))
+
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """`KeepsTables.check_places`. An index has one name, in small letters alone."""
+        check_apart(names, before, lambda target: [self._settings.names.alias_of(target)], routes=self._settings.names.routes)
 
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:
         results = stages(heads, chunk_parts=max(cores, 1), few_rows=FEW_CHUNK_ROWS)

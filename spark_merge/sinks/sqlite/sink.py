@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from sidecar.core.model import CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import blocks
+from spark_merge.ddl.routes import check_apart
 from spark_merge.port.contract import Accepted, Batch, Counts, Head, Outcome, Owner, Portion, Standing, Task, Unit, counted, has_rows
 from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
@@ -18,7 +19,7 @@ from spark_merge.sinks.position import PositionKeeper, check_owner
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
 from spark_merge.sinks.sqlite.reading import reading
-from spark_merge.sinks.sqlite.tables import apply, check_names, made, misfits, statements
+from spark_merge.sinks.sqlite.tables import apply, made, misfits, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,11 @@ class SqliteSink:
         state = self._position.open(epoch)
         return Standing(state.owner, state.accepted, self._positions.written())
 
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        """`KeepsTables.check_places`. SQLite has one text for a table's schema and name, and compares it without case."""
+        check_apart(names, before, lambda name: [lowered(str(name))])
+
     def plan(self, heads: Sequence[Head], *, cores: int) -> Batch:  # noqa: ARG002 - one transaction at a time can write
-        check_names(heads[0].schemas.values())
         units = tuple(Unit(head.seq, live=True, chunks=tuple(head.due_chunks())) for head in heads)
         task = Task(f"{heads[0].seq}-{heads[-1].seq}", units, "segment")
         return Batch(
@@ -98,7 +102,6 @@ def _open(uri: SinkUri) -> SqliteSink:
 
 def _misfits(_: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
     yield from misfits(schemas)
-    check_names(schemas)
 
 
 def _target(_: SinkUri) -> Callable[[TableName], str]:

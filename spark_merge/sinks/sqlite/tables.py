@@ -18,20 +18,13 @@ from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import Block, image_columns
 from spark_merge.ddl.conversion import Conversion
 from spark_merge.ddl.effects import TableEffect, TableFate
-from spark_merge.ddl.routes import check_disjoint
-from spark_merge.port.contract import Head, has_rows
+from spark_merge.port.contract import Head
 from spark_merge.sinks.sqlite.database import quoted
 from spark_merge.sinks.table_ddl import checked_effects
 
 COLUMNS_MAX = 2000
 """SQLITE_MAX_COLUMN of a SQLite that was built as it is by default."""
 _RESERVED = "sqlite_"
-
-
-def check_names(schemas: Iterable[TableSchema]) -> None:
-    """Raises SinkError where two tables would be one: SQLite has one text for a table's schema and name, and compares it without case."""
-    hint = "leave one of them out by the changefeed's filter, or rename it in TiDB: a `sqlite:` sink has no routes"
-    check_disjoint((one.name for one in schemas if has_rows(one)), lambda name: lowered(str(name)), hint=hint)
 
 
 def misfits(schemas: Iterable[TableSchema]) -> Iterator[tuple[str, str]]:
@@ -77,7 +70,6 @@ def apply(connection: sqlite3.Connection, block: Block) -> None:
 def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
     """Of the DDLs that end `head`, but those that the operator has done by hand. All tables that change are copied first, then what they
     were is dropped, then the copies get their names: so tables may exchange names. Raises SinkError for what cannot be followed."""
-    check_names(head.next_schemas.values())
     copies, drops, renames = list[str](), list[str](), list[str]()
     for effect in checked_effects(head) if head.upto_ts not in done else ():
         if effect.rows_leave:
@@ -94,7 +86,7 @@ def statements(head: Head, done: Collection[CommitTs]) -> list[str]:
                 if effect.changes_columns or (effect.before is not None and effect.before.name != effect.name):
                     copy = quoted(f"_ticdc_dump_copy_{len(renames)}")
                     copies += _copied(head, effect, copy)
-                    drops.append(f"DROP TABLE {_name(_before(effect).name)}")
+                    drops += [f"DROP TABLE IF EXISTS {_name(name)}" for name in (_before(effect).name, effect.name)]
                     renames.append(f"ALTER TABLE {copy} RENAME TO {_name(effect.name)}")
             case TableFate.EXCHANGED | TableFate.ARRIVED | TableFate.UNKEYED | TableFate.UNKNOWN:
                 raise _refused(head, effect, f"of {effect.name} rows come or go without a change event of each ({effect.fate.value})")

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
+from sidecar.core.model import Column, TableName, TableSchema
 from sidecar.errors import SinkError
-from sidecar.log.manifest import DdlRecord, Manifest
-from spark_merge.ddl.routes import check_disjoint, routes_of
-from spark_merge.port.contract import Head
+from spark_merge.ddl.routes import check_disjoint, route, routes_of
+from spark_merge.delivery.batches import Delivery, JobSettings
+from spark_merge.port.contract import KeepsTables
 from spark_merge.port.kinds import SinkUri
 from spark_merge.sinks.delta.places import table_place
 from spark_merge.sinks.folder.layout import table_folder
 from spark_merge.sinks.iceberg.uri import settings_of
 from spark_merge.sinks.opensearch.names import IndexNames
 from spark_merge.sinks.registry import open_sink
-from spark_merge.sinks.sqlite.tables import COLUMNS_MAX, check_names, made, misfits
+from spark_merge.sinks.sqlite.tables import COLUMNS_MAX, made, misfits
 from spark_merge.sinks.storage.layout import StoragePlace, data_folder
+from spark_merge.testing.places import Here
+from tests.support.renamed_tables import RenameStory, T
 
 PAIRS = [
     (TableName("a.b", "c"), TableName("a", "b.c")),
@@ -44,6 +47,13 @@ def of(name: TableName, columns: int = 1) -> TableSchema:
     return TableSchema(name, (ID, *(Column(f"c{number}", "int") for number in range(columns - 1))), ("id",))
 
 
+def apart(uri: str, names: Sequence[TableName], before: Sequence[TableName] = ()) -> None:
+    """As the delivery asks each sink that keeps tables."""
+    sink = open_sink(uri, log_id="cf")
+    assert isinstance(sink, KeepsTables)
+    sink.check_places(names, before)
+
+
 def iceberg(tables: str) -> Callable[[Sequence[TableName]], list[Hashable]]:
     text = f"iceberg://lake/raw?uri=http://c&warehouse=file:///w&tables={tables}"
     given = {"uri": "http://c", "warehouse": "file:///w", "tables": tables}
@@ -57,12 +67,12 @@ def iceberg(tables: str) -> Callable[[Sequence[TableName]], list[Hashable]]:
 
 
 def opensearch(names: Sequence[TableName]) -> list[Hashable]:
-    IndexNames().check(names)
+    apart("opensearch://h:9200/", names)
     return [IndexNames().alias(name) for name in names]
 
 
 def sqlite(names: Sequence[TableName]) -> list[Hashable]:
-    check_names(map(of, names))
+    apart("sqlite:///out.db", names)
     return [made(of(name)).partition("(")[0].lower() for name in names]
 
 
@@ -121,39 +131,95 @@ def test_a_target_that_keeps_schema_and_table_separate_takes_such_a_pair() -> No
 # ---- when tables come -------------------------------------------------------------------------------------------------
 
 
-def head(before: Sequence[TableSchema], after: Sequence[TableSchema], query: str = "") -> Head:
-    ddls = (DdlRecord(CommitTs(90), after[-1].name.schema, after[-1].name.table, query),) if query else ()
-    manifest = Manifest(Seq(0), 1, CommitTs(0), CommitTs(90), None, 0, 0, {}, "s", "c", ddls, next_schemas="n")
-    return Head(manifest, {one.name: one for one in before}, {one.name: one for one in after})
+LAKE = "uri=sqlite:///catalog.db&warehouse=file:///w"
+KEEP_TABLES = {
+    "delta": "delta:///lake?mode=merge",
+    "delta append": "delta:///lake?mode=append",
+    "iceberg": f"iceberg://lake/raw?{LAKE}&mode=merge",
+    "iceberg append": f"iceberg://lake/raw?{LAKE}",
+    "clickhouse": "clickhouse://u:p@h/db?",
+    "opensearch": "opensearch://h:9200/?",
+}
+ONES = [TableName(schema, table) for schema in ("a", "b") for table in ("t", "T2", "a_t")]
 
 
-@pytest.mark.parametrize("scheme", ["sqlite"])
-def test_such_a_pair_is_refused_when_it_is_there_and_when_a_table_comes(scheme: str, tmp_path: Path) -> None:
-    first, second = map(of, PAIRS[0])
-    sink = open_sink(f"{scheme}://{tmp_path}/out.db", log_id="cf")
-    sink.open(epoch=None)
-    with pytest.raises(SinkError, match=re.escape("`a.b`.`c` and `a`.`b.c` would both be a.b.c")):
-        sink.plan([head([first, second], [first, second])], cores=1)
-    batch = sink.plan([head([first], [first, second], "CREATE TABLE `a`.`b.c` (`id` INT PRIMARY KEY)")], cores=1)
-    with pytest.raises(SinkError, match=re.escape("`a.b`.`c` and `a`.`b.c` would both be a.b.c")):
-        sink.accept(batch, [])
+@pytest.mark.parametrize("sink", KEEP_TABLES)
+@given(
+    st.lists(st.sampled_from(ONES), unique=True, max_size=4),
+    st.lists(st.sampled_from(ONES), unique=True, max_size=4),
+    st.sampled_from(["a.*=>b.*", "a.*=>c.*,b.*=>c.*", "a.t=>b.t2", "a.t=>b.T2,b.T2=>a.t", ""]),
+)
+def test_what_a_hint_leads_elsewhere_is_new_and_then_alone(sink: str, there: list[TableName], come: list[TableName], text: str) -> None:
+    """Whatever a DDL brings to the tables that were there: the routes that the hints name, one after another, lead to no shared place, and
+    no table that was there is led to another one."""
+    routes = [one for one in text.split(",") if one]
+    places = routes_of(text)
+    if len({places.target(name).folded() for name in there}) < len(there):
+        return
+    for _ in range(len(come) + 1):
+        uri = f"{KEEP_TABLES[sink]}&routes={quote(','.join(routes), safe='')}" if routes else KEEP_TABLES[sink]
+        try:
+            apart(uri, [*there, *(name for name in come if name not in there)], there)
+            break
+        except SinkError as error:
+            led = error.hint.removeprefix("set the route ").partition(" in routes=")[0]
+            assert there == [] or routes_of(led).tables.keys() <= {name.folded() for name in come if name not in there}
+            routes = [led, *(one for one in routes if one.partition("=>")[0] != led.partition("=>")[0])]
+    else:
+        pytest.fail(f"no end: {routes}")
 
 
-def test_delta_takes_such_a_pair_and_refuses_two_tables_of_one_place(tmp_path: Path) -> None:
-    sink = open_sink(f"delta://{tmp_path}/lake?mode=append&routes=x.t%3D%3Ea.t", log_id="cf")
-    sink.open(epoch=None)
-    places = sink._places  # type: ignore[attr-defined]
-    assert places([head_with_rows(list(map(of, PAIRS[0])))]).keys() == {PAIRS[0][1]}
+def test_such_a_pair_is_refused_when_it_is_there_and_when_a_table_comes() -> None:
+    with pytest.raises(SinkError, match=re.escape("`a.b`.`c` and `a`.`b.c` would both be a.b.c")) as refused:
+        apart("sqlite:///out.db", PAIRS[0], PAIRS[0][:1])
+    assert "filter" in refused.value.hint
+
+
+def test_delta_takes_such_a_pair_and_refuses_two_tables_of_one_place() -> None:
+    apart("delta:///lake?mode=append&routes=x.t%3D%3Ea.t", PAIRS[0])
     with pytest.raises(SinkError, match=r"a\.t and x\.t would both be a\.t"):
-        places([head_with_rows([of(TableName("a", "t")), of(TableName("x", "t"))])])
+        apart("delta:///lake?mode=append&routes=x.t%3D%3Ea.t", [TableName("a", "t"), TableName("x", "t")])
 
 
-def head_with_rows(schemas: Sequence[TableSchema]) -> Head:
-    """With rows of the last table alone: the other one had some before, or will have."""
-    rows = {schemas[-1].name: 1}
-    manifest = Manifest(Seq(0), 1, CommitTs(0), CommitTs(90), "data", 1, 0, {}, "s", "c", (), table_rows=rows)
-    known = {one.name: one for one in schemas}
-    return Head(manifest, known, known)
+def test_a_route_that_is_written_is_read_as_the_same() -> None:
+    for name, other in PAIRS:
+        assert routes_of(route(name, other)).target(name) == other
+
+
+# ---- when tables come -------------------------------------------------------------------------------------------------
+
+
+class Seen:
+    """A sink that notes which tables it had to compare."""
+
+    def __init__(self, path: Path) -> None:
+        self.sink, self.calls = open_sink(f"sqlite://{path}", log_id="log-1"), list[tuple[list[str], list[str]]]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sink, name)
+
+    def check_places(self, names: Collection[TableName], before: Collection[TableName]) -> None:
+        self.calls.append((sorted(name.table for name in names), sorted(name.table for name in before)))
+
+
+def test_the_places_are_looked_at_when_a_sink_is_opened_and_at_each_change_of_the_tables(tmp_path: Path) -> None:
+    """Also of tables without a row, and before a batch writes anything."""
+    story = RenameStory(tmp_path, f"sqlite://{tmp_path}/out.db")
+    u = TableName("s", "u")
+    story.create(T)
+    story.put(T, 1)
+    story.put(T, 2)
+    story.create(u)
+    story.rename((u, TableName("s", "w")))
+    seen = Seen(tmp_path / "again.db")
+    delivery = Delivery(seen, JobSettings(story.log), Here())
+    while delivery.deliver():
+        continue
+    assert seen.calls == [([], []), (["t"], []), (["t", "u"], ["t"]), (["t", "w"], ["t", "u"])]
+    seen = Seen(tmp_path / "again.db")
+    story.put(T, 3)
+    Delivery(seen, JobSettings(story.log), Here()).deliver()
+    assert seen.calls == [(["t", "w"], [])]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.codecs.encode.block import of_changes
-from spark_merge.ddl.routes import routes_of
+from spark_merge.ddl.routes import check_apart, routes_of
 from spark_merge.port.contract import CHANGES, Accepted, Owner
 from spark_merge.sinks.opensearch import fields
 from spark_merge.sinks.opensearch.documents import lines
@@ -115,8 +115,10 @@ def test_a_table_is_called_by_pattern_and_routes_and_none_shares_a_name() -> Non
     names = IndexNames("x-{schema}.{table}", routes_of("shop.*=>mall.*"))
     assert names.alias(TableName("shop", "Orders")) == "x-mall.orders"
     assert physical("x", 4) == "x-v4"
-    with pytest.raises(SinkError, match=r"shop\.Orders and shop\.orders would both be index x-mall\.orders"):
-        names.check([TableName("shop", "orders"), TableName("shop", "Orders")])
+    with pytest.raises(SinkError, match=r"shop\.Orders and mall\.orders would both be x-mall\.orders"):
+        check_apart(
+            [TableName("shop", "Orders"), TableName("mall", "orders")], (), lambda name: [names.alias_of(name)], routes=names.routes
+        )
     for odd in ("a b", "a,b", "a#b", "é" * 120):
         with pytest.raises(SinkError, match="would be index"):
             IndexNames().check([TableName("s", odd)])
