@@ -92,6 +92,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+COMPARED_CHARACTERS_MAX = 50_000
+"""pytest compares lines with each other: of two values of megabytes that are not equal for many minutes."""
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Of large ones the first place where they differ."""
+    one, other = repr(left), repr(right)
+    if op != "==" or len(one) + len(other) < COMPARED_CHARACTERS_MAX:
+        return None
+    place = len(os.path.commonprefix([one, other]))
+    shown = slice(max(place - 100, 0), place + 400)
+    return ["two large values", f"they differ from character {place:,} of their texts on:", f"  {one[shown]}", f"  {other[shown]}"]
+
+
 @pytest.fixture
 def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Emptied where the test has passed: a whole run makes hundreds of etcds and brokers, whose files filled a disk of 80 GB. The folder

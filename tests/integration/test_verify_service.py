@@ -126,7 +126,7 @@ def different(operation_id: OperationId) -> VerifyReport:
 
 
 def test_rows_that_a_sink_has_not_received_yet_end_with_9_and_are_not_repaired(service: Service) -> None:
-    def incomplete(operation_id: str) -> VerifyReport:
+    def incomplete(operation_id: OperationId) -> VerifyReport:
         orders = TableReport("copy", *ORDERS, CheckState.INCOMPLETE, rows=5, expected=2, why="a dump brings them")
         return VerifyReport(operation_id, CheckState.INCOMPLETE, 1, 2, tables=[orders, TableReport("lake", *ORDERS, CheckState.EQUAL)])
 

@@ -72,11 +72,16 @@ def rules_of(*rules: str, feed_filter: FeedFilter | None = None) -> DdlRules:
 
 class Stream(NamedTuple):
     """What a log says, however it was cut into segments. `rows`: Change without lane and position; at one commit_ts and rank by key.
-    `schemas`: names made of content, one after another."""
+    `schemas`: what names are made of content, one after another, whoever owned the log."""
 
     rows: list[tuple[CommitTs, Rank, str, str, bytes, bytes]]
     ddls: list[DdlRecord]
     schemas: list[str]
+
+
+def _contents(name: str) -> str:
+    """Of a schemas file's name without its owner's epoch."""
+    return name.rpartition("/")[2]
 
 
 @dataclass
@@ -152,7 +157,7 @@ class Line:
         return Stream(
             rows=[row[:6] for manifest in manifests for row in sorted(self.rows(manifest))],
             ddls=[ddl for manifest in manifests for ddl in manifest.ddls],
-            schemas=[manifests[0].schemas, *(manifest.next_schemas for manifest in manifests if manifest.next_schemas)],
+            schemas=[_contents(name) for name in (manifests[0].schemas, *(one.next_schemas for one in manifests)) if name],
         )
 
     def check_order(self) -> None:

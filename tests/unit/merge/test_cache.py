@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 
 import pyarrow as pa
@@ -68,9 +69,14 @@ def test_what_is_larger_than_all_that_may_be_kept_is_given_and_not_kept(monkeypa
         rows.get("a", never)
 
 
-class Sized:
+class Sized(DecodedTables):
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
+
+
+def _decode(size: int, decoded: list[Sized]) -> Sized:
+    decoded.append(Sized(size))
+    return decoded[-1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60), st.floats(0, 40)), max_size=60))
@@ -81,8 +87,8 @@ def test_what_is_kept_is_bounded_in_bytes_and_in_time(requests: list[tuple[int, 
         monkeypatch.setattr(cache, "BYTES_MAX", 100)
         rows = DecodedRows(lambda: now_s)
         for place, size, pause_s in requests:
-            decoded = list[int]()
-            rows.get(place, lambda size=size, decoded=decoded: decoded.append(size) or Sized(size))
+            decoded = list[Sized]()
+            rows.get(place, partial(_decode, size, decoded))
             assert bool(decoded) == (place not in kept)
             held = size if decoded else kept.pop(place)[1]
             kept[place] = now_s, held
