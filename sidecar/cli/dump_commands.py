@@ -193,7 +193,7 @@ def dumpresume(
 
 
 def dumprestart(context: typer.Context, dump_id: DumpId = "") -> int:
-    """Stop the dump and start the same one from the beginning, under a new dump id."""
+    """Stop the dump and start the same one from the beginning, under a new dump id. For some of its tables: dumpstart --tables."""
     call = call_of(context)
     request = pb.RestartRequest(changefeed=call.changefeed, new_dump_id=new_operation_id(), dump_id=dump_id)
     return _show_started(call, call.client.call("Restart", request), request.new_dump_id)

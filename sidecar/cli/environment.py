@@ -13,3 +13,5 @@ GIVEN_ENVIRONMENT = dict(os.environ)
 """As this process was started with: what other programs are started with in our place."""
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+"""Lines of its C core go to standard error as they are, beside ours that may be JSON. What failed comes as an error of the call."""

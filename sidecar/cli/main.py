@@ -160,7 +160,7 @@ def run(config: ConfigPath) -> None:
     spool = spool_of(settings.sinks, log_folder(settings.log.uri))
     attached = Sidecar(settings, config, holds_rows=holds_rows, spool=spool, sinks=sinks, targets=targets)
     end_on_signal(attached.stop)
-    with defects_reported():
+    with defects_reported(settings.logging):
         try:
             attached.run()
         finally:
@@ -210,7 +210,7 @@ def merge(
     if end_with_stdin:
         watch_stdin(worker)
     end_on_signal(worker.ending.set)
-    with defects_reported():
+    with defects_reported(settings.logging):
         worker.run()
 
 

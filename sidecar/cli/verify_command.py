@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import sleep
 from typing import Annotated, Any
 
@@ -141,7 +143,7 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
         return verification
     request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id)
     reported = False
-    with View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
+    with _continues(verification.id), View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(verification):
             reported = reported or _reported_deletes(call, verification)
             view.show(look(verification))
@@ -150,6 +152,17 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
             sleep(ASK_EVERY_S)
             verification = call.client.call("VerifyQuery", request)
     return _followed(call, verification, watch) if verification.HasField("repair") else verification
+
+
+@contextmanager
+def _continues(verification_id: str) -> Iterator[None]:
+    """An interrupt ends the command alone, and says so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = f"verification {verification_id} continues: --id {verification_id} shows it, and with --stop ends it"
+        typer.echo(text, err=True)
+        raise
 
 
 def _reported_deletes(call: Call, verification: pb.Verification) -> bool:

@@ -15,6 +15,8 @@ from sidecar.report.figures import amount
 
 FEEDS = ("kafka", "push", "tikv", "binlog")
 HIDDEN = "••••••"
+SHOWN_PARAMETERS = ("format", "protocol", "mode", "name", "routes")
+"""Of URIs: what says which rows a sink gets, and how it is called."""
 _SECRET = re.compile(r"pass|secret|token|credential|jaas|private|key(?!space)|auth|kinit", re.IGNORECASE)
 """In the name of a librdkafka setting or of one that this version does not know as harmless."""
 
@@ -70,7 +72,7 @@ def _shown(name: str, value: Any) -> str:
     if value and name.startswith("kafka.client.") and _SECRET.search(name.removeprefix("kafka.client.")):
         return HIDDEN
     if isinstance(value, str) and "://" in value:
-        return without_secrets(value)
+        return without_secrets(value, but=SHOWN_PARAMETERS)
     if isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes_max"):
         return f"{value} ({amount(value)})"
     if value in ("", {}):

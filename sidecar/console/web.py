@@ -155,7 +155,7 @@ class ConsoleWeb:
                 page = self._views.page(name, params, visitor)
         except TicdcDumpError as error:
             if name != "start":
-                return self._message(request, "This cannot be shown", str(error), 400)
+                return self._message(request, "This cannot be shown", with_buttons(str(error)), 400)
             page = self._views.start_refused(params, visitor, error)
         values = {
             "page": name,

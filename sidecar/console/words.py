@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from sidecar.errors import parted
 from ticdc_dump.v1 import control_pb2 as pb
 
 BUTTONS = {
@@ -24,6 +25,9 @@ _COMMAND = re.compile(rf"\b(?:{'|'.join(BUTTONS)})\b(?!,? (?:with )?--)")
 
 
 def with_buttons(text: str) -> str:
+    """A hint is a sentence of its own."""
+    message, hint = parted(text)
+    text = f"{message.rstrip('.')}. What to do: {hint}" if hint else text
     return _COMMAND.sub(lambda match: BUTTONS[match[0]], text)
 
 

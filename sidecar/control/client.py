@@ -215,8 +215,15 @@ class ControlClient:
         return control_pb2_grpc.ControlStub(self._channels[address])  # type: ignore[no-untyped-call]  # generated without types
 
 
+def _with_port(target: str) -> str:
+    """gRPC's own port for none is 443, where no sidecar is."""
+    host, _, port = target.rpartition(":")
+    has_port = port.isdigit() and (":" not in host or host.startswith("["))
+    return target if has_port else f"{target}:{ADDRESS_DEFAULT.rpartition(':')[2]}"
+
+
 def _channel(address: str, access: Access) -> Any:
-    target = _without_scheme(address)
+    target = _with_port(_without_scheme(address))
     encrypted = address.startswith("https://") or (bool(access.tls.ca_file) and not address.startswith("http://"))
     options = (
         ("grpc.max_receive_message_length", RESPONSE_BYTES_MAX),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sidecar.control.dump_scope import Scope
+from sidecar.core.model import TableName
 from sidecar.core.progress import Progress, holding
 from sidecar.history.entry import HistoryEntry, OperationKind
-from sidecar.ports import SlowReads
+from sidecar.ports import SlowReads, TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
 NOTIFYING_ROWS = 10_000
@@ -18,6 +21,8 @@ def preview(
     scope: Scope, request: pb.StartRequest, *, history: Iterable[HistoryEntry] = (), slow: SlowReads, dumps: Sequence[Progress] = ()
 ) -> pb.DumpPreview:
     """`history`: earlier operations, newest first. `dumps`: those that are there."""
+    keys = Counter({TableName(one.schema, one.table): len(one.keys) for one in request.keys})
+    scope = replace(scope, estimates=[_of_keys(one, keys[one.table]) if one.table in keys else one for one in scope.estimates])
     previews = [
         pb.TablePreview(
             schema=estimate.table.schema,
@@ -40,6 +45,13 @@ def preview(
         sinks=request.sinks,
         waits_for=[dump.dump_id for dump in holding({estimate.table for estimate in scope.estimates}, dumps)],
     )
+
+
+def _of_keys(estimate: TableEstimate, keys: int) -> TableEstimate:
+    """Of the table's rows only those with one of so many keys."""
+    if not estimate.rows or keys >= estimate.rows:
+        return replace(estimate, rows=keys)
+    return replace(estimate, rows=keys, bytes=None if estimate.bytes is None else estimate.bytes * keys // estimate.rows)
 
 
 def rows_per_s_before(history: Iterable[HistoryEntry]) -> float:

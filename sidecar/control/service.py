@@ -355,7 +355,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         status = self._served.status()
         if status is None:
             if hindered := self._served.hindered():
-                _abort(context, grpc.StatusCode.UNAVAILABLE, f"this sidecar does not serve its changefeed now, and tries again: {hindered}")
+                _abort(context, grpc.StatusCode.UNAVAILABLE, f"this sidecar does not serve its changefeed now: {hindered}")
             owner = self._served.owner_address() or ""
             context.set_trailing_metadata(((OWNER_METADATA, owner),))
             against = "".join(f"; it could not take over: {what}" for what in self._served.against_takeover())

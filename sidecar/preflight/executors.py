@@ -20,7 +20,7 @@ TASKS_MAX = 64
 def spark_session(config: Config, *, requested_for: bool) -> Checking[None]:
     """Tasks, where they will run, see the log, and reach what they are to read."""
     if not requested_for:
-        raise CheckSkipped("not requested", hint="give --spark to start a session and let tasks try the log and the source")
+        raise CheckSkipped("not requested", hint="`ticdc-dump check --spark` starts a session, whose tasks try the log and the source")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -278,7 +278,7 @@ def _tables_of(log: Folder, reported: str, uri: str, changefeed: ChangefeedSecti
     if lacking := known.incomplete(tables):
         name = ChangefeedName(changefeed.cluster, changefeed.namespace, changefeed.id)
         what = f"{reported}: {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
-        return warning(what, setting=setting, hint=completing_dump(name, sink, lacking))
+        return warning(what, setting=setting, hint=completing_dump(name, [sink], lacking))
     each = named([f"{table} {complete_since(known.complete[table])}" for table in tables])
     return ok(f"{reported}: all {len(tables):,} tables are complete: {each}")
 

@@ -17,8 +17,14 @@ class NamedAsker(Protocol):
     def reason(self) -> str: ...
 
 
+NOT_AUTHENTICATED = "not authenticated"
+"""In the place of a name."""
+
+
 def asker_text(asker: NamedAsker) -> str:
-    return " ".join(filter(None, (asker.name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
+    """After `by`."""
+    name = f"somebody ({NOT_AUTHENTICATED})" if asker.name == NOT_AUTHENTICATED else asker.name
+    return " ".join(filter(None, (name, asker.address and f"at {asker.address}", asker.reason and f"({asker.reason})")))
 
 
 def counted(count: int, noun: str) -> str:

@@ -285,10 +285,8 @@ def _disk(load: SizedLoad) -> Iterator[SizedFigure]:
     )
     for key, name, value, what in figures:
         yield SizedFigure("disk", key, name, value, "bytes", Basis.ESTIMATE, what)
-    what = f"changes/s × {load.hours:g} h, {made}: the topic keeps them while the sidecar is away"
-    yield SizedFigure(
-        "Kafka", "kafka_retention", "retention.bytes, all partitions", second * load.hours * 3600, "bytes", Basis.ESTIMATE, what
-    )
+    what = f"changes/s × {load.hours:g} h, {made}, without replicas: retention.ms covers the time, retention.bytes is not set"
+    yield SizedFigure("Kafka", "kafka_retention", "room of the topics", second * load.hours * 3600, "bytes", Basis.ESTIMATE, what)
 
 
 def _etcd(load: SizedLoad) -> Iterator[SizedFigure]:

@@ -64,7 +64,7 @@ from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.ddls import SeenDdls
 from sidecar.run.gauge import Estimates, Gauge
 from sidecar.run.log_event import LogEvent
-from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, term_ended
+from sidecar.run.log_events import StatusEvents, cannot_begin, open_secrets, started, stopped, stopping, term_ended
 from sidecar.run.logs import note, say
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.run.own_worker import OwnWorker, remote_reads
@@ -123,6 +123,8 @@ class Sidecar:
 
     def stop(self) -> None:
         """End within seconds, whatever the database does. From any thread."""
+        if not self.stopping.is_set():
+            say(stopping())
         self.stopping.set()
         end_questions()
 
@@ -199,8 +201,8 @@ class Sidecar:
             defaults=self.config.dump,
             asker=partial(asker_of, token=token_name(read_token("control", self.config.control))),
             history=lambda: read_history(self.client, self.root, note),
-            hindered=lambda: self.hindered,
-            against_takeover=self._against_takeover,
+            hindered=lambda: "it is stopping" if self.stopping.is_set() else self.hindered,
+            against_takeover=self._takeover.reasons,
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
             targets=self._targets,
@@ -375,9 +377,6 @@ class Sidecar:
     def _owner_address(self) -> str | None:
         holder = owner(self.client, self.root)
         return holder.address if holder is not None else None
-
-    def _against_takeover(self) -> tuple[str, ...]:
-        return self._takeover.against or ()
 
     def _owner_console(self) -> str:
         return owner_console(self.client, self.root)

@@ -17,10 +17,10 @@ def named(tables: Sequence[object]) -> str:
     return ", ".join(map(str, tables[:NAMED_MAX])) + (f" and {len(tables) - NAMED_MAX:,} more" if len(tables) > NAMED_MAX else "")
 
 
-def completing_dump(changefeed: ChangefeedName, sink: str, tables: Sequence[TableName]) -> str:
-    """The command that makes these tables complete at the sink; more than NAMED_MAX of them, with all others."""
+def completing_dump(changefeed: ChangefeedName, sinks: Sequence[str], tables: Sequence[TableName]) -> str:
+    """The one command that makes these tables complete at the sinks; more than NAMED_MAX of them, with all others."""
     words = ["ticdc-dump", "dumpstart", "-c", changefeed.id]
     words += ["-n", changefeed.namespace] if changefeed.namespace != "default" else []
-    words += ["--sink", sink]
+    words += [word for sink in sinks for word in ("--sink", sink)]
     words += ["--tables", ",".join(map(exact_rule, tables))] if len(tables) <= NAMED_MAX else []
     return shlex.join(words)

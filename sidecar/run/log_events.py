@@ -1,6 +1,6 @@
 """The lines of a sidecar's log for people, one for each event: made here and nowhere else, from values that others keep anyway.
 
-    started, cannot_begin, standby, attached, term_ended, worker_died, stopped     what the process itself does
+    started, cannot_begin, standby, attached, term_ended, worker_died, stopping, stopped     what the process itself does
     StatusEvents.received                                                          what a status says that the one before it did not
 
 - No line is logged for each segment. The stream's progress is one line a minute (`resolved`), and so is a dump's.
@@ -34,6 +34,8 @@ from sidecar.run.merge_process import Death
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 
 MINUTE_S = 60.0
+STOP_MAX_S = 40
+"""As deploy/UPGRADE.md has it: the worker's batch, Spark's files, and what waits for a server."""
 DDL_CHARS_MAX = 120
 
 # ---- the process ---------------------------------------------------------------------------------------------------------
@@ -94,6 +96,10 @@ def worker_died(death: Death) -> LogEvent:
         return LogEvent("merge worker cannot start", {"again_in_s": round(death.again_in_s), "text": text, "hint": hint}, "warning")
     values = {"exit_code": death.exit_code, "lived_s": round(death.lived_s), "again_in_s": round(death.again_in_s)}
     return LogEvent("merge worker died", values, "warning")
+
+
+def stopping() -> LogEvent:
+    return LogEvent("stopping", {"up_to_s": STOP_MAX_S, "hint": "the merge worker may finish its batch; a second signal changes nothing"})
 
 
 def stopped() -> LogEvent:
@@ -184,7 +190,9 @@ class StatusEvents:
             known, self._lacks[sink.sink] = self._lacks.get(sink.sink, frozenset()), frozenset(tables)
             if not known.issuperset(tables):
                 values = {"sink": sink.sink, "tables": f"{len(tables)}/{len(now.carried)}", "not_complete": named(tables)}
-                hint = completing_dump(now.changefeed, sink.sink, tables)
+                lacking = {one.sink: now.incomplete(one.sink) for one in now.sinks if one.sink in now.sink_tables}
+                every = sorted({table for each in lacking.values() for table in each})
+                hint = completing_dump(now.changefeed, [one for one, each in lacking.items() if each], every)
                 yield LogEvent("sink lacks rows", values | given(began_segment=sink.began) | {"hint": hint}, "warning")
 
     def _above_bounds(self, now: SidecarStatus) -> Iterator[LogEvent]:

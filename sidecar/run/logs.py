@@ -23,7 +23,7 @@ from sidecar.errors import TicdcDumpError
 from sidecar.process.printable import printable
 from sidecar.run.log_event import LogEvent
 
-EXIT_DEFECT = 1
+EXIT_DEFECT, EXIT_ERROR = 1, 3
 RETRY_REPORTED_EVERY_S = 30.0
 
 log = structlog.get_logger("ticdc-dump")
@@ -90,13 +90,17 @@ def note(what: str) -> None:
 
 
 @contextmanager
-def defects_reported() -> Iterator[None]:
+def defects_reported(section: LoggingSection | None = None) -> Iterator[None]:
     """Whatever ends the block and is none of ours ends the process, by a line that says so, with the trace beside it. What is ours
-    passes: it names cause and way out, and the command reports it."""
+    names cause and way out: it passes, and the command reports it as text; where `section` says that lines are JSON, it is one of them."""
     try:
         yield
-    except TicdcDumpError:
-        raise
+    except TicdcDumpError as error:
+        if section is None or section.format != "json":
+            raise
+        kind = type(error).__name__
+        log.error("an error ended the process", error=kind, text=error.message, hint=error.hint, exit_code=EXIT_ERROR)
+        raise SystemExit(EXIT_ERROR) from error
     except Exception as error:
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         log.exception("a defect ended the process", error=what, exit_code=EXIT_DEFECT, hint="report this with the trace")

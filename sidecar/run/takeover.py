@@ -33,6 +33,10 @@ class Takeover:
         self._seen: CheckedSettings | None = None
         self.against: tuple[str, ...] | None = None
 
+    def reasons(self) -> tuple[str, ...]:
+        """What keeps it from taking over, as far as is known."""
+        return self.against or ()
+
     def stand_by(self, owner: Callable[[], str | None]) -> list[LogEvent]:
         """Again and again, while another process owns the changefeed, `owner`. What is new since the check before."""
         now_s = self._now_s()

@@ -42,8 +42,12 @@ REPORT = Path("out/demo-live-report.html")
 
 def main() -> int:
     instrumentation.set_on_retry_hooks([])  # a sidecar that is starting is queried again: no message
-    with tempfile.TemporaryDirectory(prefix="demo-live-", ignore_cleanup_errors=True) as folder:
-        return _demo(Path(folder))
+    try:
+        with tempfile.TemporaryDirectory(prefix="demo-live-", ignore_cleanup_errors=True) as folder:
+            return _demo(Path(folder))
+    except KeyboardInterrupt:
+        _say("interrupted: what the demo had started is ended, and its folder is gone")
+        return 130
 
 
 def _demo(folder: Path) -> int:
