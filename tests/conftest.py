@@ -101,7 +101,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     one, other = repr(left), repr(right)
     if op != "==" or len(one) + len(other) < COMPARED_CHARACTERS_MAX:
         return None
-    place = len(os.path.commonprefix([one, other]))
+    place = next((at for at, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), min(len(one), len(other)))
     shown = slice(max(place - 100, 0), place + 400)
     return ["two large values", f"they differ from character {place:,} of their texts on:", f"  {one[shown]}", f"  {other[shown]}"]
 

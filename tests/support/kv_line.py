@@ -72,7 +72,7 @@ def rules_of(*rules: str, feed_filter: FeedFilter | None = None) -> DdlRules:
 
 class Stream(NamedTuple):
     """What a log says, however it was cut into segments. `rows`: Change without lane and position; at one commit_ts and rank by key.
-    `schemas`: what names are made of content, one after another, whoever owned the log."""
+    `schemas`: what names are made of content, one after another, of any owner of the log."""
 
     rows: list[tuple[CommitTs, Rank, str, str, bytes, bytes]]
     ddls: list[DdlRecord]
