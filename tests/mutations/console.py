@@ -283,7 +283,7 @@ CONSOLE = [
         "tests/unit/control/test_status.py::test_a_part_that_fails_is_named_before_each_part_that_waits",
     ),
     Mutation(
-        "a form that cannot be meant is gone with what was typed",
+        "a form that cannot be used is gone with what was typed",
         "sidecar/console/web.py::ConsoleWeb._page",
         'if name != "start":',
         "if name:",
