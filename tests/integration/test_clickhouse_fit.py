@@ -90,7 +90,7 @@ def test_what_a_table_of_ours_cannot_hold_is_reported_by_column(shop: Shop) -> N
 def test_two_tables_of_one_name_are_reported(shop: Shop) -> None:
     again = replace(shop.schema, name=TableName("shop", "orders__rows"))
     (problem,) = shop.reported(shop.schema, again)
-    assert problem == f"shop.orders and shop.orders__rows would both have {shop.name}.orders__rows"
+    assert problem == f"shop.orders and shop.orders__rows would both be {shop.name}.orders__rows"
     copied = replace(shop.schema, name=TableName("copy", "orders"))
     assert len(shop.reported(shop.schema, copied, routes=f"shop.*=>{shop.name}.*,copy.*=>{shop.name}.*")) == 1
 

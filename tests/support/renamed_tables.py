@@ -182,7 +182,7 @@ class RenameStory:
             self._segment([], [], self.tables, dump=due)
 
     def _chunk(self, name: TableName, number: int) -> ChunkFile:
-        table, path = self.tables[name], chunk_name(name.table, epoch=1, number=1000 * self.seq + number)
+        table, path = self.tables[name], chunk_name(name.table.replace("_", ""), epoch=1, number=1000 * self.seq + number)
         rows = list(table.rows.values())
         columns = {one.name: pa.array([row[place] for row in rows], pa.string()) for place, one in enumerate(table.schema.columns)}
         write_chunk(self.log, path, with_absent(pa.table(columns), table.schema.key, []))
