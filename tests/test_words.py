@@ -118,6 +118,52 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, bool]]:
             todo.append((node, public and not (isinstance(name, str) and name.startswith("_") and not name.startswith("__"))))
 
 
+JARGON = {
+    "truth": "the source, TiDB's rows, the recorded tables",
+    "portion": "the rows of one table in one segment",
+    "survivor": "a kept row",
+    "twin": "an in-memory sink",
+    "spill": "go to disk",
+    "spills": "goes to disk",
+    "gather": "collect",
+    "gathers": "collects",
+    "mortal": "what dies, in words",
+    "unlooked": "not looked at",
+    "stands": "is, stops, is stuck",
+}
+"""Of pages, help and messages. Names of settings, metrics, tables and fields stay (brackets, lane, slot, incarnation, moving, term): the
+glossary in deploy/CONCEPTS.md defines them."""
+_JARGON = re.compile(rf"\b(?:{'|'.join(JARGON)})s?\b(?!/)", re.IGNORECASE)
+_CODE = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+PAGES = [
+    *sorted((ROOT / "deploy").rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "spark_merge/sinks/README.md", "sidecar/codecs/README.md")),
+    *sorted((ROOT / "sidecar" / "console" / "pages").glob("*.html")),
+]
+
+
+def _messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Texts that are no docstrings and no SQL."""
+    tree = ast.parse(path.read_text())
+    docstrings = {id(docstring) for docstring, _ in _docstrings(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+@each(PAGES)
+def test_a_page_has_no_word_of_this_projects_own(path: Path) -> None:
+    for word in _JARGON.findall(_CODE.sub("", path.read_text())):
+        raise AssertionError(f"{path}: {word!r}: write {JARGON.get(word.lower(), JARGON.get(word.lower().rstrip('s'), ''))}")
+
+
+@each(PRODUCT)
+def test_a_message_has_no_word_of_this_projects_own(path: Path) -> None:
+    for line, text in _messages(path):
+        for word in _JARGON.findall(text):
+            raise AssertionError(f"{path}:{line}: {word!r}: write {JARGON.get(word.lower(), JARGON.get(word.lower().rstrip('s'), ''))}")
+
+
 @each(PRODUCT)
 def test_what_everybody_reads_has_plain_words(path: Path) -> None:
     for line, text in strict_texts(path):

@@ -94,10 +94,10 @@ def replay(
     key_life: Annotated[
         bool, typer.Option("--key-life", help="Tell the life of one key that a live change has replaced in a chunk.")
     ] = False,
-    verify: Annotated[bool, typer.Option(help="Compare the output with the recording's truth.")] = True,
+    verify: Annotated[bool, typer.Option(help="Compare the output with the recorded tables.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the truth."""
+    """Play a recorded TiCDC stream with a dump in the middle of it, and compare the merged output with the recorded tables."""
     from sidecar.cli.terminal import View, console_for
     from sidecar.cli.views import ReplayLooks, outcome
     from sidecar.core.messages import Pace

@@ -180,7 +180,7 @@ def _life_lines(one: DroppedRow, received: Sequence[dict[str, Any]], truth: Row 
     yield f"  row of the chunk    {_values(schema, one.row, shown)}; read in this window, {_why(one)}; dropped"
     yield f"  the consumer        {_values(schema, has, shown)}; from the {ORIGINS[last['origin']]}, commit-ts {last['commit_ts']}"
     yield f"                      rows of this key that it has received: {len(received):,}, {of_dump or 'none'} of them from a chunk"
-    yield f"  the truth           {_values(schema, truth, shown)}; {'the same' if same else 'DIFFERENT'}"
+    yield f"  the source           {_values(schema, truth, shown)}; {'the same' if same else 'DIFFERENT'}"
 
 
 def _differing(schema: TableSchema, images: Sequence[Row | None]) -> list[int]:

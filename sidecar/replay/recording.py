@@ -104,7 +104,7 @@ class Recording:
         """Every table's rows at `tso`, one of `truth_ts`: canonical text columns, without virtual generated ones."""
         folder = self.folder / "truth" / str(tso)
         if tso not in self.truth_ts:
-            raise SourceError(f"{self.folder} has no truth at {tso}", hint=f"ask for one of {', '.join(map(str, self.truth_ts))}")
+            raise SourceError(f"{self.folder} has no recorded tables at {tso}", hint=f"ask for one of {', '.join(map(str, self.truth_ts))}")
         result = {}
         for name, table in _json(folder / "tables.json")["tables"].items():
             columns = [column["name"] for column in table["columns"] if column["extra"] != "VIRTUAL GENERATED"]

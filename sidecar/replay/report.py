@@ -89,7 +89,7 @@ class ReplayReport:
         return result | {"tables": [table | {"dropped": dropped.get(table["table"], 0)} for table in result["tables"]]}
 
     def summary(self) -> str:
-        what = {"equal": "Every table equals the truth.", "different": "The output DIFFERS from the truth."}
+        what = {"equal": "Every table equals the recorded one.", "different": "The output DIFFERS from the recorded tables."}
         dropped, report = sum(self.dropped.values()), "" if self.report is None else f"\nReport of the dump: {self.report}"
         return (
             f"{what.get(self.exit_reason, 'Delivered, not verified.')} {self.changes:,} live changes and {self.dump_rows:,} dump rows,"

@@ -208,7 +208,7 @@ class RecordedTables:
                 result = {key: tuple(row[place] for place in places) for key, row in result.items()}
             if expected.keys() != result.keys() or not all(equal_rows(schema, row, result[key]) for key, row in expected.items()):
                 raise SourceError(
-                    f"the feed's changes of {name} do not lead to its truth at {tso} in {self._recording.folder}",
+                    f"the feed's changes of {name} do not lead to its recorded rows at {tso} in {self._recording.folder}",
                     hint="choose a feed that has every change (no event filters), and give the TiCDC server's time zone",
                 )
 

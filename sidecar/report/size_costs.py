@@ -49,7 +49,7 @@ COSTS: Mapping[str, UnitCost] = {
     "chunk": UnitCost(236 / 1_000_000 * 10_000, "SELECTs for each full chunk", "2026-11-29, deploy/PERFORMANCE.md"),
     "message": UnitCost(1.4, "bytes for each byte of a row", "give --message-bytes", Basis.ESTIMATE),
     "process": UnitCost(1_500 * MIB, "bytes: Python, schemas, decoded rows", "deploy/SIZING.md", Basis.ESTIMATE),
-    "another sink": UnitCost(128 * MIB, "bytes", "a segment and a portion, deploy/SIZING.md", Basis.ESTIMATE),
+    "another sink": UnitCost(128 * MIB, "bytes", "a segment and its rows of a table, deploy/SIZING.md", Basis.ESTIMATE),
     "large row, sink": UnitCost(20, "times its bytes for each sink", "deploy/SIZING.md", Basis.ESTIMATE),
     "large row, reader": UnitCost(8, "times its bytes for each reader", "deploy/SIZING.md", Basis.ESTIMATE),
     "reader": UnitCost(96 * MIB, "bytes: three chunks of 32 MiB", "deploy/SIZING.md", Basis.ESTIMATE),

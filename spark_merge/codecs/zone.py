@@ -64,7 +64,7 @@ class ServerZone:
             )
         if self._ambiguous == "refuse":
             raise NoMoment(
-                f"stands for two moments in the time zone {self._zone.key}, whose clocks were set back then",
+                f"means two moments in the time zone {self._zone.key}, whose clocks were set back then",
                 'set kafka.ambiguous to "first" or "second", which says for all such values which of both to take; and run the TiCDC server'
                 " with --tz=UTC (kafka.server_tz with it), so that no more come",
             )

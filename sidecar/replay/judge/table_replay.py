@@ -148,7 +148,7 @@ class TableReplay:
             findings = self._explained if self._falsely_deleted(key, shown) else self._went_back
             findings.add(key, version.commit_ts, f"{version} {why}: after {shown}")
         elif version.commit_ts < self._newest_ts:
-            self._went_back.add(key, version.commit_ts, f"{version} stands behind commit_ts {self._newest_ts} of another key")
+            self._went_back.add(key, version.commit_ts, f"{version} comes after commit_ts {self._newest_ts} of another key")
         self._newest_ts = max(self._newest_ts, version.commit_ts)
         if version.origin == "log":
             self._last_log_ts = max(self._last_log_ts, version.commit_ts)
@@ -160,7 +160,7 @@ class TableReplay:
             return "has an older commit_ts"
         if version.origin == "log":
             put_then_deleted = version.commit_ts == shown.commit_ts and version.row is None and shown.row is not None
-            return "stands behind a put of its own commit_ts" if put_then_deleted else None
+            return "comes after a put of its own commit_ts" if put_then_deleted else None
         if version.row is None:
             return "deletes a row that the output shows" if shown.row is not None else None
         if shown.row is None:
@@ -179,10 +179,10 @@ class TableReplay:
             shown = self._versions.get(key)
             if shown is None or shown.row is None:
                 findings = self._explained if shown is not None and self._falsely_deleted(key, shown) else self._missing
-                findings.add(key, tso, f"the output has {shown or 'never shown it'}; truth: {_shortened(row)}")
+                findings.add(key, tso, f"the output has {shown or 'never shown it'}; source: {_shortened(row)}")
             elif not equal_rows(schema, shown_rows[key], row):
                 differences = _differences(schema, shown_rows[key], row)
-                self._different.add(key, tso, f"{shown}, output against truth: {differences}")
+                self._different.add(key, tso, f"{shown}, output against source: {differences}")
         for key, seen in shown_rows.items():
             if key not in truth:
                 self._extra.add(key, tso, f"{self._versions[key]}: {_shortened(seen)}")
@@ -201,7 +201,7 @@ class TableReplay:
         if reason is None and self._last_log_ts <= max(self._truths):
             self._compare(max(self._truths))
         if reason is None and self._compared == 0:
-            reason = "no truth snapshot lies between its completion and the output's end"
+            reason = "no recorded snapshot lies between its completion and the output's end"
         result = (self._missing, self._extra, self._different, self._went_back)
         return TableVerdict(
             self.schema.name,
@@ -221,7 +221,7 @@ class TableReplay:
         if self._complete_at > self._upto_ts:
             return f"it was reported complete at {self._complete_at}, and the output ends at {self._upto_ts}"
         if max(self._truths) > self._upto_ts:
-            return f"the output ends at {self._upto_ts}, before the last truth at {max(self._truths)}"
+            return f"the output ends at {self._upto_ts}, before the last recorded snapshot at {max(self._truths)}"
         return None
 
 

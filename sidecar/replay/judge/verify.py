@@ -184,4 +184,4 @@ class _Judge:
 
 def _unknown(table: TableName) -> TableVerdict:
     nothing = Findings()
-    return TableVerdict(table, 0, 0, 0, False, 0, nothing, nothing, nothing, nothing, reason="the truth has no such table")
+    return TableVerdict(table, 0, 0, 0, False, 0, nothing, nothing, nothing, nothing, reason="the source has no such table")

@@ -74,7 +74,7 @@ def _refuse(texts: pa.Array, kind: Any, reason: str) -> NoReturn:
             text.cast(kind)
         except pa.ArrowInvalid:
             raise UnfitValue(index, text.as_py(), reason) from None
-    raise UnfitValue(0, None, f"stands in a column of which no value {reason}")
+    raise UnfitValue(0, None, f"is in a column of which no value {reason}")
 
 
 def _positional(texts: pa.Array, column: Column) -> pa.Array:
@@ -140,4 +140,4 @@ def _refuse_hex(hexes: pa.Array) -> NoReturn:
             bytes.fromhex(text or "")
         except ValueError:
             raise UnfitValue(index, text, "is not hexadecimal") from None
-    raise UnfitValue(0, hexes[0].as_py(), "stands in a column that is not hexadecimal")
+    raise UnfitValue(0, hexes[0].as_py(), "is in a column that is not hexadecimal")

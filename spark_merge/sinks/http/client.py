@@ -304,7 +304,7 @@ _CONTRACT = "see deploy/HTTP-SINK.md for what a receiver answers"
 def _hint(status: int) -> str:
     if status == TOO_LARGE:
         return (
-            "let the receiver, and what stands before it, take larger bodies (nginx: client_max_body_size), or set body-bytes= of the"
+            "let the receiver, and what is before it, take larger bodies (nginx: client_max_body_size), or set body-bytes= of the"
             " sink's URI lower; a row that is larger than that goes alone"
         )
     if status in (401, 403):

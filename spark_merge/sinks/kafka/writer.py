@@ -88,7 +88,7 @@ class KafkaWriter:
                 holder.write(self._ddls(unit.seq, ending))
                 holder.settle()
                 holder.write(self._marks(unit.seq, ending))
-        assert following is None, "a portion is of no unit of its task"
+        assert following is None, "rows of a table in a segment are of no unit of their task"
         return counts
 
     # ---- rows -------------------------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ class TwinPart:
         images, names = [self._image(row) for row in own], self.schema.column_names()
         if any(len(image) != len(names) for image in images):
             raise SinkError(
-                f"{self.schema.name} cannot be read back: the twin has rows of other columns than {', '.join(names)}",
-                hint="twins keep no schema changes: use another target",
+                f"{self.schema.name} cannot be read back: the in-memory sink has rows of other columns than {', '.join(names)}",
+                hint="in-memory sinks keep no schema changes: use another target",
             )
         rows = pa.table({name: pa.array([image[place] for image in images], pa.string()) for place, name in enumerate(names)})
         commit_ts = pa.array([row.commit_ts for row in own], pa.int64())

@@ -132,6 +132,6 @@ class _Writer(NamedTuple):
         if text is None:
             raise UnsupportedDdl(
                 f"the DDL {self.statement.text!r} has what {self.dialect.value} has not: {feature.kind}, {feature.text.strip()!r}",
-                hint="carry out at the target by hand what stands for it there, and name the DDL's commit_ts in the sink's `ddl-done`",
+                hint="carry out at the target by hand what it means there, and name the DDL's commit_ts in the sink's `ddl-done`",
             )
         return text

@@ -266,7 +266,7 @@ def test_a_process_whose_terms_fail_says_why_and_is_reported_from_a_standby() ->
     calls = Calls(replace(standby(lambda: "here:8310"), hindered=lambda: "no room left on /log"))
     for code, details in of_every_method(calls):
         assert code is grpc.StatusCode.UNAVAILABLE
-        assert details == "this sidecar does not serve its changefeed now, and tries again: no room left on /log"
+        assert details == "this sidecar does not serve its changefeed now: no room left on /log"
 
 
 def test_a_standby_that_cannot_ask_etcd_says_so_to_every_call() -> None:

@@ -67,7 +67,7 @@ def test_truth_has_the_schemas_columns_in_order(demo: Recording) -> None:
 
 
 def test_truth_at_another_moment_is_refused(demo: Recording) -> None:
-    with pytest.raises(SourceError, match="no truth at 1"):
+    with pytest.raises(SourceError, match="no recorded tables at 1"):
         demo.truth(CommitTs(1))
 
 
@@ -160,7 +160,7 @@ def test_other_recordings_lead_from_truth_to_truth(name: str, feed: str) -> None
 @pytest.mark.recordings
 def test_a_feed_in_another_time_zone_needs_that_zone() -> None:
     tz = Recording(recording("tz"))
-    with pytest.raises(SourceError, match="do not lead to its truth"):
+    with pytest.raises(SourceError, match="do not lead to its recorded rows"):
         RecordedTables(tz, tz.feed_config())
     assert RecordedTables(tz, tz.feed_config(), server_tz="Asia/Shanghai").rows(ORDERS, tz.end_ts)
 
@@ -168,7 +168,7 @@ def test_a_feed_in_another_time_zone_needs_that_zone() -> None:
 @pytest.mark.recordings
 def test_a_feed_that_does_not_notify_everything_cannot_stand_in() -> None:
     filtered = Recording(recording("filter"))
-    with pytest.raises(SourceError, match="do not lead to its truth"):
+    with pytest.raises(SourceError, match="do not lead to its recorded rows"):
         RecordedTables(filtered, filtered.feed_config())
 
 

@@ -138,7 +138,7 @@ def test_it_stops_within_seconds_while_the_database_says_nothing(sidecar: Sideca
         eventually(stopped)
         connected.close()
     assert running.exception() is None
-    assert reported == ["started", "stopped on request"]
+    assert reported == ["started", "stopping", "stopped on request"]
 
 
 def breaks(*_: object) -> None:

@@ -204,13 +204,13 @@ def test_an_output_that_ends_before_its_completion_or_before_the_truth_is_not_eq
     assert "the output ends at 190" in str(judged(GOOD[:3], complete_at=200, upto_ts=190).reason)
     verdict = judged(GOOD[:3], upto_ts=299)
     assert (verdict.equal, verdict.snapshots_compared) == (False, 1)
-    assert "before the last truth at 300" in str(verdict.reason)
+    assert "before the last recorded snapshot at 300" in str(verdict.reason)
 
 
 def test_live_changes_after_the_last_snapshot_leave_nothing_to_compare_a_later_completion_with() -> None:
     verdict = judged([*GOOD, row(304, "1", "later", op="update")], complete_at=305)
     assert (verdict.equal, verdict.snapshots_compared) == (False, 0)
-    assert "no truth snapshot" in str(verdict.reason)
+    assert "no recorded snapshot" in str(verdict.reason)
 
 
 def test_tables_without_a_key_are_listed_and_must_not_appear() -> None:
