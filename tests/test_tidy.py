@@ -59,7 +59,7 @@ _BELOW = {
     " errors",
     "spark_merge.ddl": "spark_merge.codecs spark_merge.port log ticdc rowcodec schema sql core errors",
     "spark_merge.sinks": "spark_merge.ddl spark_merge.merge spark_merge.log spark_merge.codecs spark_merge.port"
-    " mysql resultset log ticdc codecs partition schema pace sql core process errors",
+    " mysql resultset log ticdc codecs rowcodec partition schema pace sql core process errors",
     "spark_merge.verify": "spark_merge.sinks spark_merge.delivery spark_merge.log spark_merge.port mysql log ticdc core process errors",
     "spark_merge.worker": "spark_merge.verify spark_merge.sinks spark_merge.delivery spark_merge.merge spark_merge.log spark_merge.port"
     " adapters.tikv adapters.tidb mysql log pace core config process errors",

@@ -1,5 +1,5 @@
-"""Keys of a table that is there, judged by a real MariaDB: where nothing is said of a collation, it takes no two texts for equal that the
-source tells apart, and each example is true. Unique keys are safe if the source has one that is in them."""
+"""Keys of a table that is there, judged by a real MariaDB: where nothing is said of a collation, it takes no two texts for equal that
+the source has as two, and each example is true. Unique keys are safe if the source has one that is in them."""
 
 from __future__ import annotations
 

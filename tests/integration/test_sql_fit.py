@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sidecar.core.model import TableName, TableSchema
+from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from spark_merge.sinks.mysql import fit
 from spark_merge.sinks.mysql.sink import MYSQL
@@ -64,6 +64,30 @@ def test_a_table_or_a_column_that_is_missing_is_found(db: MariaDb) -> None:
     assert "has no column v" in column
     assert "table fit.other is not at the target" in table
     assert reported(db, other, create_tables="true") == []
+
+
+def test_a_column_or_a_key_that_keeps_less_than_the_source_is_found(db: MariaDb) -> None:
+    """Nothing of it was said, and rows and digits were lost without an error."""
+    columns = (Column("id", "text", nullable=False), Column("part", "int", nullable=False), Column("v", "datetime", scale=6))
+    defined = (
+        ColumnDefinition("id", "varchar(20)", nullable=False, charset="utf8mb4", collation="utf8mb4_0900_bin"),
+        ColumnDefinition("part", "int(11)", nullable=False),
+        ColumnDefinition("v", "datetime(6)"),
+    )
+    primary = IndexDefinition("PRIMARY", (IndexPart("id"), IndexPart("part")), unique=True, primary=True)
+    schema = TableSchema(SCHEMA.name, columns, SCHEMA.key, definition=TableDefinition(defined, (primary,)))
+    db.execute("GRANT SELECT, INSERT, DELETE ON fit.* TO few@'%'", f"ALTER TABLE {SCHEMA.name} MODIFY v DATETIME(3)")
+    (digits,) = reported(db, schema)
+    assert digits == (
+        "column v of fit.t is datetime(3) at the target, and datetime(6) in fit.t: '2024-01-02 12:00:00.000001' and"
+        " '2024-01-02 12:00:00.000002' would be one value there"
+    )
+    db.execute(f"ALTER TABLE {SCHEMA.name} MODIFY v DATETIME(6)")
+    (key,) = reported(db, schema)
+    assert "two rows of fit.t may be one in fit.t at the target, by its key column id, compared by utf8mb4_bin" in key
+    db.execute(f"ALTER TABLE {SCHEMA.name} MODIFY id VARCHAR(20) COLLATE utf8mb4_nopad_bin")
+    assert reported(db, schema) == []
+    assert reported(db, replace(schema, definition=None)) == []
 
 
 def test_a_target_that_is_away_says_so(db: MariaDb, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 uri         what the operator names: server, account, TiCDC's parameters      server      how sessions (sidecar/mysql) log in
 position    our own tables there: owner, what is accepted, what is begun, how far each worker is
-tables      the target's tables: columns, unique keys, collations             statements  rows as SQL text
+server_table   a table as the server shows it                                 statements  rows as SQL text
+tables      how rows go into it, and why they do not:
+  holds     a column has not every value of the source's                      compares    a key takes two rows for one
 conflicts   which changes must stay in order, and which worker has them       weights     which texts the target takes for equal
 workers     transactions, each with its slot                                  pool        connections that are kept warm
 writer      a task, from portions to workers                                  sink        the port

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from sidecar.core.model import ColumnDefinition, TableDefinition, TableSchema, lowered
 from sidecar.rowcodec.type_cast import KINDS, ColumnType
-from spark_merge.sinks.mysql.holds import Loss
+from spark_merge.sinks.mysql.holds import Narrowing
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex
 
 UniqueKey: TypeAlias = "Mapping[str, int]"
@@ -31,7 +31,7 @@ _LABELS = frozenset({"enum", "set"})
 _NUMBERS = frozenset({"int", "uint", "decimal", "bit", "float", "double"})
 
 
-def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> Loss | None:
+def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> Narrowing | None:
     """How the target's column takes two of the source's texts for equal. `by_bytes`: the source's cluster compares bytes alone."""
     target = _named(there.collation or "")
     if not here.collation or there.type in _LABELS or target in _BY_BYTES or target.endswith("_nopad_bin"):
@@ -41,14 +41,14 @@ def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> L
         return None
     keeps_no_spaces = ColumnType.of(here.type_text).name == "char"
     if _pads(target) and not _pads(source) and not keeps_no_spaces:
-        return Loss(("a", "a "))
+        return Narrowing(("a", "a "))
     if target.endswith("_bin"):
         return None
     if source == "binary" or source.endswith("_bin"):
-        return Loss(("a", "A")) if target.endswith("_ci") else Loss(why=_MAY)
+        return Narrowing(("a", "A")) if target.endswith("_ci") else Narrowing(why=_MAY)
     if target.endswith("_general_ci"):
-        return Loss(("s", "ß"))
-    return Loss(("ß", "ss")) if source.endswith("_general_ci") and _EXPANDS.search(target) else Loss(why=_MAY)
+        return Narrowing(("s", "ß"))
+    return Narrowing(("ß", "ss")) if source.endswith("_general_ci") and _EXPANDS.search(target) else Narrowing(why=_MAY)
 
 
 def _pads(collation: str) -> bool:
@@ -60,28 +60,28 @@ def _named(collation: str) -> str:
     return collation.replace("utf8mb3_", "utf8_").replace("uca1400_nopad", "0900")
 
 
-def merged_rows(schema: TableSchema, definition: TableDefinition, table: ServerTable) -> Iterator[tuple[str, Loss]]:
+def merged_rows(schema: TableSchema, definition: TableDefinition, table: ServerTable) -> Iterator[tuple[str, Narrowing]]:
     """What takes two rows for one, as a text, and how."""
     there = {lowered(column.name): column for column in table.columns}
     columns = {lowered(column.name): column for column in definition.columns}
     by_bytes = not definition.new_collation
-    losses: dict[str, Loss] = {}
+    losses: dict[str, Narrowing] = {}
     for name in columns.keys() & there.keys():
         if not table.by_bytes and (loss := coarser(columns[name], there[name], by_bytes=by_bytes)) is not None:
             losses[name] = loss
     for name in map(lowered, schema.key):
-        if name in columns and name in there and (found := losses.get(name) or _by_number(columns[name], there[name])) is not None:
-            yield _compared(columns[name], there[name], by_bytes=by_bytes), found
+        if name in columns and name in there and (loss := losses.get(name) or _by_number(columns[name], there[name])) is not None:
+            yield _compared(columns[name], there[name], by_bytes=by_bytes), loss
     keys = _unique_keys(schema, definition)
     for index in table.indexes:
         if not _safe(index, keys, losses) and not _same_expressions(index, definition):
             yield f"unique key {_shown(index)}", _whose(index, keys, losses)
 
 
-def _by_number(here: ColumnDefinition, there: ServerColumn) -> Loss | None:
+def _by_number(here: ColumnDefinition, there: ServerColumn) -> Narrowing | None:
     """Such a key is looked up by a number, and a server makes a DOUBLE of each text to compare it."""
     kind = KINDS.get(ColumnType.of(here.type_text).name)
-    return Loss(why="its numbers are texts there, which a server compares as DOUBLE") if kind in _NUMBERS and there.charset else None
+    return Narrowing(why="its numbers are texts there, which a server compares as DOUBLE") if kind in _NUMBERS and there.charset else None
 
 
 def _compared(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> str:
@@ -97,7 +97,7 @@ def _unique_keys(schema: TableSchema, definition: TableDefinition) -> list[Uniqu
     return keys
 
 
-def _safe(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Loss]) -> bool:
+def _safe(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Narrowing]) -> bool:
     parts = {lowered(column): length for column, length in index if column is not None}
     return any(all(name in parts and name not in losses and _as_long(parts[name], length) for name, length in key.items()) for key in keys)
 
@@ -117,15 +117,15 @@ def _shown(index: UniqueIndex) -> str:
     return f"({', '.join((column or 'an expression') + (f'({length})' if length else '') for column, length in index)})"
 
 
-def _whose(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Loss]) -> Loss:
+def _whose(index: UniqueIndex, keys: list[UniqueKey], losses: Mapping[str, Narrowing]) -> Narrowing:
     """Why it is not safe: that of a column, if the source has such a key."""
     parts = {lowered(column): length for column, length in index if column is not None}
     alike = next((key for key in keys if key.keys() <= parts.keys()), None)
     if alike is None:
-        return Loss(why="the source has none of these columns: two of its rows that are equal in them would be one there")
+        return Narrowing(why="the source has none of these columns: two of its rows that are equal in them would be one there")
     for name, length in alike.items():
         if name in losses:
             return losses[name]
         if not _as_long(parts[name], length):
-            return Loss(why=f"two rows whose {name} begins with the same {parts[name]} characters would be one there")
-    raise AssertionError("a key that is safe is not asked")
+            return Narrowing(why=f"two rows whose {name} begins with the same {parts[name]} characters would be one there")
+    raise AssertionError("a key that is safe has no reason")

@@ -1,8 +1,8 @@
 """Whether a column of the target holds every value of its column at the source: two values never become one there, and none is rejected.
 
-Asked of each column of a table that is there, from the log's definitions, by `tables.target_table`: at `check`, when a table first has
-rows, and after each DDL. A type that holds more is fine. The values are those of the source's type, and they are written as
-`statements.literal_of` writes them, in the sessions of sidecar/mysql/setup.py.
+`tables.target_table` applies it to each column of a table that is there, by the log's definitions: at `check`, when a table first has rows,
+and after each DDL. A type that holds more is fine. The values are those of the source's type. They are written as `statements.literal_of`
+writes them, in the sessions of sidecar/mysql/setup.py.
 
     integers, bits, years, decimals   all their digits, and their sign; in floating-point columns as many digits as these tell apart
     floats, doubles                   the same or the wider type, with as many digits as the source's where it has (M,D)
@@ -48,7 +48,7 @@ _NEIGHBOURS = 64
 _CONTEXT = Context(prec=100)
 
 
-class Loss(NamedTuple):
+class Narrowing(NamedTuple):
     """`values`: canonical texts of the source, two that are one at the target, or one that it rejects; empty where `why` says it."""
 
     values: tuple[str, ...] = ()
@@ -63,11 +63,11 @@ class Loss(NamedTuple):
         return self.why
 
 
-_OTHER_KIND = Loss(why="it is a type of another kind")
-NULL = Loss(why="NULL would be rejected there")
+_OTHER_KIND = Narrowing(why="it is a type of another kind")
+NULL = Narrowing(why="NULL would be rejected there")
 
 
-def lost(source: Typed, target: ServerColumn, flavour: Flavour) -> Loss | None:
+def lost(source: Typed, target: ServerColumn, flavour: Flavour) -> Narrowing | None:
     """None: `target`, a column at a server of `flavour`, holds each value of `source`."""
     there = _typed(target, flavour)
     return _OTHER_KIND if there is None else _lost(source, there)
@@ -84,7 +84,7 @@ def _typed(target: ServerColumn, flavour: Flavour) -> Typed | None:
     return Typed(Column(target.name, "uint" if kind == "int" and shape.unsigned else kind, elements=elements), shape)
 
 
-def _lost(source: Typed, target: Typed) -> Loss | None:
+def _lost(source: Typed, target: Typed) -> Narrowing | None:
     here, there = _type(source), _type(target)
     match source.column.kind, target.column.kind:
         case (("int" | "uint" | "bit" | "year" | "decimal"), _):
@@ -96,7 +96,7 @@ def _lost(source: Typed, target: Typed) -> Loss | None:
         case "text", "text":
             return _of_text(here, there)
         case "text", "binary":
-            return _too_short(_bytes(here), there) or (Loss(("a", "a\0")) if there.name == "binary" else None)
+            return _too_short(_bytes(here), there) or (Narrowing(("a", "a\0")) if there.name == "binary" else None)
         case "binary", "binary":
             return _of_bytes(here, there)
         case "enum", ("enum" | "text"):
@@ -105,11 +105,11 @@ def _lost(source: Typed, target: Typed) -> Loss | None:
             return _of_labels(source, target, len(",".join(source.column.elements)))
         case "json", "text":
             holds = there.name == "longtext" and there.charset in _UNICODE
-            return None if holds else Loss(why="a json may be longer, or have other letters")
+            return None if holds else Narrowing(why="a json may be longer, or have other letters")
         case "json", "json":
             return None
         case "vector", "vector":
-            return None if there.size in (-1, here.size) else Loss(why="it is a vector of another length")
+            return None if there.size in (-1, here.size) else Narrowing(why="it is a vector of another length")
     return _OTHER_KIND
 
 
@@ -154,7 +154,7 @@ def exact(kind: Kind, shape: ColumnType) -> _Exact:
             return _Exact(*integer_range(shape))
 
 
-def _of_number(here: _Exact, kind: Kind, target: Typed) -> Loss | None:
+def _of_number(here: _Exact, kind: Kind, target: Typed) -> Narrowing | None:
     shape = _type(target)
     match target.column.kind:
         case "year":
@@ -167,35 +167,35 @@ def _of_number(here: _Exact, kind: Kind, target: Typed) -> Loss | None:
             return _as_floating(here, target.column.kind, shape)
         case "text":
             longest = max(here.text(here.low), here.text(here.high), key=len)
-            return Loss((longest,)) if _characters(shape) < max(len(longest), 4 if kind == "year" else 1) else None
+            return Narrowing((longest,)) if _characters(shape) < max(len(longest), 4 if kind == "year" else 1) else None
     return _OTHER_KIND
 
 
-def _into_year(here: _Exact, kind: Kind, shape: ColumnType) -> Loss | None:
+def _into_year(here: _Exact, kind: Kind, shape: ColumnType) -> Narrowing | None:
     if kind == "year":
-        return Loss(("1901",)) if shape.size == 2 else None
-    return Loss(("5", "2005")) if here.high >= 2005 and not here.scale else _OTHER_KIND
+        return Narrowing(("1901",)) if shape.size == 2 else None
+    return Narrowing(("5", "2005")) if here.high >= 2005 and not here.scale else _OTHER_KIND
 
 
-def _in_range(here: _Exact, there: _Exact) -> Loss | None:
+def _in_range(here: _Exact, there: _Exact) -> Narrowing | None:
     if here.scale > there.scale:
-        return Loss((here.text(1), here.text(2)))
+        return Narrowing((here.text(1), here.text(2)))
     if here.greatest() > there.greatest():
-        return Loss((here.text(here.high),))
-    return Loss((here.text(here.low),)) if here.least() < there.least() else None
+        return Narrowing((here.text(here.high),))
+    return Narrowing((here.text(here.low),)) if here.least() < there.least() else None
 
 
-def _as_floating(here: _Exact, kind: Kind, shape: ColumnType) -> Loss | None:
+def _as_floating(here: _Exact, kind: Kind, shape: ColumnType) -> Narrowing | None:
     """A server shows six digits of a FLOAT, and all that it takes to know a DOUBLE."""
     if shape.unsigned and here.low < 0:
-        return Loss((here.text(here.low),))
+        return Narrowing((here.text(here.low),))
     if shape.size >= 0 and (loss := _in_range(here, _rounded(shape))) is not None:
         return loss
     if here.digits() <= (6 if kind == "float" else 15) or (kind == "double" and not here.scale and here.high <= _WHOLE_DOUBLE_MAX):
         return None
     values = [here.text(here.high - one) for one in range(_NEIGHBOURS)]
     seen = float if kind == "double" else _seen_float
-    return next(Loss((one, other)) for one, other in zip(values[1:], values[:-1], strict=True) if seen(one) == seen(other))
+    return next(Narrowing((one, other)) for one, other in zip(values[1:], values[:-1], strict=True) if seen(one) == seen(other))
 
 
 def _seen_float(text: str) -> str:
@@ -208,48 +208,48 @@ def _rounded(shape: ColumnType) -> _Exact:
     return _Exact(0 if shape.unsigned else -high, high, shape.scale)
 
 
-def _of_floating(source: Typed, target: Typed) -> Loss | None:
+def _of_floating(source: Typed, target: Typed) -> Narrowing | None:
     here, there = _type(source), _type(target)
     if target.column.kind not in ("float", "double"):
         scale = exact(target.column.kind, there).scale if target.column.kind in ("int", "uint", "decimal") else -1
         fine = scale >= 0 and (here.size < 0 or here.scale > scale)
-        return Loss(_parts(scale)) if fine else Loss(why="another server makes another text or number of a floating-point number")
+        return Narrowing(_parts(scale)) if fine else Narrowing(why="another server makes another text or number of a floating-point number")
     if there.unsigned and not here.unsigned:
-        return Loss(("-1.0",))
+        return Narrowing(("-1.0",))
     if there.size >= 0:
         if here.size < 0 or here.scale > there.scale:
-            return Loss(_parts(there.scale))
+            return Narrowing(_parts(there.scale))
         if (loss := _in_range(_rounded(here._replace(unsigned=True)), _rounded(there))) is not None:
             return loss
     if (source.column.kind, target.column.kind) == ("double", "float"):
         if here.size < 0:
-            return Loss(("1.00000000001", "1.00000000002"))
+            return Narrowing(("1.00000000001", "1.00000000002"))
         return _as_floating(_rounded(here), "float", there)
     return None
 
 
 def _parts(scale: int) -> tuple[str, str]:
-    """Of 10 ** -scale, too small to be told from 0."""
+    """Of 10 ** -scale, which round to 0."""
     return repr(float(f"1e-{scale + 1}")), repr(float(f"2e-{scale + 1}"))
 
 
 # ---- dates and times --------------------------------------------------------------------------------------------------
 
 
-def _of_moment(source: Typed, target: Typed) -> Loss | None:
+def _of_moment(source: Typed, target: Typed) -> Narrowing | None:
     here, there = source.column.kind, target.column.kind
     digits, digits_there = _fraction(source), _fraction(target)
     match here, there:
         case _, "text":
             chars = _MOMENT_CHARS[here] + digits + bool(digits)
-            return Loss((_first(here, digits),)) if _characters(_type(target)) < chars else None
+            return Narrowing((_first(here, digits),)) if _characters(_type(target)) < chars else None
         case (("datetime" | "timestamp"), "date"):
-            return Loss(("2024-01-02 00:00:01" + _zeros(digits), "2024-01-02 00:00:02" + _zeros(digits)))
+            return Narrowing(("2024-01-02 00:00:01" + _zeros(digits), "2024-01-02 00:00:02" + _zeros(digits)))
         case (("date" | "datetime"), "timestamp"):
-            return Loss((_first(here, digits),))
+            return Narrowing((_first(here, digits),))
         case ("time", "time") | ("date", "date") | (("date" | "datetime" | "timestamp"), "datetime") | ("timestamp", "timestamp"):
             start = "12:00:00." if here == "time" else "2024-01-02 12:00:00."
-            return Loss((f"{start}{1:0{digits}d}", f"{start}{2:0{digits}d}")) if digits > digits_there else None
+            return Narrowing((f"{start}{1:0{digits}d}", f"{start}{2:0{digits}d}")) if digits > digits_there else None
     return _OTHER_KIND
 
 
@@ -269,12 +269,12 @@ def _first(kind: Kind, digits: int) -> str:
 # ---- texts, bytes, labels ---------------------------------------------------------------------------------------------
 
 
-def _of_text(here: ColumnType, there: ColumnType) -> Loss | None:
+def _of_text(here: ColumnType, there: ColumnType) -> Narrowing | None:
     if there.name == "char" != here.name:
-        return Loss(("a", "a "))
+        return Narrowing(("a", "a "))
     if not _has_characters(here.charset, there.charset):
-        foreign = _FOREIGN.get(there.charset, "😀")
-        return Loss((foreign,)) if here.charset in _UNICODE else Loss(why=f"{there.charset} has not every character of {here.charset}")
+        foreign, why = _FOREIGN.get(there.charset, "😀"), f"{there.charset} has not every character of {here.charset}"
+        return Narrowing((foreign,)) if here.charset in _UNICODE else Narrowing(why=why)
     if here.name in TEXT_BYTES and there.name in TEXT_BYTES:
         sets = {_plain(here.charset), _plain(there.charset)}
         as_long = len(sets) == 1 or sets <= _AS_UTF8
@@ -306,34 +306,34 @@ def _size(shape: ColumnType) -> int:
     return TEXT_BYTES.get(shape.name, 1 if shape.size < 0 else shape.size)
 
 
-def _too_short(length: int, there: ColumnType) -> Loss | None:
+def _too_short(length: int, there: ColumnType) -> Narrowing | None:
     """A LONGTEXT or LONGBLOB has what any server sends."""
     room = _size(there)
-    return None if room >= min(length, TEXT_BYTES["longtext"]) else Loss(why=f"longer values than {room} would be rejected there")
+    return None if room >= min(length, TEXT_BYTES["longtext"]) else Narrowing(why=f"longer values than {room} would be rejected there")
 
 
-def _of_bytes(here: ColumnType, there: ColumnType) -> Loss | None:
+def _of_bytes(here: ColumnType, there: ColumnType) -> Narrowing | None:
     fixed = here.name == there.name == "binary"
     if there.name == "binary" and not fixed:
-        return Loss(("61", "6100"))
+        return Narrowing(("61", "6100"))
     if fixed and _size(here) < _size(there):
-        return Loss(why="it adds zeros to each value")
+        return Narrowing(why="it adds zeros to each value")
     return _too_short(_size(here), there)
 
 
-def _of_labels(source: Typed, target: Typed, longest: int) -> Loss | None:
+def _of_labels(source: Typed, target: Typed, longest: int) -> Narrowing | None:
     """Labels that the log does not have are no loss: one that the target has not is an error, when it comes."""
     mine, others, shape = source.column.elements, target.column.elements, _type(target)
     if target.column.kind == "text":
         if not _has_characters(_type(source).charset, shape.charset) and not all(map(str.isascii, mine)):
-            return Loss(why=f"{shape.charset} may not have the letters of its labels")
-        return Loss(why="a label is longer") if longest > _characters(shape) else None
+            return Narrowing(why=f"{shape.charset} may not have the letters of its labels")
+        return Narrowing(why="a label is longer") if longest > _characters(shape) else None
     if not mine or not others:
         return None
     if missing := [one for one in mine if one not in others]:
-        return Loss((missing[0],))
+        return Narrowing((missing[0],))
     if target.column.kind == "set" and _among(others, mine) != list(mine):
-        return Loss(why="its labels are in another order")
+        return Narrowing(why="its labels are in another order")
     return None
 
 

@@ -39,14 +39,14 @@ class ServerTable:
     by_bytes: bool = False
 
 
-class Asked(Protocol):
+class Queried(Protocol):
     """A session with the server."""
 
     def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
         """Raises pymysql's errors."""
 
 
-def read_table(session: Asked, name: TableName) -> ServerTable | None:
+def read_table(session: Queried, name: TableName) -> ServerTable | None:
     """None for a table that is not there, or that the account may not see. Raises pymysql's errors."""
     where = "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
     columns = session.rows(

@@ -17,7 +17,9 @@ from sidecar.adapters.tidb.definition import definition
 from sidecar.adapters.tidb.schema import TidbSchemas
 from sidecar.core.model import ColumnDefinition, TableName, TableSchema
 from sidecar.mysql.flavour import Flavour
+from sidecar.rowcodec.kv_table import kv_table
 from sidecar.rowcodec.table_info import table_schema
+from tests.support.kv_encoder import column, info
 from tests.support.recordings import recording
 from tests.support.services.fake_tidb import FakeTable, FakeTidb
 from tests.unit.rowcodec.test_definition import NO_DEFAULT, NOT_NULL, ON_UPDATE, UNSIGNED, col, index, of_type, part, partition, table
@@ -49,6 +51,21 @@ def test_a_recorded_table_is_reported_alike_by_sql_and_by_its_table_info(name: s
     expected = {table: table_schema(info, schema=table.schema) for table, info in infos.items()}
     assert by_sql(infos, tmp_path) == expected
     assert len(expected) > 4
+
+
+@pytest.mark.parametrize("setting", ["True", "False"])
+def test_a_definition_says_whether_the_cluster_has_new_collations(tmp_path: Path, setting: str) -> None:
+    """However the table is read."""
+    infos = {TableName("shop", "t"): table(col("s", of_type(15, 20, 0, charset="utf8mb4")))}
+    with FakeTidb(tmp_path) as tidb:
+        tidb.variables["new_collation_enabled"] = setting
+        tidb.history = {0: {name: FakeTable(one["id"], info=one) for name, one in infos.items()}}
+        (by_name,) = TidbSchemas(tidb.settings()).tables().values()
+    made = info([column(1, "id", "bigint", primary=True)], int_handle=True)
+    decoded = kv_table(made, schema="shop", new_collation=setting == "True").schema
+    assert by_name.definition is not None
+    assert decoded.definition is not None
+    assert (by_name.definition.new_collation, decoded.definition.new_collation) == (setting == "True", setting == "True")
 
 
 MADE = {

@@ -81,6 +81,7 @@ definitions = st.builds(
     charset=texts,
     collation=texts,
     partitioning=texts,
+    new_collation=st.booleans(),
 )
 schemas = st.dictionaries(
     names,
@@ -145,6 +146,17 @@ def test_what_earlier_versions_did_not_write_has_its_default() -> None:
 @given(schemas)
 def test_schemas_come_back_as_they_were(found: dict[TableName, TableSchema]) -> None:
     assert schemas_from_json(schemas_to_json(found), name="s") == found
+
+
+def test_a_cluster_without_new_collations_is_all_that_is_written_of_them() -> None:
+    """So a log of a cluster that has them names its schemas as before."""
+    table = {"schema": "s", "table": "t", "key": [], "columns": [], "ids": [0], "layout": "", "definition": [[], [], True, "", "", ""]}
+    data = json.dumps([table], separators=(",", ":")).encode()
+    (schema,) = schemas_from_json(data, name="s").values()
+    assert schema.definition == TableDefinition(())
+    assert schemas_to_json({schema.name: schema}) == data
+    by_bytes = replace(schema, definition=TableDefinition((), new_collation=False))
+    assert schemas_from_json(schemas_to_json({schema.name: by_bytes}), name="s") == {schema.name: by_bytes}
 
 
 @pytest.mark.recordings

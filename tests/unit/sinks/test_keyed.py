@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
-from sidecar.core.model import Column, Seq, TableName, TableSchema
+from sidecar.core.model import Column, Seq, TableDefinition, TableName, TableSchema
 from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import newest
 from spark_merge.sinks import keyed
@@ -45,5 +45,7 @@ def test_what_a_table_has_is_believed_for_a_while_or_until_it_is_forgotten(monke
     with monkeypatch.context() as patch:
         patch.setattr(keyed, "TABLES_KNOWN_S", 0)
         assert known.unknown([SCHEMA]) == [SCHEMA]
+    redefined = replace(SCHEMA, definition=TableDefinition(()))
+    assert known.unknown([redefined]) == [redefined], "a DDL may have changed what it is compared with"
     known.forget()
     assert (known.unknown([SCHEMA]), known.get(SCHEMA)) == ([SCHEMA], None)
