@@ -50,6 +50,8 @@ _PASSES = AWAY | _LOCKED | _CONFLICT | TOO_LONG | _FULL | _TIDB
 NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1370})
 _NO_LOGIN = frozenset({1045, 1698, 1130, 1251, 1129})
 NO_SCHEMA, NO_TABLE, NO_COLUMN = 1049, 1146, 1054
+CHECK_FAILED = 4025
+"""MariaDB's, of a CHECK."""
 NO_RELATION = frozenset({NO_SCHEMA, NO_TABLE})
 NOT_THERE = frozenset({NO_SCHEMA, NO_TABLE, NO_COLUMN, 1051})
 
@@ -172,6 +174,11 @@ def _at_target(error: BaseException, code: int, server: NamedServer) -> str:
         return "make room at the target: its disk, or the tablespace, is full; the sink continues automatically"
     if code in TOO_LONG:
         return f"the server limits the statements of {server.user} (MAX_STATEMENT_TIME of the account): lift the limit"
+    if code == CHECK_FAILED:
+        return (
+            "a CHECK of the target's table does not take a row that TiDB has. That of a JSON column in MariaDB takes 31 levels at most:"
+            " MODIFY the column there to LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, which holds any; drop another CHECK"
+        )
     if passes(error, Role.WRITE_TARGET):
         return "see that the target is up, may be written to and can be reached; the sink continues automatically"
     return ""

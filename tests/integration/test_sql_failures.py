@@ -17,7 +17,7 @@ from sidecar.core.model import Column, CommitTs, Seq, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.storage import open_folder
 from sidecar.mysql import errors, setup
-from sidecar.mysql.errors import Warned
+from sidecar.mysql.errors import Warned, failure
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.background import Background
@@ -371,3 +371,18 @@ def test_a_dumps_delete_removes_the_row_of_exactly_its_text(target: MysqlSession
         assert target.rows(f"SELECT k, n FROM {name} ORDER BY k") == (("abc", 1), ("f", 2))
     finally:
         target.change(f"DROP DATABASE {database}")
+
+
+def test_a_json_that_is_too_deep_for_mariadbs_check_is_named_and_fits_a_longtext(mariadb: MariaDb, target: MysqlSession) -> None:
+    deep = "[" * 32 + "]" * 32
+    mariadb.execute("CREATE DATABASE deep", "CREATE TABLE deep.t (j JSON)")
+    try:
+        target.change("REPLACE INTO deep.t VALUES (%s)", (deep[1:-1],))
+        if not PROGRAM:  # MySQL takes 100 levels, as TiDB
+            with pytest.raises(pymysql.err.MySQLError) as caught:
+                target.change("REPLACE INTO deep.t VALUES (%s)", (deep,))
+            assert "MODIFY the column there to LONGTEXT" in failure(caught.value, target.server, target.role, "writing").hint
+        mariadb.execute("ALTER TABLE deep.t MODIFY j LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        target.change("REPLACE INTO deep.t VALUES (%s)", (deep,))
+    finally:
+        mariadb.execute("DROP DATABASE deep")
