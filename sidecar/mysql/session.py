@@ -123,7 +123,7 @@ class MysqlSession:
         warns."""
         with self._statement() as connection, connection.cursor() as cursor:
             rows = int(cursor.execute(sql, values))
-            if cursor.warning_count and self.role is Role.WRITE_TARGET:
+            if cursor.warning_count and self.role.writes_target:
                 cursor.execute("SHOW WARNINGS")
                 if texts := [text for _, code, text in cursor.fetchall() if code != _UNSAFE]:
                     raise Warned("; ".join(dict.fromkeys(texts)))
@@ -151,7 +151,7 @@ class MysqlSession:
         connection._force_close()
         if self._under_way:
             self._under_way = False
-            if self.role is not Role.WRITE_TARGET:
+            if not self.role.writes_target:
                 _kill(self.server, self._flavour, self._number)
 
     def interrupt(self) -> None:

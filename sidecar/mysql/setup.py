@@ -29,17 +29,24 @@ worker that is frozen."""
 
 LOCK_WAIT_S = 10
 
+DDL_LOCK_WAIT_S = 60
+"""For another session that holds a table of the target in an open transaction; then the sink reports it and tries again."""
+
 ROWS_MAX = (1 << 64) - 1
 
 SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
+
+_SQL_MODES = dict.fromkeys(Flavour, SQL_MODE) | {Flavour.MARIADB: f"{SQL_MODE},TIME_ROUND_FRACTIONAL"}
+"""MariaDB cuts digits of a fraction otherwise; TiDB and MySQL round (pingcap/tidb pkg/types/time.go, RoundFrac)."""
 
 UNKNOWN_VARIABLE = 1193
 
 _T, _A, _Y = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
 _ALL, _NOT_TIDB = (_T, _A, _Y), (_A, _Y)
 _ROLES = tuple(Role)
-_SOURCE, _TARGET = (Role.READ_SOURCE, Role.MARK), (Role.READ_TARGET, Role.WRITE_TARGET)
-_WRITES, _WRITES_TARGET = (Role.MARK, Role.WRITE_TARGET), (Role.WRITE_TARGET,)
+_WRITES_TARGET, _ALTERS = (Role.WRITE_TARGET, Role.ALTER_TARGET), (Role.ALTER_TARGET,)
+_SOURCE, _TARGET = (Role.READ_SOURCE, Role.MARK), (Role.READ_TARGET, *_WRITES_TARGET)
+_WRITES = (Role.MARK, *_WRITES_TARGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ VARIABLES = (
     Variable("max_execution_time", "{statement_ms}", (_T, _Y), _ROLES, "the server's limit may end each read of a large table", shows=True),
     Variable("max_statement_time", "{statement_s}", (_A,), _ROLES, "as max_execution_time", shows=True),
     Variable("time_zone", "'+00:00'", _ALL, _ROLES, "a TIMESTAMP is spelled and understood in it"),
-    Variable("sql_mode", f"'{SQL_MODE}'", _ALL, _ROLES, "quotes, ||, padding of CHAR; zero dates and a zero id are values as others"),
+    Variable("sql_mode", "'{sql_mode}'", _ALL, _ROLES, "quotes, ||, padding of CHAR; zero dates and a zero id are values as others"),
     Variable("collation_connection", "'utf8mb4_bin'", _ALL, _ROLES, "two texts that are no columns compare as at TiDB"),
     Variable("autocommit", "1", _ALL, _ROLES, "else a read stays in the snapshot of the session's first, and a write is never committed"),
     Variable("group_concat_max_len", "1073741824", _ALL, _ROLES, "it cuts what a predicate groups"),
@@ -94,6 +101,8 @@ VARIABLES = (
     Variable("allow_auto_random_explicit_insert", "1", (_T,), _WRITES_TARGET, "the source's ids are written", shows=True),
     Variable("tidb_skip_utf8_check", "0", (_T,), _WRITES_TARGET, "a text that is none is rejected"),
     Variable("tidb_skip_ascii_check", "0", (_T,), _WRITES_TARGET, "as tidb_skip_utf8_check"),
+    Variable("explicit_defaults_for_timestamp", "1", _NOT_TIDB, _ALTERS, "else a TIMESTAMP gets defaults that no statement names"),
+    Variable("lock_wait_timeout", "{ddl_lock_wait_s}", _NOT_TIDB, _ALTERS, "DDL_LOCK_WAIT_S", shows=True),
 )
 
 _SHOWS = frozenset(one.name for one in VARIABLES if one.shows)
@@ -105,7 +114,10 @@ read, and no gap is locked."""
 
 def settings(role: Role, flavour: Flavour, *, statement_s: float) -> list[tuple[str, str]]:
     """Names and SQL values. `statement_s`: how long the server lets a statement run, 0 for no limit."""
-    values = {"statement_ms": int(statement_s * 1000), "statement_s": statement_s, "lock_wait_s": LOCK_WAIT_S, "idle_s": IDLE_S}
+    values = {
+        "statement_ms": int(statement_s * 1000), "statement_s": statement_s, "lock_wait_s": LOCK_WAIT_S, "idle_s": IDLE_S,
+        "ddl_lock_wait_s": DDL_LOCK_WAIT_S, "sql_mode": _SQL_MODES[flavour],
+    }  # fmt: skip
     return [(one.name, one.value.format(**values)) for one in VARIABLES if flavour in one.flavours and role in one.roles]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_merge.ddl.reader import TokenReader, words
-from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces
+from spark_merge.ddl.statement import DefaultPiece, Feature, FeatureKind, FormulaPiece, Piece, Pieces
 
 _TYPES = words(
     "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
@@ -76,33 +76,35 @@ class Charset:
 def column(reader: TokenReader) -> str:
     """`name type options`; returns the name. Charset and collation go behind the type, as the grammar of the targets has it."""
     name = reader.name()
-    column_type(reader)
-    return name
-
-
-def column_type(reader: TokenReader) -> None:
     head = reader.made()
     charset = Charset()
     _data_type(reader, charset)
     kind = reader.made()
     options: list[Piece] = []
-    generated = False
     while True:
         if charset.read(reader):
             continue
-        if reader.skip("NOT NULL"):
-            reader.feature(_NULLABILITY, " NOT NULL")
-        elif reader.skip("NULL"):
-            reader.feature(_NULLABILITY, " NULL")
+        if word := next((words for words in ("NOT NULL", "NULL") if reader.skip(words)), ""):
+            options.append(FormulaPiece(name, (), (Feature(_NULLABILITY, f" {word}"),)))
         elif reader.sees("GENERATED|AS"):
-            generated = True
             _generated(reader)
-        elif not _column_option(reader):
+            options.append(FormulaPiece(name, reader.made(), ()))
+        elif reader.take("DEFAULT"):
+            written = reader.made()
+            default(reader)
+            options.append(DefaultPiece(name, reader.made(), written))
+        elif _column_option(reader):
+            options += reader.made()
+        else:
             break
-        options += reader.made()
+    generated = any(isinstance(one, FormulaPiece) and one.formula for one in options)
+    if not any(isinstance(one, DefaultPiece) for one in options):
+        options.append(DefaultPiece(name))
     for piece in (*head, *kind, *charset.pieces(), *options):
-        plain = isinstance(piece, Feature) and piece.kind == _NULLABILITY and not generated
-        reader.write(piece.text if plain and isinstance(piece, Feature) else piece)
+        plain = isinstance(piece, FormulaPiece) and not generated
+        for one in piece.null if plain and isinstance(piece, FormulaPiece) else (piece,):
+            reader.write(one.text if plain and isinstance(one, Feature) else one)
+    return name
 
 
 def _data_type(reader: TokenReader, charset: Charset) -> None:
@@ -153,8 +155,6 @@ def _column_option(reader: TokenReader) -> bool:
     elif reader.take("UNIQUE"):
         reader.take("KEY")
         global_index(reader)
-    elif reader.take("DEFAULT"):
-        default(reader)
     elif reader.take("ON UPDATE"):
         _now(reader)
     elif reader.take("COMMENT"):

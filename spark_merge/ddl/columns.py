@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.core.model import Column, ColumnDefinition, TableSchema, lowered
 from sidecar.rowcodec.kv_layout import kv_table_of
@@ -72,7 +72,7 @@ def column_effects(before: TableSchema, after: TableSchema, statements: Iterable
     return tuple(
         ColumnEffect(column, old[was := names[column.name]], types=(types[0].get(was), types[1].get(column.name)))
         if column.name in names
-        else added_column(column, after)
+        else replace(added_column(column, after), types=(None, types[1].get(column.name)))
         for column in after.columns
     )
 
@@ -133,7 +133,7 @@ def added_column(column: Column, after: TableSchema) -> ColumnEffect:
         return ColumnEffect(column, unknown="a default that the log does not have")
     try:
         return ColumnEffect(column, existing=_by_definition(column, made))
-    except (ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, IndexError):  # the last: an enum whose labels are not known has no first one
         return ColumnEffect(column, unknown=f"the computed default {made.default}")
 
 

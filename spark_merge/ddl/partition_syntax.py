@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from sidecar.core.model import lowered
 from spark_merge.ddl.column_syntax import placement
 from spark_merge.ddl.reader import TokenReader
+from spark_merge.ddl.statement import BoundPiece
 
 NOT_LOGGED = "NO_WRITE_TO_BINLOG|LOCAL"
 
 
 def partition_by(reader: TokenReader) -> None:
     reader.need("PARTITION BY")
-    reader.take("LINEAR")
+    if reader.skip("LINEAR"):
+        reader.feature("linear", " LINEAR")
     if reader.take("RANGE|LIST"):
         _columns(reader) if reader.take("COLUMNS") else reader.parens()
     elif reader.take("HASH"):
@@ -29,6 +32,13 @@ def partition_by(reader: TokenReader) -> None:
         definitions(reader)
     if reader.skip("UPDATE INDEXES"):
         reader.feature("global index", f" UPDATE INDEXES {reader.bare_parens().strip()}")
+
+
+def bounds_of(partitioning: str) -> dict[str, str]:
+    """The bounds of a PARTITION BY clause with their parentheses, by the partition's folded name. Raises UnsupportedDdl."""
+    reader = TokenReader(partitioning, "")
+    partition_by(reader)
+    return {lowered(piece.partition): piece.text for piece in reader.made() if isinstance(piece, BoundPiece)}
 
 
 def _columns(reader: TokenReader) -> None:
@@ -56,8 +66,7 @@ def definitions(reader: TokenReader) -> bool:
     valued = False
     while True:
         reader.need("PARTITION")
-        reader.name()
-        valued |= _values(reader)
+        valued |= _values(reader, reader.name())
         _options(reader)
         if not reader.take(","):
             break
@@ -65,19 +74,19 @@ def definitions(reader: TokenReader) -> bool:
     return valued
 
 
-def _values(reader: TokenReader) -> bool:
+def _values(reader: TokenReader, partition: str) -> bool:
     if reader.skip("DEFAULT"):
         reader.feature("default partition", " DEFAULT")
     elif reader.take("VALUES LESS THAN"):
         if not reader.take("MAXVALUE"):
-            reader.parens()
+            reader.write(BoundPiece(partition, reader.bare_parens()))
     elif reader.take("VALUES IN"):
         text = reader.bare_parens()
         # DEFAULT as a value among others is TiDB's own
         if "DEFAULT" in text.upper():
             reader.feature("default partition", text)
         else:
-            reader.write(text)
+            reader.write(BoundPiece(partition, text))
     else:
         return False
     return True

@@ -13,7 +13,7 @@ from sidecar.core.model import TableName
 from sidecar.errors import UnsupportedDdl
 from sidecar.sql.lexer import SqlToken
 from sidecar.sql.text import quoted
-from spark_merge.ddl.statement import Feature, FeatureKind, Pieces, SchemaPiece
+from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece
 from spark_merge.ddl.tokens import REPORT, ddl_tokens
 
 _OTHER_TABLES = frozenset({"SELECT", "NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "TABLE", "WITH"})
@@ -43,7 +43,7 @@ class TokenReader:
         self._at = 0
         self.unqualified = False
         """Whether the last table's name had no schema."""
-        self._made: list[str | TableName | SchemaPiece | Feature] = []
+        self._made: list[Piece] = []
 
     # ---- what comes ----------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class TokenReader:
         if not self.take(words):
             self.refuse(words)
 
-    def write(self, piece: str | TableName | SchemaPiece | Feature) -> None:
+    def write(self, piece: Piece) -> None:
         self._made.append(piece)
 
     def feature(self, kind: FeatureKind, text: str) -> None:

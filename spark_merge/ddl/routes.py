@@ -55,6 +55,16 @@ class Routes:
                 hint="drop the tables at the target by hand and name the DDL's commit_ts in the sink's `ddl-done`",
             )
 
+    def check_table_goes_alone(self, name: TableName, known: Iterable[TableName], query: str) -> None:
+        """Raises SinkError where rows of another one of the `known` tables are in the target's table: a DDL takes or changes them all."""
+        target = self.target(name).folded()
+        if others := sorted(str(one) for one in known if one.folded() != name.folded() and self.target(one).folded() == target):
+            raise SinkError(
+                f"the DDL {query!r} cannot be carried out at {self.target(name)}: the routes bring rows of {', '.join(others)} there too",
+                hint=f"change the target by hand, for the rows of {name} alone, and name the DDL's commit_ts in the sink's `ddl-done`;"
+                f" or {SEPARATE}",
+            )
+
 
 def check_disjoint(names: Iterable[TableName], place: Callable[[TableName], Hashable], *, hint: str) -> None:
     """Raises SinkError where two of the tables would have one place. `place` is compared as the target compares it: a text only where the

@@ -50,7 +50,7 @@ FeatureKind = Literal[
     "auto_random", "row ids", "clustered", "placement", "ttl", "ttl settings", "tiflash", "attributes", "storage", "algorithm", "check",
     "charset", "collation", "charset of the table", "vector", "expression index", "json path", "default function", "global index",
     "index visibility", "interval partitions", "default partition", "nullability of a generated column", "condition", "unknown option",
-    "inline reference",
+    "inline reference", "linear",
 ]  # fmt: skip
 
 
@@ -61,7 +61,30 @@ class Feature(NamedTuple):
     text: str
 
 
-Piece: TypeAlias = "str | TableName | SchemaPiece | Feature"
+class DefaultPiece(NamedTuple):
+    """Where a column has its DEFAULT. `value`: what is behind the word, which is `word`; empty: the column has none."""
+
+    column: str
+    value: Pieces = ()
+    word: Pieces = ()
+
+
+class FormulaPiece(NamedTuple):
+    """What makes a column a generated one. `null`: whether it may be NULL, as far as the text says so."""
+
+    column: str
+    formula: Pieces
+    null: Pieces
+
+
+class BoundPiece(NamedTuple):
+    """What is behind VALUES LESS THAN or VALUES IN."""
+
+    partition: str
+    text: str
+
+
+Piece: TypeAlias = "str | TableName | SchemaPiece | Feature | DefaultPiece | FormulaPiece | BoundPiece"
 Pieces: TypeAlias = tuple[Piece, ...]
 
 

@@ -17,6 +17,7 @@ from sidecar.core.model import Column, ColumnDefinition, CommitTs, TableDefiniti
 from sidecar.errors import OwnershipLost, SinkError, UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour
+from sidecar.mysql.roles import Role
 from sidecar.rowcodec.kv_layout import kv_table_of
 from spark_merge.ddl.routes import Routes, routes_of
 from spark_merge.port.contract import Head
@@ -68,7 +69,7 @@ class Deaths(MemoryDdlPosition):
         self._die("after done", intent)
 
     def connect(self) -> OneConnection:
-        connection = OneConnection(self._server)
+        connection = OneConnection(self._server, role=Role.ALTER_TARGET)
         plain = connection.rows
 
         def rows(sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:

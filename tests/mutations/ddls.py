@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 LEXER = "sidecar/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
+VALUES = "tests/integration/test_sql_ddl_values.py"
 
 DDLS = [
     Mutation(
@@ -106,5 +107,61 @@ DDLS = [
         "else self._rearranged()",
         "else None",
         f"{SCENARIO}[effects_partitions]",
+    ),
+    Mutation(
+        "MariaDB cuts the digits of a fraction that TiDB rounds",
+        "sidecar/mysql/setup.py::_SQL_MODES",
+        ",TIME_ROUND_FRACTIONAL",
+        "",
+        f"{VALUES}::test_what_a_modify_leaves_is_what_tidb_makes_or_the_ddl_is_refused[datetime(6)]",
+    ),
+    Mutation(
+        "a target makes texts of floating-point numbers",
+        "spark_merge/sinks/mysql/ddl_values.py::_ALIKE",
+        '("json", "text"): frozenset({_MARIADB})',
+        '("json", "text"): _BOTH, ("double", "text"): _BOTH',
+        f"{VALUES}::test_what_a_modify_leaves_is_what_tidb_makes_or_the_ddl_is_refused[double]",
+    ),
+    Mutation(
+        "a TIMESTAMP becomes a DATETIME by the sink's zone",
+        "spark_merge/sinks/mysql/ddl_values.py::differs",
+        'was.kind != now.kind and "timestamp" in (was.kind, now.kind)',
+        "False",
+        f"{VALUES}::test_what_the_authors_zone_or_day_decides_stops_the_ddl_at_each_target[timestamp-datetime-Flavour.TIDB]",
+    ),
+    Mutation(
+        "a new column's default is read in the sink's zone",
+        "spark_merge/sinks/mysql/ddl_values.py::_Judge._default",
+        "return _in_sql(column, effect.existing, effect.types[1], self._flavour)",
+        "return None",
+        f"{VALUES}::test_what_rows_have_in_a_new_column_is_what_the_log_says",
+    ),
+    Mutation(
+        "a partition's bound is computed in the sink's zone",
+        "spark_merge/sinks/mysql/ddl_values.py::_Judge.bounds",
+        "not _has_zone(piece.text)",
+        "True",
+        f"{VALUES}::test_a_partitions_bound_is_that_of_its_authors_zone",
+    ),
+    Mutation(
+        "rows leave with a partition that has other rows at the target",
+        "spark_merge/sinks/mysql/ddl_values.py::_is_plain_hash",
+        '["HASH", column]',
+        '["HASH" | "KEY", column]',
+        f"{VALUES}::test_rows_leave_with_a_partition_only_where_it_has_the_same_rows",
+    ),
+    Mutation(
+        "a formula over floating-point numbers is computed by the target",
+        "spark_merge/sinks/mysql/formulas.py::_NUMBERS",
+        '"decimal"',
+        '"decimal", "double", "float"',
+        f"{VALUES}::test_a_stored_formula_stays_where_each_server_has_the_same_result",
+    ),
+    Mutation(
+        "TRUNCATE of one table empties the others that routes bring there",
+        "spark_merge/sinks/mysql/ddl.py::_check_alone",
+        "routes.check_table_goes_alone(name, tables, statement.text)",
+        "pass",
+        f"{VALUES}::test_a_ddl_of_a_table_that_shares_its_place_is_refused",
     ),
 ]

@@ -42,6 +42,7 @@ from spark_merge.sinks.iceberg.evolution import evolved
 from spark_merge.sinks.iceberg.types import iceberg_schema
 from spark_merge.sinks.iceberg.uri import IcebergSettings
 from spark_merge.sinks.mysql.ddl_dialect import rendered
+from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
 from spark_merge.sinks.opensearch.changes import changes
 from spark_merge.sinks.sqlite import tables as sqlite
 from spark_merge.sinks.table_ddl import checked_effects
@@ -234,7 +235,9 @@ def _mysql(head: Head) -> None:
     checked_effects(head)
     for record in head.ddls:
         if record.schema != MARK_TABLE.schema:
-            rendered(of_the_log(parsed(record.query, record.schema), record, head), Flavour.MYSQL)
+            statement = of_the_log(parsed(record.query, record.schema), record, head)
+            rewrites(statement, record, *tables_of(statement, head), Flavour.MYSQL, moment=0)
+            rendered(statement, Flavour.MYSQL)
 
 
 _SINKS: dict[str, Callable[[Head], object]] = {

@@ -11,6 +11,9 @@ from typing import Any
 
 from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.mysql.flavour import flavour_of
+from sidecar.mysql.roles import Role
+from sidecar.mysql.setup import set_up
 from sidecar.rowcodec.kv_layout import layout_of
 from sidecar.rowcodec.table_info import table_schema
 from sidecar.schema.ddl import Effect, TableInfo
@@ -28,8 +31,11 @@ _NAME_AND_COUNTER = re.compile(r"^CREATE TABLE `[^`]*`| AUTO_INCREMENT=\d+| CHAR
 class OneConnection:
     """`MysqlSession`."""
 
-    def __init__(self, server: MariaDb, **options: Any) -> None:
+    def __init__(self, server: MariaDb, *, role: Role | None = None, **options: Any) -> None:
         self.connection = server.connect(**options)
+        if role is not None:
+            with self.connection.cursor() as cursor:
+                set_up(cursor, role, flavour_of(self.connection.get_server_info()), statement_s=0)
 
     def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]:
         with self.connection.cursor() as cursor:

@@ -24,6 +24,7 @@ from sidecar.core.model import (
     TableDefinition,
     TableName,
     TableSchema,
+    lowered,
 )
 from sidecar.errors import SinkError, UnsupportedDdl
 from sidecar.mysql.flavour import Flavour, flavour_of
@@ -33,6 +34,7 @@ from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
 from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
+from spark_merge.sinks.mysql.formulas import plain_columns
 from spark_merge.sinks.mysql.server_table import read_table
 from spark_merge.sinks.mysql.tables import target_table
 
@@ -69,12 +71,12 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect:
             hint="make it at the target by hand and remove `create-tables`; a log that this version begins has it",
         )
     there = _columns(session, target)
-    made = None
+    made, definition = None, _without_formulas(schema.definition, dialect)
     if not there:
-        made = _carry_out(session, schema.name, _with_labels(schema, schema.definition, in_sql), routes, dialect)
+        made = _carry_out(session, schema.name, _with_labels(schema, definition, in_sql), routes, dialect)
         there = _columns(session, target)
     shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
-    _compare(session, schema, _with_labels(schema, schema.definition, lambda labels: shown(labels, shows)), target, there, dialect)
+    _compare(session, schema, _with_labels(schema, definition, lambda labels: shown(labels, shows)), target, there, dialect)
     return made
 
 
@@ -115,6 +117,12 @@ def _compared_by_bytes(column: ColumnDefinition, dialect: Flavour) -> ColumnDefi
     if dialect is Flavour.MYSQL or column.charset == "utf8mb4":
         return replace(column, charset="utf8mb4", collation="utf8mb4_0900_bin")
     return replace(column, collation=f"{column.charset.replace('utf8', 'utf8mb3')}_nopad_bin")
+
+
+def _without_formulas(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
+    plain = plain_columns(definition, dialect)
+    columns = tuple(replace(one, generated="", stored=False) if lowered(one.name) in plain else one for one in definition.columns)
+    return replace(definition, columns=columns)
 
 
 def tidbs_statement(name: TableName, definition: TableDefinition) -> str:

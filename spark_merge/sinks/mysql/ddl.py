@@ -27,24 +27,20 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour, flavour_of
 from spark_merge.ddl.logged import query_of
-from spark_merge.ddl.names import at_target, of_the_log, places, table_of, together
+from spark_merge.ddl.names import at_target, changed_tables, of_the_log, places, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
-from spark_merge.ddl.statement import Statement, StatementKind
-from spark_merge.port.contract import Head
+from spark_merge.ddl.statement import Partitions, Statement, StatementKind
+from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.mysql.ddl_clock import session_time
-from spark_merge.sinks.mysql.ddl_dialect import TableCharset, rendered
+from spark_merge.sinks.mysql.ddl_dialect import Rewrites, TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
-
-LOCK_WAIT_S = 60
-"""For another session that holds a table of the target in an open transaction; then the sink reports it and tries again."""
+from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
 
 LOCK_TAKEN_S = 10
 """For a connection to be gone that was ended."""
 
 _NO_SUCH_CONNECTION = 1094
-
-SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +154,8 @@ class DdlRunner:
         settings = self._settings
         if statement.kind is StatementKind.NOTHING or (statement.kind is StatementKind.CREATE_VIEW and settings.skip_views):
             return
-        if statement.kind is StatementKind.DROP_SCHEMA:
-            settings.routes.check_schema_goes_alone(statement.schemas()[0])
-        step = _Step(head, number, record, at_target(statement, settings.routes), table_of(statement), settings.routes)
+        _check_alone(head, statement, settings.routes)
+        step = _Step(head, number, record, statement, settings.routes)
         with closing(self._session()) as session:
             try:
                 self._at(session, step, None if settings.decided.get(record.commit_ts) == "again" else noted)
@@ -172,12 +167,12 @@ class DdlRunner:
 
     def _at(self, session: PictureSession, step: _Step, noted: Intent | None) -> None:
         dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
-        text = rendered(step.statement, dialect, step.charset())
+        text = rendered(step.statement, dialect, step.charset(), step.rewrites(session, dialect))
         if not text:
             return None
         _lock(session, self._settings.lock, step)
         self._position.check_owner()
-        _set_up(session, dialect, step)
+        session.rows(f"SET timestamp = {step.time():.6f}")
         now = pictures(session, dialect, places(step.statement))
         if noted is not None and _is_done(session, dialect, step, noted, now):
             return self._position.note_done(replace(noted, done=True))
@@ -193,29 +188,54 @@ class DdlRunner:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A DDL of a segment; `statement` names tables of the target, `table` is the one of the log that it makes or changes."""
+    """A DDL of a segment. `logged` names tables of the log."""
 
     head: Head
     number: int
     record: DdlRecord
-    statement: Statement
-    table: TableName | None
+    logged: Statement
     routes: Routes
 
     def __str__(self) -> str:
         return f"segment {self.head.seq}, DDL at commit_ts {self.record.commit_ts}, {self.record.query!r}"
 
     @property
+    def statement(self) -> Statement:
+        """Of tables of the target."""
+        return at_target(self.logged, self.routes)
+
+    @property
+    def tables(self) -> tuple[TableSchema | None, TableSchema | None]:
+        return tables_of(self.logged, self.head)
+
+    @property
     def after(self) -> TableSchema | None:
-        return None if self.table is None else self.head.next_schemas.get(self.table)
+        return self.tables[1]
+
+    def rewrites(self, session: PictureSession, dialect: Flavour) -> Rewrites:
+        there = ""
+        if self.logged.partitions is Partitions.ROWS_LEAVE:
+            there = next(iter(pictures(session, dialect, places(self.statement)[:1]).values())).definition
+        return rewrites(self.logged, self.record, *self.tables, dialect, moment=self.time(), there=there)
 
     def charset(self) -> TableCharset:
         definition = self.after.definition if self.after else None
         return TableCharset(definition.charset, definition.collation) if definition and definition.charset else TableCharset()
 
     def time(self) -> float:
-        before = None if self.table is None else self.head.schemas.get(self.table)
-        return session_time(self.record.commit_ts, before, self.after)
+        return session_time(self.record.commit_ts, *self.tables)
+
+
+def _check_alone(head: Head, statement: Statement, routes: Routes) -> None:
+    """Raises SinkError where the place of a schema or a table at the target is not its own."""
+    if statement.kind is StatementKind.DROP_SCHEMA:
+        routes.check_schema_goes_alone(statement.schemas()[0])
+    changed = changed_tables(statement)
+    known = [{name for name, schema in schemas.items() if has_rows(schema)} for schemas in (head.schemas, head.next_schemas)]
+    for tables in known:
+        for name in changed:
+            if name in tables or not any(name in one for one in known):
+                routes.check_table_goes_alone(name, tables, statement.text)
 
 
 def _lock(session: PictureSession, name: str, step: _Step) -> None:
@@ -239,14 +259,6 @@ def _end(session: PictureSession, connection: int) -> None:
     except pymysql.err.MySQLError as error:
         if error.args[0] != _NO_SUCH_CONNECTION:
             raise
-
-
-def _set_up(session: PictureSession, dialect: Flavour, step: _Step) -> None:
-    common = f"sql_mode = '{SQL_MODE}', time_zone = '+00:00', foreign_key_checks = 0, timestamp = {step.time():.6f}"
-    session.rows("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
-    session.rows(f"SET {common}" + ("" if dialect is Flavour.TIDB else f", lock_wait_timeout = {LOCK_WAIT_S}"))
-    if session.rows("SELECT @@explicit_defaults_for_timestamp") != ((1,),):
-        session.rows("SET explicit_defaults_for_timestamp = 1")
 
 
 # ---- whether there is anything to do -------------------------------------------------------------------------------------

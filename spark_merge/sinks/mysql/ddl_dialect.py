@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.core.model import TableName
+from sidecar.core.model import TableName, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.mysql.flavour import Flavour
 from sidecar.sql.text import quoted
-from spark_merge.ddl.statement import Feature, FeatureKind, Piece, Pieces, SchemaPiece, Statement, StatementKind
+from spark_merge.ddl.statement import (
+    BoundPiece,
+    DefaultPiece,
+    Feature,
+    FeatureKind,
+    FormulaPiece,
+    Piece,
+    Pieces,
+    SchemaPiece,
+    Statement,
+    StatementKind,
+)
 
 
 class TableCharset(NamedTuple):
@@ -20,6 +32,20 @@ class TableCharset(NamedTuple):
 
 
 TIDBS = TableCharset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """What is written otherwise than the statement has it, so that the target makes what TiDB made (ddl_values.py). Names are folded.
+    `defaults`: SQL behind DEFAULT, by column; `bounds`: of a partition, with parentheses; `plain`: generated columns that are written as
+    plain ones."""
+
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    bounds: Mapping[str, str] = field(default_factory=dict)
+    plain: Collection[str] = ()
+
+
+AS_IT_IS = Rewrites()
 
 Decision = Callable[[str], str | None]
 """TiDB's text to the target's; None: refused."""
@@ -71,7 +97,7 @@ _EVERYWHERE: dict[FeatureKind, Decision] = {
     "charset": _charset, "collation": _collation,
 }  # fmt: skip
 _TIDBS_OWN: dict[FeatureKind, Decision] = {
-    "auto_random": _drop, "row ids": _drop, "clustered": _drop, "ttl": _drop, "unknown option": _drop,
+    "auto_random": _drop, "row ids": _drop, "clustered": _drop, "ttl": _drop, "unknown option": _drop, "linear": _drop,
 }  # fmt: skip
 _WITHOUT: dict[FeatureKind, Decision] = {
     "vector": _refuse, "global index": _refuse, "interval partitions": _refuse, "default partition": _refuse,
@@ -89,7 +115,7 @@ DECISIONS: dict[Flavour, dict[FeatureKind, Decision]] = {
 """What is not named is kept as TiDB has it."""
 
 
-def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TIDBS) -> str:
+def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TIDBS, rewrites: Rewrites = AS_IT_IS) -> str:
     """`statement` names tables of the target. Empty: there is nothing to carry out at this target. Raises UnsupportedDdl, by
     name, for what the target has not."""
     if statement.kind is StatementKind.NOTHING:
@@ -99,7 +125,7 @@ def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TID
             f"the DDL {statement.text!r} makes a view, whose SELECT is not read here",
             hint="make it at the target by hand and name its commit_ts in the sink's `ddl-done`, or skip views: `skip-views=true`",
         )
-    write = _Writer(statement, dialect, charset)
+    write = _Writer(statement, dialect, charset, rewrites)
     items = [text for item in statement.items if (text := write.pieces(item))]
     if statement.items and not items:
         return ""
@@ -110,6 +136,7 @@ class _Writer(NamedTuple):
     statement: Statement
     dialect: Flavour
     charset: TableCharset
+    rewrites: Rewrites
 
     def pieces(self, pieces: Pieces) -> str:
         return "".join(map(self._piece, pieces))
@@ -124,6 +151,15 @@ class _Writer(NamedTuple):
                 return self._feature(Feature("charset", self.charset.charset)) + self._feature(Feature("collation", self.charset.collation))
             case Feature():
                 return self._feature(piece)
+            case DefaultPiece():
+                rewrites = self.rewrites.defaults.get(lowered(piece.column))
+                return self.pieces(piece.word) + self.pieces(piece.value) if rewrites is None else f" DEFAULT {rewrites}"
+            case FormulaPiece():
+                if lowered(piece.column) in self.rewrites.plain:
+                    return "".join(one.text for one in piece.null if isinstance(one, Feature))
+                return self.pieces(piece.formula) + self.pieces(piece.null)
+            case BoundPiece():
+                return self.rewrites.bounds.get(lowered(piece.partition), piece.text)
             case _:
                 return piece
 

@@ -110,7 +110,7 @@ class SqlSink:
         lock = f"ticdc-dump {sha256(f'{settings.position_schema} {self._log_id}'.encode()).hexdigest()[:40]}"
         server = replace(settings.server, read_s=DDL_S_MAX)
         ddls = DdlSettings(lock, settings.routes, settings.decided, settings.skip_views)
-        return DdlRunner(lambda: MysqlSession(server, Role.WRITE_TARGET), NotedDdls(self._position), ddls)
+        return DdlRunner(lambda: MysqlSession(server, Role.ALTER_TARGET), NotedDdls(self._position), ddls)
 
     def _make_tables(self, schemas: Mapping[TableName, TableSchema]) -> None:
         """While nothing is accepted, once a term. From then on DDLs see to it, and a table that is not there was dropped by somebody: made

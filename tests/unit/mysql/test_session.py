@@ -82,7 +82,7 @@ def test_only_a_write_to_a_target_is_not_killed_when_it_is_given_up(tidb: FakeTi
         assert isinstance(requested.exception(PATIENCE_S), pymysql.err.OperationalError)
     session.close()
     go.set()
-    assert (KILL in tidb.statements) is (role is not Role.WRITE_TARGET)
+    assert (KILL in tidb.statements) is not role.writes_target
 
 
 def test_a_transaction_whose_connection_is_gone_is_not_committed_on_another_one(tidb: FakeTidb) -> None:

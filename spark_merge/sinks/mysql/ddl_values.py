@@ -1,0 +1,285 @@
+"""One question for each DDL at a SQL target: does the target compute for the rows that are there exactly what TiDB computed?
+
+    yes              the statement is carried out as it is
+    yes, rewritten   it is written otherwise (`Rewrites`): by the log's own default, a partition's own bounds, without a formula
+    no               it is refused: carried out by hand, and the table is dumped again
+
+- What TiDB makes of values whose type changes: spark_merge/ddl/conversion.py. What MariaDB and MySQL make of them: `_ALIKE`. They convert
+  as a strict session does (sidecar/mysql/setup.py), so a value that does not fit stops the DDL there; whatever TiDB's author had set.
+- TiDB computes as TiDB, but for what hangs on its author's session, which no log has: the time zone, the day.
+- What existing rows have in a new column: spark_merge/ddl/columns.py.
+- A stored generated column is in the feed. Where its formula may have another result at the target, it is a plain column (formulas.py).
+- KEY is CRC-32 in TiDB, and LINEAR is ignored: rows are in other partitions than at MariaDB and MySQL, so no rows may leave with one.
+
+Sources: pingcap/tidb pkg/types/datum.go (ConvertTo), pkg/types/time.go (RoundFrac), pkg/ddl/column.go (generateOriginDefaultValue),
+pkg/table/tables/partition.go (locateHashPartition, ForKeyPruning), pkg/ddl/partition.go (LINEAR); MariaDB sql/sql_partition.cc.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, lowered
+from sidecar.errors import UnsupportedDdl
+from sidecar.log.manifest import DdlRecord
+from sidecar.mysql.flavour import Flavour
+from sidecar.rowcodec.type_cast import TEXT_BYTES, ColumnType
+from sidecar.sql.lexer import tokens
+from spark_merge.ddl.columns import ColumnEffect, column_effects
+from spark_merge.ddl.names import places, table_of
+from spark_merge.ddl.partition_syntax import bounds_of
+from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
+from spark_merge.port.contract import Head, has_rows
+from spark_merge.sinks.mysql.ddl_dialect import Rewrites
+from spark_merge.sinks.mysql.formulas import plain_columns
+from spark_merge.sinks.mysql.statements import literal_of
+
+_TIDB, _MARIADB, _MYSQL = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
+
+
+def rewrites(
+    statement: Statement,
+    record: DdlRecord,
+    before: TableSchema | None,
+    after: TableSchema | None,
+    flavour: Flavour,
+    *,
+    moment: float,
+    there: str = "",
+) -> Rewrites:
+    """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. `moment`: what the
+    session has as its time. `there`: SHOW CREATE TABLE of the target's table before it, as far as there is one. Raises UnsupportedDdl."""
+    judge = _Judge(statement, record, flavour, moment)
+    if statement.partitions is Partitions.ROWS_LEAVE and flavour is not _TIDB:
+        judge.check_partitions(before, there)
+    definition = after.definition if after else None
+    defaults = {}
+    if before is not None and after is not None and has_rows(before) and statement.changes:
+        defaults = dict(judge.columns(before, after))
+    plain = () if definition is None else plain_columns(definition, flavour)
+    return Rewrites(defaults, dict(judge.bounds(definition)), plain)
+
+
+def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, TableSchema | None]:
+    """The schemas before and after it of the table that a statement makes or changes, or whose rows leave."""
+    after = table_of(statement)
+    return head.schemas.get(places(statement)[0]) if places(statement) else None, None if after is None else head.next_schemas.get(after)
+
+
+class _Judge:
+    def __init__(self, statement: Statement, record: DdlRecord, flavour: Flavour, moment: float) -> None:
+        self._statement, self._record, self._flavour, self._moment = statement, record, flavour, moment
+
+    def refused(self, why: str, table: TableName) -> UnsupportedDdl:
+        ts = self._record.commit_ts
+        return UnsupportedDdl(
+            f"the DDL {self._record.query!r} at commit_ts {ts} is not carried out at {self._flavour.value}: {why}",
+            hint=f"carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then the rows are read again by"
+            f" `cdc cli changefeed dumpstart --tables {table}`",
+        )
+
+    # ---- columns -------------------------------------------------------------------------------------------------------
+
+    def columns(self, before: TableSchema, after: TableSchema) -> Iterator[tuple[str, str]]:
+        """The defaults to write."""
+        old, new = _definitions(before), _definitions(after)
+        given = {lowered(one.column): one for one in self._statement.pieces() if isinstance(one, DefaultPiece)}
+        for effect in column_effects(before, after, [self._statement]):
+            name = effect.column.name
+            if effect.before is None:
+                text = self._default(effect, new.get(name), given.get(lowered(name)), after)
+                if text is not None:
+                    yield lowered(name), text
+            elif why := differs(effect, old.get(effect.before.name), self._flavour):
+                was, now = (_type_text(one, made) for one, made in ((effect.before, old), (effect.column, new)))
+                raise self.refused(f"column {name} of {after.name} was {was} and is {now}, and {why}", after.name)
+
+    def _default(self, effect: ColumnEffect, made: ColumnDefinition | None, given: DefaultPiece | None, after: TableSchema) -> str | None:
+        """Of a new column; None: as the statement has it."""
+        column, of_now = effect.column, _is_now(given, made)
+        if effect.unknown:
+            if why := _unknown(column, given, made, of_now=of_now):
+                raise self.refused(
+                    f"rows of {after.name} that were there have {effect.unknown} in the new column {column.name}, and {why}", after.name
+                )
+            return None
+        if effect.existing is None or (of_now and self._is_moment(effect)):
+            return None
+        if given is not None and given.value:
+            return _in_sql(column, effect.existing, effect.types[1], self._flavour)
+        return "'null'" if column.kind == "json" and self._flavour is _MARIADB and not column.nullable else None
+
+    def _is_moment(self, effect: ColumnEffect) -> bool:
+        """Whether the session's time is the value. A session has one, and a statement may have several columns and their author a zone."""
+        scale, seconds = effect.column.scale, datetime.fromtimestamp(self._moment, UTC)
+        text = seconds.strftime("%Y-%m-%d %H:%M:%S") + (f".{seconds:%f}"[: scale + 1] if scale else "")
+        return effect.existing == text
+
+    # ---- partitions ----------------------------------------------------------------------------------------------------
+
+    def check_partitions(self, before: TableSchema | None, there: str) -> None:
+        if before is None or not has_rows(before):
+            return
+        kinds = {lowered(one.name): one.kind for one in before.columns}
+        of_target = there[at:] if (at := there.find("PARTITION BY")) >= 0 else ""
+        for text in (before.definition.partitioning if before.definition else "", of_target):
+            if (function := _function(text)) and not _is_plain_hash(function, kinds):
+                raise self.refused(
+                    f"rows of {before.name} are in other partitions there: {self._flavour.value} computes {' '.join(function)} otherwise",
+                    before.name,
+                )
+
+    def bounds(self, definition: TableDefinition | None) -> Iterator[tuple[str, str]]:
+        """Where the text has a function, the definition has what it was when the table was made."""
+        pieces = [one for one in self._statement.pieces() if isinstance(one, BoundPiece) and _has_zone(one.text)]
+        known = bounds_of(definition.partitioning) if pieces and definition and definition.partitioning else {}
+        for piece in pieces:
+            text = known.get(lowered(piece.partition))
+            if text is None or _has_zone(text):
+                raise self.refused(
+                    f"the bound {piece.text.strip()} of partition {piece.partition} hangs on its author's time zone, and the log does not"
+                    " have what it was",
+                    TableName(self._record.schema, self._record.table),
+                )
+            yield lowered(piece.partition), text
+
+
+# ---- values whose type changes -----------------------------------------------------------------------------------------
+
+_INTS: tuple[Kind, ...] = ("int", "uint")
+_BOTH = frozenset({_MARIADB, _MYSQL})
+_ALIKE: Mapping[tuple[Kind, Kind], frozenset[Flavour]] = (
+    dict.fromkeys(((was, now) for was in (*_INTS, "decimal") for now in (*_INTS, "decimal")), _BOTH)
+    | dict.fromkeys(((kind, kind) for kind in ("datetime", "time", "timestamp", "bit", "binary", "enum", "set")), _BOTH)
+    | dict.fromkeys(((was, "double") for was in (*_INTS, "decimal")), _BOTH)
+    | {("date", "datetime"): _BOTH, ("datetime", "date"): frozenset({_MARIADB})}
+    | dict.fromkeys(((kind, "text") for kind in (*_INTS, "decimal", "date", "time", "datetime", "enum", "set", "text")), _BOTH)
+    | {("json", "text"): frozenset({_MARIADB})}
+)  # fmt: skip
+"""What is rounded or may not fit: the servers round as TiDB, and stop the DDL where a value does not fit."""
+
+_EXAMPLES: Mapping[tuple[Kind, Kind], str] = {
+    ("double", "text"): "of 1e20 TiDB makes 100000000000000000000, and the target 1e20",
+    ("float", "text"): "of 16777216 TiDB makes 16777216, and the target 16777200",
+    ("year", "text"): "of the year 0000 TiDB makes 0, and the target 0000",
+    ("datetime", "date"): "of 2020-01-01 23:59:59.9 TiDB makes 2020-01-01, and the target 2020-01-02",
+    ("bit", "text"): "of 65 TiDB makes 65, and the target A",
+    ("json", "text"): 'of {"b": 1, "aa": 2} TiDB makes {"aa": 2, "b": 1}, and the target {"b": 1, "aa": 2}',
+}
+
+
+def differs(effect: ColumnEffect, old: ColumnDefinition | None, flavour: Flavour) -> str:
+    """Why the target may make other values than TiDB of those that the column had; empty: it makes the same. `old`: what it was made of."""
+    assert effect.before is not None, "an added column had no values"
+    was, now = effect.before, effect.column
+    if was.kind != now.kind and "timestamp" in (was.kind, now.kind):
+        return "the time zone of its author decides what the values are, which no log has"
+    if was.kind == "time" and now.kind in ("date", "datetime"):
+        return "the day in its author's session decides what the values are, which no log has"
+    if flavour is _TIDB:
+        return ""
+    result, alike = effect.conversion, flavour in _ALIKE.get((was.kind, now.kind), ())
+    if was.kind in (*_INTS, "decimal") and now.kind == "text" and (old is None or "zerofill" in old.type_text.lower()):
+        return "the target writes the zeros of ZEROFILL into the text: of 7 TiDB makes 7, and the target 00007"
+    is_known = result is not None and (was.kind, now.kind) != ("json", "text")
+    if is_known or (alike and _is_alike(was, now, effect.types)):
+        return ""
+    example = _EXAMPLES.get((was.kind, now.kind), "")
+    return f"the target may make other values of its values than TiDB{f': {example}' if example else ''}"
+
+
+def _is_alike(was: Column, now: Column, types: tuple[ColumnType | None, ColumnType | None]) -> bool:
+    """As far as it is more than a matter of the kinds."""
+    old, new = types
+    match was.kind, now.kind:
+        case ("text", "text") | (_, "double") if old is None or new is None:
+            return False
+        case "text", "text":
+            return old.charset == new.charset and (new.name != "char" or old.name == "char")
+        case ("enum", "enum") | ("set", "set"):
+            return _goes_unread(set(was.elements) - set(now.elements), now.elements)
+        case _, "double":
+            return new.size < 0 and not new.unsigned
+        case _:
+            return True
+
+
+def _goes_unread(gone: Collection[str], labels: Sequence[str]) -> bool:
+    """Whether a label that is none any more is not read as another one: by its number, or by a collation."""
+    alike = {label.casefold().rstrip() for label in labels}
+    return bool(labels) and not any(one.casefold().rstrip() in alike or any(map(str.isdigit, one)) for one in gone)
+
+
+# ---- what existing rows have in a new column ---------------------------------------------------------------------------
+
+
+def _unknown(column: Column, given: DefaultPiece | None, made: ColumnDefinition | None, *, of_now: bool) -> str:
+    """Why the statement's own text may not make it; empty: it does."""
+    if made is not None and made.generated:
+        return "the target's formula may have another result"
+    if of_now:
+        return "" if column.kind == "timestamp" else "it is a time of its author's zone, which no log has"
+    text = _plain_text(given)
+    computed = given is not None and any(isinstance(one, Feature) for one in given.value)
+    if (not text and not computed) or text.upper() == "NULL":
+        return ""
+    if column.kind in ("timestamp", "datetime", "date", "time"):
+        return "its author's session decides how the text is read"
+    return "the target computes it for itself" if (computed or text.startswith("(")) and column.kind != "json" else ""
+
+
+def _is_now(given: DefaultPiece | None, made: ColumnDefinition | None) -> bool:
+    text = _plain_text(given) if made is None else made.default or ""
+    return re.match(r"\s*\(?\s*(CURRENT_TIMESTAMP|NOW|LOCALTIME)", text, re.IGNORECASE) is not None
+
+
+def _plain_text(given: DefaultPiece | None) -> str:
+    return "".join(one for one in given.value if isinstance(one, str)).strip() if given else ""
+
+
+def _in_sql(column: Column, text: str, kind: ColumnType | None, flavour: Flavour) -> str | None:
+    """Of the types whose values are kept apart MySQL has defaults in parentheses alone; TiDB computes its own expression as TiDB."""
+    literal = literal_of(column)(text)
+    if flavour is not _MARIADB and kind is not None and kind.name in {"json", *TEXT_BYTES}:
+        return None if flavour is _TIDB else f"({literal})"
+    return literal
+
+
+# ---- partitions --------------------------------------------------------------------------------------------------------
+
+_ZONED = frozenset({"UNIX_TIMESTAMP", "FROM_UNIXTIME", "NOW", "CURRENT_TIMESTAMP", "CURDATE", "CURRENT_DATE", "SYSDATE", "LOCALTIME"})
+
+
+def _has_zone(text: str) -> bool:
+    return any(token.kind == "word" and token.value in _ZONED for token in tokens(text))
+
+
+def _function(partitioning: str) -> list[str]:
+    """The words of HASH and KEY with what they are of; empty for others and none."""
+    used = list(tokens(re.sub(r"/\*!\d*|\*/", " ", partitioning)))[2:-1]
+    words = [one.value if one.kind == "word" else one.text for one in used]
+    if not words or words[0] not in ("LINEAR", "HASH", "KEY"):
+        return []
+    return words[: words.index(")") + 1] if ")" in words else words
+
+
+def _is_plain_hash(function: list[str], kinds: Mapping[str, Kind]) -> bool:
+    """HASH of an integer column: its value modulo their number, at each server."""
+    match [one for one in function if one not in "()"]:
+        case ["HASH", column]:
+            return kinds.get(lowered(column.strip("`"))) in _INTS
+        case _:
+            return False
+
+
+# ---- definitions -------------------------------------------------------------------------------------------------------
+
+
+def _definitions(schema: TableSchema) -> dict[str, ColumnDefinition]:
+    return {one.name: one for one in schema.definition.columns} if schema.definition else {}
+
+
+def _type_text(column: Column, made: Mapping[str, ColumnDefinition]) -> str:
+    return made[column.name].type_text if column.name in made else column.kind
