@@ -194,14 +194,12 @@ def _is_alike(was: Column, now: Column, types: tuple[ColumnType | None, ColumnTy
     """As far as it is more than a matter of the kinds."""
     old, new = types
     match was.kind, now.kind:
-        case ("text", "text") | (_, "double") if old is None or new is None:
-            return False
         case "text", "text":
-            return old.charset == new.charset and (new.name != "char" or old.name == "char")
+            return old is not None and new is not None and old.charset == new.charset and (new.name != "char" or old.name == "char")
         case ("enum", "enum") | ("set", "set"):
             return _goes_unread(set(was.elements) - set(now.elements), now.elements)
         case _, "double":
-            return new.size < 0 and not new.unsigned
+            return new is not None and new.size < 0 and not new.unsigned
         case _:
             return True
 
