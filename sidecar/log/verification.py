@@ -3,6 +3,7 @@
     verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
     verify/{id}/report.json         written by the worker, again after each piece of work
     verify/{id}/waiting.json        the request, until the dump after which it is to begin has finished
+    verify/{id}/begun.json          how often the worker's process has begun with it at the same place
     verify/{id}/repair.json         written by the sidecar: the dumps that correct the differences
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
@@ -51,6 +52,10 @@ def report_name(operation_id: OperationId) -> str:
 
 def stop_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/stop"
+
+
+def begun_name(operation_id: OperationId) -> str:
+    return f"{verify_folder(operation_id)}/begun.json"
 
 
 def repair_name(operation_id: OperationId) -> str:
@@ -281,6 +286,24 @@ def stopped(report: VerifyReport | None, operation_id: OperationId, now_ms: int,
     open_ = {"state": end, "waiting_for": ""} | ({"why": why} if why else {})
     tables = [one if one.state in TABLE_OVER else msgspec.structs.replace(one, **open_) for one in report.tables]
     return msgspec.structs.replace(report, state=end, tables=tables, needs_from=None, ended_ms=now_ms, waiting_for="")
+
+
+class Beginnings(msgspec.Struct, frozen=True):
+    """How many `times` a process has begun with a verification of which `parts_done` were done, and has not ended in good order."""
+
+    parts_done: int
+    times: int
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def beginnings_from_json(data: bytes) -> Beginnings:
+    """Raises ValueError for what is none."""
+    try:
+        return msgspec.json.decode(data, type=Beginnings)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"no count of beginnings: {error}") from error
 
 
 def report_from_json(data: bytes) -> VerifyReport:

@@ -21,11 +21,14 @@ from sidecar.log.verification import (
     CYCLE_NAME,
     OVER,
     REQUEST_NAME,
+    Beginnings,
     RepairReport,
     RowDifference,
     TableReport,
     VerifyReport,
     VerifyRequest,
+    beginnings_from_json,
+    begun_name,
     differences_name,
     repair_from_json,
     repair_name,
@@ -62,6 +65,24 @@ def read_waiting(log: Folder, operation_id: OperationId) -> VerifyRequest | None
 def read_repair(log: Folder, operation_id: OperationId) -> RepairReport | None:
     """None: none has begun."""
     return _read(log, repair_name(operation_id), repair_from_json)
+
+
+def count_beginning(log: Folder, operation_id: OperationId) -> int:
+    """A process begins with it: which time that is without a piece of work since the first. Durable: what ends this process may end all
+    that counts deaths, as the kernel does in a container without memory."""
+    report = read_report(log, operation_id)
+    done = sum(one.parts_done for one in report.tables) if report is not None else 0
+    before = _read(log, begun_name(operation_id), beginnings_from_json)
+    now = Beginnings(done, before.times + 1 if before is not None and before.parts_done == done else 1)
+    with storage_errors(log):
+        storage.write_atomically(log, begun_name(operation_id), now.to_json())
+    return now.times
+
+
+def forget_beginnings(log: Folder, operation_id: OperationId) -> None:
+    """Its process has ended in good order."""
+    with storage_errors(log):
+        storage.remove(log, [begun_name(operation_id)])
 
 
 def request_ids(log: Folder) -> list[OperationId]:

@@ -1,4 +1,4 @@
-"""pyarrow without pandas: imported first by each process that stays.
+"""pyarrow without pandas, and with no more threads than this process has processors: imported first by each process that stays.
 
 Where pandas is installed, pyarrow loads it with its first array, in order to take its objects: 0.4 s of CPU and 50 MB in each process, and
 nothing here has such objects. Source: pyarrow's pandas-shim.pxi, `_check_import`.
@@ -17,6 +17,8 @@ from types import ModuleType
 
 import pyarrow as pa
 
+from sidecar.process.limits import limits
+
 SINKS = "ticdc_dump.sinks"
 """The group of entry points (`ENTRY_POINTS` of spark_merge/port/kinds.py)."""
 
@@ -29,6 +31,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def _settle() -> None:
+    pa.set_cpu_count(limits().cpus)  # it takes the machine's, also in a container
     if entry_points(group=SINKS):
         return
     finder = _NoPandas()

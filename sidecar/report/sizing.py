@@ -269,7 +269,9 @@ def _memory(load: SizedLoad) -> Iterator[SizedFigure]:
     for key, name, value, what in parts:
         yield SizedFigure("memory", key, name, value, "bytes", Basis.ESTIMATE, what)
     whole = sum(value for _, _, value, _ in parts)
-    yield SizedFigure("memory", "memory", "together", whole, "bytes", Basis.ESTIMATE, "the sum; a verification needs 0.3 to 0.7 GB more")
+    yield SizedFigure(
+        "memory", "memory", "together", whole, "bytes", Basis.ESTIMATE, "the sum; a verification: 0.3 GB more, and 0.2 GB a core"
+    )
 
 
 def _disk(load: SizedLoad) -> Iterator[SizedFigure]:

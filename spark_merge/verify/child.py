@@ -4,6 +4,9 @@
 
 It ends with PARENT, or when the connection does, and the processes that it has started with it. Two that verify the same would remove each
 other's files: so the kernel ends it, which has the lowest priority and might not learn of it before its successor is at work.
+
+What it dies of may be the memory of the whole container, and then nobody is left to count its deaths. So it counts its beginnings, beside
+the report: a verification that was begun too often without a piece of work done is given up.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from typing import Any, TypeVar
 import sidecar.process.plain_arrow  # noqa: F401  # before anything makes an array
 from sidecar.errors import SinkError
 from sidecar.log.verification import VerifyReport, VerifyRequest
+from sidecar.log.verification_files import count_beginning, end_stopped, remove_work
 from sidecar.process.background import Background
 from sidecar.process.end_with_parent import end_with_parent
+from sidecar.process.limits import limits
 from spark_merge.delivery.task_errors import error_of_task, notifying
 from spark_merge.sinks.registry import name_of, open_sink
 from spark_merge.verify.context import TaskRunner
@@ -43,6 +48,14 @@ NICE = 19
 set besides: a delivery that wakes up does not wait for this process at all (sched(7))."""
 
 PARENT_LOOK_S = 0.1
+
+DEATHS_MAX = 5
+"""In the same verification without a piece of work done: it would die of that for ever."""
+
+PROCESS_BYTES = 300 << 20
+"""Of one that reads rows: 200 MB, measured, and a bucket."""
+FREE_SHARE = 0.5
+"""Of the memory that is free when the first one begins: the rest is for deliveries, and for Spark, which may not have begun yet."""
 
 HERE_ROWS = 5_000
 """A table that has no more is compared in this process: other processes, or Spark, take longer to begin."""
@@ -90,8 +103,8 @@ class WorkerLink:
 class OwnProcesses:
     """`context.TaskRunner` on this machine: what is large is done by processes of its own, one a core."""
 
-    def __init__(self, cores: int | None = None) -> None:
-        self.cores = cores or len(os.sched_getaffinity(0))
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
         self._lock = Lock()
         self._pool: ProcessPoolExecutor | None = None
 
@@ -115,6 +128,11 @@ class OwnProcesses:
                 spawn = multiprocessing.get_context("spawn")
                 self._pool = ProcessPoolExecutor(self.cores, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),))
             return self._pool
+
+
+def process_count(cores: int, free_bytes: int) -> int:
+    """How many processes there may be. One, however little memory there is: a verification that dies of that says so."""
+    return max(1, min(cores, int(free_bytes * FREE_SHARE) // PROCESS_BYTES))
 
 
 def end_with(parent: int) -> None:
@@ -148,14 +166,21 @@ class OnSpark:
         return [one() for one in work] if rows <= HERE_ROWS else self._link.ask(work)
 
 
-class _Reported(Verifications):
+class CountedVerifications(Verifications):
     """The worker learns which one is under way."""
 
     def __init__(self, settings: VerifySettings, link: WorkerLink) -> None:
         super().__init__(settings)
         self._link = link
+        self._begun: set[str] = set()
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
+        if request.id not in self._begun and count_beginning(self._log, request.id) > DEATHS_MAX:
+            why = f"its process ended {DEATHS_MAX} times at the same place: see the worker's lines; most often the memory is too small"
+            self._settings.notice(f"verification {request.id} is given up: {why}")
+            remove_work(self._log, request.id)
+            return end_stopped(self._log, request.id, self._settings.now_ms(), why=why)
+        self._begun.add(request.id)
         self._link.send(UnderWay(request.id))
         try:
             return super().carry_out(request, ending)
@@ -171,7 +196,7 @@ def main() -> None:
     link = Link(Connection(int(sys.argv[1])))
     begin: BeginVerifying = link.receive()
     worker = WorkerLink(link, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses()
+    runner: TaskRunner = OnSpark(worker) if begin.on_spark else OwnProcesses(process_count(begin.cores, limits().free_bytes))
     settings = VerifySettings(
         begin.job,
         SqlSource(begin.server),
@@ -180,7 +205,7 @@ def main() -> None:
         late=lambda: worker.late,
         notice=lambda text: worker.send(Notice(text)),
     )
-    _Reported(settings, worker).run(Event())
+    CountedVerifications(settings, worker).run(Event())
 
 
 if __name__ == "__main__":

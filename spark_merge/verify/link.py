@@ -22,13 +22,14 @@ from spark_merge.sinks.mysql.server import SqlServer
 @dataclass(frozen=True, slots=True)
 class BeginVerifying:
     """`uris`: the sinks'. `on_spark`: large work is sent back to the worker, whose Spark is a cluster; else the process has processes of
-    its own for it."""
+    its own for it, at most `cores`."""
 
     job: JobSettings
     uris: tuple[str, ...]
     log_id: str
     server: SqlServer
     on_spark: bool
+    cores: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 - The process is there while something is to be verified, and IDLE_S longer. It has the lowest priority of the scheduler (nice), so a busy
   machine slows the verification down and no delivery. It learns whether deliveries are late, and pauses (runner.py).
 - `dumpverify --stop` ends a verification at once: where the process does not end it within STOP_S, the process is killed.
-- Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are.
+- Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are; what it dies of again and
+  again it gives up (child.py).
 - It ends with the worker, also if that is killed: its end of the connection is closed then.
 - A process that was killed is there until it has had a core for its end, and one of the lowest priority may wait for that. So it gets the
   usual one, and none is begun, and nothing said to have stopped, before it has gone with all that it started.
@@ -32,7 +33,7 @@ from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
 from sidecar.log.verification import OVER, stop_name
-from sidecar.log.verification_files import end_stopped, read_report, remove_work, request_ids, set_aside
+from sidecar.log.verification_files import end_stopped, forget_beginnings, read_report, remove_work, request_ids, set_aside
 from sidecar.process.background import Background
 from sidecar.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
@@ -51,8 +52,6 @@ END_S = 5.0
 STUCK_S = 60.0
 """A killed process may be in a call that nothing interrupts, of a storage."""
 GROUP_END_S = 1.0
-DEATHS_MAX = 5
-"""In the same verification without a piece of work done: it would die of that for ever."""
 
 
 class WorkCluster(Protocol):
@@ -158,8 +157,6 @@ class VerifyProcess:
         self._begin_s = 0.0
         self._retry_s = RETRY_FIRST_S
         self._stop_s: tuple[OperationId | None, float] = None, 0.0
-        self._deaths = 0
-        self._done: tuple[OperationId | None, int] = None, 0
 
     @property
     def _log(self) -> Folder:
@@ -180,7 +177,10 @@ class VerifyProcess:
                         self.notice(f"verifications do not continue, and are tried again: {text}")
                     last = text
         finally:
-            self._end()
+            running = self._child.running if self._child is not None else ""
+            if self._end() and running:
+                with suppress(TicdcDumpError):  # then this end counts as a death
+                    forget_beginnings(self._log, running)
 
     def _step(self, now_s: float) -> None:
         if now_s - self._requested_s >= REQUESTED_EVERY_S:
@@ -236,19 +236,6 @@ class VerifyProcess:
         self._retry_s = RETRY_FIRST_S if now_s - child.began_s >= LONG_LIFE_S else self._retry_s
         self._begin_s, self._retry_s = now_s + self._retry_s, min(2 * self._retry_s, RETRY_MAX_S)
         self.notice(f"the process of verifications ended with exit code {code}, and is started again: see its lines above")
-        if child.running is not None:
-            self._count_death(child.running)
-
-    def _count_death(self, running: OperationId) -> None:
-        report = read_report(self._log, running)
-        done = sum(one.parts_done for one in report.tables) if report is not None else 0
-        self._deaths = self._deaths + 1 if (running, done) == self._done else 1
-        self._done = running, done
-        if self._deaths >= DEATHS_MAX:
-            why = f"its process ended {self._deaths} times at the same place: see the worker's lines; most often the memory is too small"
-            self.notice(f"verification {running} is given up: {why}")
-            end_stopped(self._log, running, self.now_ms(), why=why)
-            remove_work(self._log, running)
 
     def _end(self) -> bool:
         """Whether there is none any more; else the next step calls it again."""

@@ -30,6 +30,7 @@ from sidecar.core.model import CommitTs, Seq, TableName
 from sidecar.errors import ConfigError, SinkError, SparkLost
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
+from sidecar.process.limits import limits, local_master
 from spark_merge.delivery.batches import JobSettings, TaskWork
 from spark_merge.delivery.loop import SinkLoop
 from spark_merge.delivery.places import WORKER_ROWS, Places
@@ -79,7 +80,7 @@ def session(*, master: str, memory: str = "2g") -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for a name of this machine, and complains
     builder = SparkSession.builder.appName("ticdc-dump").config(map=SECURITY)
     if SUBMITTED not in os.environ:
-        builder = builder.master(master).config("spark.driver.memory", memory)
+        builder = builder.master(local_master(master, limits().cpus)).config("spark.driver.memory", memory)
     try:
         or_create: SparkSession = (
             builder.config("spark.python.daemon.module", "spark_merge.worker.daemon")

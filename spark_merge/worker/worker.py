@@ -34,6 +34,7 @@ from sidecar.log.errors import storage_errors
 from sidecar.log.identity import own_of
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.process.background import Background
+from sidecar.process.limits import limits, local_threads
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.delivery.places import WORKER_ROWS
 from spark_merge.sinks.mysql.server import SqlServer
@@ -166,7 +167,8 @@ class Worker:
         if settings.source is None:
             return None
         clustered = not settings.master.startswith("local") or SUBMITTED in os.environ
-        begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered)
+        cores = local_threads(settings.master, cpus := limits().cpus) or cpus
+        begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered, cores=cores)
         lateness = Lateness(job.batches_s, job.last_batches_s, settings.late_s)
         process = VerifyProcess(begin, lateness, job.spark if clustered else None, self._notice)
         return Background(process.run, name="verify")

@@ -385,10 +385,32 @@ VERIFYING = [
     ),
     Mutation(
         "a verification that its process dies of is begun again for ever",
-        "spark_merge/verify/process.py::VerifyProcess._count_death",
-        "self._deaths >= DEATHS_MAX",
-        "False",
-        "tests/unit/verify/test_process.py::test_a_verification_that_its_process_dies_of_again_and_again_is_given_up",
+        "spark_merge/verify/child.py::CountedVerifications.carry_out",
+        "> DEATHS_MAX",
+        "< 0",
+        "tests/unit/verify/test_process.py::"
+        "test_a_verification_that_its_process_dies_of_again_and_again_is_given_up_though_all_dies_with_it",
+    ),
+    Mutation(
+        "a verification has a process for each core, whatever memory there is",
+        "spark_merge/verify/child.py::process_count",
+        "min(cores, int(free_bytes * FREE_SHARE) // PROCESS_BYTES)",
+        "cores",
+        "tests/unit/verify/test_child.py::test_there_are_as_many_processes_as_cores_and_memory_allow",
+    ),
+    Mutation(
+        "a container has the cores of its machine",
+        "sidecar/process/limits.py::limits",
+        ", *(max(1, ceil(each)) for each in _cpus_of_groups(root))",
+        "",
+        "tests/unit/test_limits.py::test_the_least_of_the_machine_and_of_each_group_counts",
+    ),
+    Mutation(
+        "a container has the memory of its machine",
+        "sidecar/process/limits.py::limits",
+        ", *_memory_of_groups(root)",
+        "",
+        "tests/unit/test_limits.py::test_the_least_of_the_machine_and_of_each_group_counts",
     ),
     Mutation(
         "a verification without a request goes on for ever",

@@ -13,10 +13,12 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.errors import SinkError, SparkLost
 from spark_merge.delivery.task_errors import error_text
-from spark_merge.verify.child import HERE_ROWS, OnSpark, OwnProcesses, WorkerLink
+from spark_merge.verify.child import FREE_SHARE, HERE_ROWS, PROCESS_BYTES, OnSpark, OwnProcesses, WorkerLink, process_count
 from spark_merge.verify.link import LateState, Link, SparkDone, SparkWork
 from tests.support.eventually import eventually
 
@@ -70,6 +72,14 @@ def test_a_process_that_dies_is_an_error_of_that_work_and_the_next_work_is_done(
     with pytest.raises(SinkError, match="ended while it read rows"):
         processes.run([Dies()], rows=HERE_ROWS + 1)
     assert len(processes.run([Pid()], rows=HERE_ROWS + 1)) == 1
+
+
+@given(st.integers(1, 256), st.integers(0, 64 << 30))
+def test_there_are_as_many_processes_as_cores_and_memory_allow(cores: int, free_bytes: int) -> None:
+    result = process_count(cores, free_bytes)
+    assert 1 <= result <= cores
+    assert result == 1 or result * PROCESS_BYTES <= free_bytes * FREE_SHARE
+    assert result == cores or (result + 1) * PROCESS_BYTES > free_bytes * FREE_SHARE
 
 
 class Worker:

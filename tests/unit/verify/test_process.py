@@ -22,20 +22,20 @@ import pytest
 from sidecar.core.model import OperationId
 from sidecar.errors import SinkError
 from sidecar.log import storage
-from sidecar.log.verification import CheckState, TableReport, VerifyReport, report_name, stop_name
+from sidecar.log.verification import CheckState, TableReport, VerifyReport, begun_name, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
-from spark_merge.verify.child import NICE
+from spark_merge.verify.child import DEATHS_MAX, NICE, CountedVerifications, WorkerLink
 from spark_merge.verify.lateness import Lateness
-from spark_merge.verify.link import BeginVerifying
-from spark_merge.verify.process import DEATHS_MAX, END_S, IDLE_S, VerifyProcess, WorkCluster, _Child
+from spark_merge.verify.link import BeginVerifying, UnderWay
+from spark_merge.verify.process import END_S, IDLE_S, VerifyProcess, WorkCluster, _Child
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
-from tests.unit.verify.test_runner import asked
+from tests.unit.verify.test_runner import asked, settings_of
 from tests.unit.verify.test_table_check import world_of
 
 V1 = OperationId("v1")
@@ -54,7 +54,7 @@ class Worker:
         self.made = self.process(NO_SERVER)
 
     def process(self, server: SqlServer) -> VerifyProcess:
-        begin = BeginVerifying(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False)
+        begin = BeginVerifying(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False, cores=2)
         lateness = Lateness(lambda: {"mine": 9.0 * self.late}, dict)
         return VerifyProcess(begin, lateness, notice=self.notices.append, now_ms=lambda: 7)
 
@@ -295,25 +295,46 @@ def test_one_that_stuck_still_is_ended_whatever_it_has_not_received(worker: Work
     assert child.exit_code() == -signal.SIGKILL
 
 
-def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up(worker: Worker) -> None:
-    """Else it holds the log for ever."""
-    asked(worker.world, "mine")
+def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up_though_all_dies_with_it(worker: Worker) -> None:
+    """Else it holds the log for ever. Nothing is in memory between two lives."""
+    request = asked(worker.world, "mine")
     tables = [TableReport("mine", "s", "t", CheckState.RUNNING, parts=9, parts_done=3)]
     report = VerifyReport(V1, CheckState.RUNNING, 1, tables=tables, needs_from=0)
+
+    class Death(BaseException):
+        """The kernel's."""
+
+    class Dies(WorkerLink):
+        def __init__(self) -> None: ...
+
+        def send(self, message: object) -> None:
+            if message == UnderWay(V1):
+                raise Death
+
+    def life() -> VerifyReport:
+        settings = replace(settings_of(worker.world, mine=worker.uri), notice=worker.notices.append)
+        return CountedVerifications(settings, Dies()).carry_out(request, Event())
+
     for done in (3, 4):
-        tables[0].parts_done = done
+        tables[0].parts_done = done  # a piece of work was done
         storage.write_atomically(worker.log, report_name(V1), report.to_json())
-        for _ in range(DEATHS_MAX - 1):
-            worker.made._count_death(V1)
-        result = read_report(worker.log, V1)
-        assert result is not None
-        assert result.state is CheckState.RUNNING, "a piece of work was done"
-    worker.made._count_death(V1)
-    result = read_report(worker.log, V1)
-    assert result is not None
+        for _ in range(DEATHS_MAX):
+            with pytest.raises(Death):
+                life()
+    result = life()
+    assert read_report(worker.log, V1) == result
     assert (result.state, result.needs_from, result.tables[0].state) == (CheckState.FAILED, None, CheckState.FAILED)
     assert result.tables[0].why.startswith(f"its process ended {DEATHS_MAX} times at the same place")
     assert len(worker.notices) == 1
+
+
+def test_the_orderly_end_of_a_worker_is_no_death(worker: Worker) -> None:
+    with waiting(worker):
+        assert storage.exists(worker.log, begun_name("v1"))
+        ending = Event()
+        ending.set()
+        worker.made.run(ending)
+    assert not storage.exists(worker.log, begun_name("v1"))
 
 
 class Busy:
