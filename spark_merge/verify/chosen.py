@@ -15,6 +15,12 @@ PART_ROWS = 100_000
 """Of the source, about, in a range: seconds of a SELECT."""
 
 PARTS_MAX = 10_000
+LARGER_MAX = 5
+"""How many times its rows by the statistics a range may have: of one that has more the reading stops, and it is read in ranges that are
+counted. Statistics may be of long ago, and keys may be dense in one place."""
+COUNTED_MAX = 100
+"""Ranges that one range is cut into at once: each is counted by a walk along the key, one after another."""
+
 SAMPLE_PARTS = 10
 """Ranges of a sample, or more: where rows differ they often do so in a range, and one range would miss it."""
 
@@ -28,6 +34,20 @@ def reads_by_keys(sink: Readable, rows: int, *, part: Slice | None, sample: floa
         whole = KeySpan(*part.range) == KeySpan() and rows <= part.rows
         return sink.finds_keys and not whole
     return sink.finds_keys and sample <= BY_KEYS_MAX
+
+
+def rows_max(rows: int) -> int:
+    """Of a range. `rows`: of the table, by the statistics."""
+    return LARGER_MAX * max(PART_ROWS, rows // PARTS_MAX)
+
+
+def counted_ranges(source: ComparedSource, schema: TableSchema, span: KeySpan) -> list[KeySpan]:
+    """One that has too many rows, in ranges of PART_ROWS by their keys; the last one may be too large again. One: it cannot be cut."""
+    spans = list(source.walk(schema, span, range_rows=PART_ROWS, ranges_max=COUNTED_MAX))
+    last = spans[-1]
+    if last.upper != span.upper:
+        spans.append(KeySpan(last.upper, span.upper))
+    return spans
 
 
 def ranges_of_slice(source: ComparedSource, schema: TableSchema, part: Slice) -> Sequence[KeySpan]:

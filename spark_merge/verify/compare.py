@@ -48,15 +48,16 @@ class BucketDifference:
 
 @dataclass(frozen=True, slots=True)
 class BucketWork:
-    """Compares one bucket. Picklable; runs anywhere."""
+    """Compares one bucket, or a part of it (read_bucket). Picklable; runs anywhere."""
 
     folder: Folder
     source: tuple[str, ...]
     sink: tuple[str, ...]
     bucket: int
+    part: tuple[int, int] = (0, 1)
 
     def __call__(self) -> BucketDifference:
-        return compared(read_bucket(self.folder, self.source, self.bucket), read_bucket(self.folder, self.sink, self.bucket))
+        return compared(*(read_bucket(self.folder, files, self.bucket, self.part) for files in (self.source, self.sink)))
 
 
 def compared(source: pa.Table, sink: pa.Table) -> BucketDifference:

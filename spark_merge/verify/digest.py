@@ -41,7 +41,7 @@ one row of each key. A deleted row's hashes are 0."""
 FILE_ROWS = 500_000
 """Digests that are held before a file is written: some 40 MB."""
 
-_HIGH_SEED, _LOW_SEED, _BUCKET_SEED = 0x7469, 0x6463, 0x6475
+_HIGH_SEED, _LOW_SEED, _BUCKET_SEED, _PART_SEED = 0x7469, 0x6463, 0x6475, 0x6D70
 
 
 def digests(schema: TableSchema, value: RowsRead) -> pa.Table:
@@ -76,14 +76,20 @@ def buckets_of(keys: pa.ChunkedArray | pa.Array, count: int) -> np.ndarray[Any, 
     return (series.hash(seed=_BUCKET_SEED) % count).to_numpy().astype(np.int64)
 
 
-def write_digests(folder: Folder, path: str, schema: TableSchema, value: Iterator[RowsRead], *, buckets: int) -> list[tuple[str, int]]:
-    """Files `{path}-{number}.arrow`, each with its rows. Writing again replaces them."""
+def write_digests(
+    folder: Folder, path: str, schema: TableSchema, value: Iterator[RowsRead], *, buckets: int, rows_max: int | None = None
+) -> list[tuple[str, int]] | None:
+    """Files `{path}-{number}.arrow`, each with its rows. Writing again replaces them. None: there are more than `rows_max`, and what is
+    written does not count."""
     written: list[tuple[str, int]] = []
     held: list[pa.Table] = []
-    rows = 0
+    rows = all_rows = 0
     for piece in value:
         held.append(digests(schema, piece))
         rows += held[-1].num_rows
+        all_rows += held[-1].num_rows
+        if rows_max is not None and all_rows > rows_max:
+            return None
         if rows >= FILE_ROWS:
             written.append(_write(folder, f"{path}-{len(written)}.arrow", pa.concat_tables(held), buckets))
             held, rows = [], 0
@@ -92,12 +98,18 @@ def write_digests(folder: Folder, path: str, schema: TableSchema, value: Iterato
     return written
 
 
-def read_bucket(folder: Folder, names: Sequence[str], bucket: int) -> pa.Table:
-    """The digests of one bucket out of these files."""
+def read_bucket(folder: Folder, names: Sequence[str], bucket: int, part: tuple[int, int] = (0, 1)) -> pa.Table:
+    """The digests of one bucket out of these files. `part`: which of how many parts of it, each with its keys."""
+    number, count = part
     result = []
     for name in names:
         with storage.open_to_read(folder, name) as file, pa.ipc.open_file(file) as reader:
-            result.append(reader.get_batch(bucket))
+            batch = reader.get_batch(bucket)
+            if count > 1 and batch.num_rows:
+                series = pl.from_arrow(batch.column("key"))
+                assert isinstance(series, pl.Series)
+                batch = batch.filter(pa.array((series.hash(seed=_PART_SEED) % count == number).to_numpy()))
+            result.append(batch)
     return pa.Table.from_batches(result, DIGESTS)
 
 
@@ -115,16 +127,17 @@ def _write(folder: Folder, name: str, rows: pa.Table, buckets: int) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class DigestWork:
-    """Writes the digests of one part: the files, each with its rows. Picklable."""
+    """Writes the digests of one part: the files, each with its rows; None: it has more than `rows_max`. Picklable."""
 
     folder: Folder
     path: str
     schema: TableSchema
     part: ReadPart
     buckets: int
+    rows_max: int | None = None
 
-    def __call__(self) -> list[tuple[str, int]]:
-        return write_digests(self.folder, self.path, self.schema, rows_of(self.part), buckets=self.buckets)
+    def __call__(self) -> list[tuple[str, int]] | None:
+        return write_digests(self.folder, self.path, self.schema, rows_of(self.part), buckets=self.buckets, rows_max=self.rows_max)
 
 
 # ---- hashes ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class CheckProgress(msgspec.Struct):
     """`schema`: the table's, as `schema_text`. The sink's rows are of segment `accepted` or later, which ends at `low_ts`. The log is
     followed to `seq`, which ends at `upto_ts`, and must be followed to `high_ts`. `rows`: of the table, about. `ranges`: of the source,
     after and upper key; `done` of them are read. `sink_files`, `source_files`: of digests, by bucket;
-    `digests`: what made them."""
+    `digests`: what made them, `digested`: how many there are of both sides."""
 
     schema: str
     accepted: int
@@ -46,6 +46,7 @@ class CheckProgress(msgspec.Struct):
     seq: int = 0
     upto_ts: int = 0
     digests: str = ""
+    digested: int = 0
 
 
 DIGESTS = f"polars {polars.__version__}"

@@ -3,6 +3,8 @@
     the sink's position ─► digests of its rows ─► digests of the source's ranges, each as of where the log ends then ─► buckets
         ─► keys that the log changed meanwhile are moving ─► a second look at these and at each difference, at later positions
 
+- The source's statistics of its rows are a first guess, and may be wrong by any factor. So a range stops at a bound of rows, and is read
+  again in ranges that are counted; and buckets are compared in parts once all rows are counted.
 - Of a small sample or a slice, and in a sink that finds keys, the sink's rows are those with the keys of the source's ranges (by_keys).
 
 - The two sides are read at different moments, and the log has every change between: `moving.Moving` follows it from the sink's position,
@@ -21,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -33,7 +35,7 @@ from sidecar.log.verification import CheckState, RequestedTable, Slice, TableRep
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import ReadPart, RowForm, newest_of
 from spark_merge.verify.by_keys import lookups
-from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, ranges_of_slice, reads_by_keys
+from spark_merge.verify.chosen import PART_ROWS, chosen_ranges, counted_ranges, ranges_of_slice, reads_by_keys, rows_max
 from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
 from spark_merge.verify.digest import DigestWork
@@ -42,7 +44,7 @@ from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of,
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.positions import LOOK_WAIT_S, Altered, Positions, ReadableSink
 from spark_merge.verify.resume import CheckProgress, forget, load, save, schema_text
-from spark_merge.verify.source import key_table
+from spark_merge.verify.source import TimedPart, key_table
 from spark_merge.verify.tally import Tally
 
 R = TypeVar("R")
@@ -54,6 +56,8 @@ SINK_PART_ROWS = 1_000_000
 
 BUCKET_ROWS = 250_000
 """Of both sides, about, in a bucket: some 30 MB in a task."""
+BUCKET_ROWS_MAX = 2 * BUCKET_ROWS
+"""Where there are more rows than the statistics said, a bucket is compared in parts."""
 
 LOOKS_MAX, LOOK_WAIT_MAX_S = 12, 10.0
 """Second looks at a table's keys, and the waits between them, which double."""
@@ -148,15 +152,21 @@ class TableCheck:
         schema, moving, progress = (self._resumed() if resumes else None) or self._begun()
         self._by_keys = progress.by_keys
         ranges = [KeySpan(*one) for one in progress.ranges]
-        parts = context.source.ranges(schema, ranges, form=self._form, where=self.table.where)
+        parts = [*context.source.ranges(schema, ranges, form=self._form, where=self.table.where)]
         while (start := progress.done) < len(parts) and not self._keeping_up.narrowed:
             at_ts = moving.follow() if context.source.has_snapshots() else None
             wave = [part.at(at_ts) for part in parts[start : start + context.runner.cores]]
-            files = self._digested(schema, f"source-{start}", wave, progress.buckets)
+            files, large = self._digested(schema, f"source-{start}", wave, progress, rows_max=rows_max(progress.rows))
+            for number in large:
+                spans = counted_ranges(context.source, schema, KeySpan(*progress.ranges[start + number]))
+                if len(spans) == 1:
+                    files += self._digested(schema, f"source-{start}-{number}", [wave[number]], progress)[0]
+                else:
+                    parts += self._add(schema, progress, spans)
             progress.high_ts = max(progress.high_ts, context.present_ts() if at_ts is None else at_ts)
             if progress.by_keys:
                 result = lookups(self.sink, schema, context.folder, files)
-                progress.sink_files += self._digested(schema, f"sink-{start}", result, progress.buckets)
+                progress.sink_files += self._digested(schema, f"sink-{start}", result, progress)[0]
                 self.report.parts_done = 1 + 2 * (start + len(wave))
             progress.source_files += files
             progress.done += len(wave)
@@ -168,8 +178,17 @@ class TableCheck:
         self._positions.await_log(moving, CommitTs(progress.high_ts), follow=self._follow)
         self.report.low_tso, self.report.high_tso = str(progress.low_ts), str(moving.upto_ts)
         files_of = tuple(progress.source_files), tuple(progress.sink_files)
-        buckets = [BucketWork(context.folder, *files_of, bucket) for bucket in range(progress.buckets)]
+        pieces = progress.digested // (progress.buckets * BUCKET_ROWS_MAX) + 1
+        places = product(range(progress.buckets), range(pieces))
+        buckets = [BucketWork(context.folder, *files_of, bucket, (piece, pieces)) for bucket, piece in places]
         self._conclude(schema, self._run(buckets), moving)
+
+    def _add(self, schema: TableSchema, progress: CheckProgress, more: Sequence[KeySpan]) -> Sequence[TimedPart]:
+        """More ranges to read."""
+        progress.ranges += [(*one,) for one in more]
+        self._saves |= len(progress.ranges) > self.context.runner.cores
+        self.report.parts += len(more) * (2 if progress.by_keys else 1)
+        return self.context.source.ranges(schema, more, form=self._form, where=self.table.where)
 
     def _begun(self) -> tuple[TableSchema, Moving, CheckProgress]:
         """With the digests of the sink's rows."""
@@ -192,7 +211,7 @@ class TableCheck:
         self._saves = len(ranges) > context.runner.cores
         text = schema_text(schema)
         progress = CheckProgress(text, accepted.seq, low_ts, rows, by_keys, buckets, [(*one,) for one in ranges], self.report)
-        progress.sink_files = self._digested(schema, "sink", reading.parts, buckets, between=partial(self._followed, moving))
+        progress.sink_files, _ = self._digested(schema, "sink", reading.parts, progress, between=partial(self._followed, moving))
         progress.high_ts = moving.follow()
         self._save(progress, moving)
         return schema, moving, progress
@@ -331,22 +350,37 @@ class TableCheck:
             self.context.needs(moving.seq)
 
     def _digested(
-        self, schema: TableSchema, name: str, parts: Iterable[ReadPart], buckets: int, between: Callable[[], object] = lambda: None
-    ) -> list[str]:
-        """The files. As many parts at once as there are cores; `between` follows each time."""
-        context, files, done = self.context, list[str](), 0
+        self,
+        schema: TableSchema,
+        name: str,
+        parts: Iterable[ReadPart],
+        progress: CheckProgress,
+        *,
+        rows_max: int | None = None,
+        between: Callable[[], object] = lambda: None,
+    ) -> tuple[list[str], list[int]]:
+        """The files, and which parts have more than `rows_max` rows. As many parts at once as there are cores; `between` follows each
+        time."""
+        context, files, large, done = self.context, list[str](), list[int](), 0
         left = iter(parts)
         while wave := list(islice(left, context.runner.cores)):
             path = f"{self.path}/{name}-{self._by}"
-            works = [DigestWork(context.folder, f"{path}-{done + n}", schema, part, buckets) for n, part in enumerate(wave)]
-            results = [one for each in self._run(works) for one in each]
-            files += [file for file, _ in results]
-            self.report.rows += sum(rows for _, rows in results) if name.startswith("source") else 0
+            made = partial(DigestWork, schema=schema, buckets=progress.buckets, rows_max=rows_max)
+            works = [made(context.folder, f"{path}-{done + n}", part=part) for n, part in enumerate(wave)]
+            results = self._run(works)
+            large += [done + n for n, result in enumerate(results) if result is None]
+            written = [one for result in results for one in result or ()]
+            files += [file for file, _ in written]
+            rows = sum(rows for _, rows in written)
+            progress.digested += rows
+            self._table_rows = max(self._table_rows, progress.digested)
+            self.report.rows += rows if name.startswith("source") else 0
+            self.report.rows_total = max(self.report.rows_total, self.report.rows)
             done += len(wave)
             self.report.parts_done += len(wave)
             context.progress(self.report)
             between()
-        return files
+        return files, large
 
     def _run(self, works: Sequence[Callable[[], R]]) -> list[R]:
         """Small tables in this process: a Spark job takes longer."""

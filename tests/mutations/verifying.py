@@ -34,6 +34,27 @@ VERIFYING = [
         f"{OF_RESUME}::test_the_next_worker_has_the_sources_rows_as_the_sink_promises_them",
     ),
     Mutation(
+        "a range has as many rows as the statistics do not say",
+        f"{CHECK}::TableCheck._compare",
+        ", rows_max=rows_max(progress.rows)",
+        "",
+        f"{OF_CHECK}::test_whatever_the_statistics_say_ranges_and_buckets_are_bounded[1-its key can be cut]",
+    ),
+    Mutation(
+        "a bucket has as many rows as the statistics do not say",
+        f"{CHECK}::TableCheck._compare",
+        "progress.digested // (progress.buckets * BUCKET_ROWS_MAX) + 1",
+        "1",
+        f"{OF_CHECK}::test_whatever_the_statistics_say_ranges_and_buckets_are_bounded[1-its key can be cut]",
+    ),
+    Mutation(
+        "of a range that is too large the rows behind the counted ones are not read",
+        "spark_merge/verify/chosen.py::counted_ranges",
+        "last.upper != span.upper",
+        "False",
+        f"{OF_CHECK}::test_whatever_the_statistics_say_ranges_and_buckets_are_bounded[1-its key can be cut]",
+    ),
+    Mutation(
         "rows that a sink has not received yet are missing",
         f"{CHECK}::TableCheck._note_lacking",
         "not self._positions.has_all_rows()",

@@ -38,6 +38,7 @@ def test_each_key_of_the_digests_is_looked_up_once_in_pieces(tmp_path: Path, mon
     folder, sink = open_folder(str(tmp_path)), KeySink()
     rows = pa.table([["v"] * len(KEYS), [id for _, id in KEYS], [part for part, _ in KEYS]], names=["v", "id", "part"])
     written = write_digests(folder, "source", SCHEMA, iter([RowsRead(rows)]), buckets=buckets)
+    assert written is not None
     parts = list(lookups(sink, SCHEMA, folder, [name for name, _ in written]))
     results = [tuple(row.values()) for part in parts for read in part() for row in read.rows.to_pylist()]
     assert sorted(results) == sorted(KEYS)

@@ -23,17 +23,20 @@ from sidecar.errors import SinkError, SourceChanged, SourceLost
 from sidecar.log.identity import known_id
 from sidecar.log.sink_tables import write_sink_tables
 from sidecar.log.verification import CheckState, RequestedTable, Slice, Unjudged
+from sidecar.mysql.key_ranges import KeySpan
 from sidecar.pace.sinks import SinkTables
 from spark_merge.merge.rule import Image
 from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
-from spark_merge.verify import chosen, keeping_up, positions, table_check
+from spark_merge.verify import chosen, compare, keeping_up, positions, table_check
+from spark_merge.verify.compare import BucketDifference
+from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.table_check import TableCheck
 from spark_merge.verify.tally import DUPLICATES
 from tests.support.table_shapes import TABLE
-from tests.support.verified import InOrder, World, WorldPart
+from tests.support.verified import InOrder, World, WorldPart, WorldSource
 
 
 def check_of(world: World, uri: str, *, where: str = "", hidden: Sequence[str] = (), **parts: Any) -> TableCheck:
@@ -268,6 +271,48 @@ def test_a_slice_that_cannot_be_less_is_the_whole_table(tmp_path: Path, monkeypa
     [check] = in_slices(world, uri, rows=rows)
     assert not check.report.partial, "extra rows are looked for"
     assert check.report.rows_total <= check.report.rows + 20
+
+
+@pytest.mark.parametrize("cuts", [True, False], ids=["its key can be cut", "its key cannot be cut"])
+@pytest.mark.parametrize("statistics", [1, 40, 5_000])
+def test_whatever_the_statistics_say_ranges_and_buckets_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statistics: int, cuts: bool
+) -> None:
+    """And each fault is named once, though ranges are read again in smaller ones."""
+    part_rows, read, bucket = 3, list[int](), list[int]()
+    for module in (chosen, table_check):
+        monkeypatch.setattr(module, "PART_ROWS", part_rows)
+    monkeypatch.setattr(chosen, "COUNTED_MAX", 4)
+    monkeypatch.setattr(table_check, "BUCKET_ROWS", 40)
+    monkeypatch.setattr(table_check, "BUCKET_ROWS_MAX", 80)
+    monkeypatch.setattr(WorldSource, "rows", lambda *_: statistics)
+    if not cuts:
+        monkeypatch.setattr(WorldSource, "walk", lambda *_, **__: [KeySpan()])
+        monkeypatch.setattr(WorldSource, "cut", lambda *_, **__: [KeySpan()])
+    work, result_of = DigestWork.__call__, compare.compared
+
+    def digested(self: DigestWork) -> list[tuple[str, int]] | None:
+        result = work(self)
+        read.append(sum(rows for _, rows in result or ()) if "source" in self.path else 0)
+        return result
+
+    def compared(source: pa.Table, sink: pa.Table) -> BucketDifference:
+        bucket.append(source.num_rows + sink.num_rows)
+        return result_of(source, sink)
+
+    monkeypatch.setattr(DigestWork, "__call__", digested)
+    monkeypatch.setattr(compare, "compared", compared)
+    world = World(tmp_path, Random(1), keys=300)
+    world.live = lambda _=0: None  # type: ignore[method-assign]  # nothing heals a fault
+    uri = f"sqlite:///{tmp_path}/out.db"
+    world.follow(open_sink(uri, log_id="log-1"))
+    spoilt = Sqlite(tmp_path / "out.db").spoil(world, Random(1))
+    check = check_of(world, uri)
+    report = check.run()
+    assert sorted((one.key, one.kind) for one in check.tally.all()) == sorted(spoilt.items())
+    assert report.rows == len(world.rows)
+    assert not cuts or max(read) <= chosen.LARGER_MAX * part_rows
+    assert max(bucket) <= 2 * 80, "keys are spread by a hash"
 
 
 @pytest.mark.parametrize(("sample", "slice"), [(0.01, None), (1.0, Slice((), (), 10))], ids=["sample", "slice"])
