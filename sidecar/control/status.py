@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.model import CommitTs, Lane, TableName
+from sidecar.core.model import CommitTs, Lane, Seq, TableName
 from sidecar.core.progress import OVER, DumpState, Progress, blocking, leading
 from sidecar.errors import parted
 from sidecar.pace.controller import SinkState
@@ -56,6 +56,15 @@ class ServiceStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionHold:
+    """`first`: the segment that it keeps, and those behind it. For `seconds`."""
+
+    by: str
+    first: Seq
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SidecarStatus:
     """Lags in seconds from the wall clock: `resolved_lag_s` to `resolved_ts`, the log's position; `delivery_lag_s` to `delivered_ts`, up to
     which every sink has accepted all, or to where a sink was before it could not be opened. Rates are the dump's over the last seconds.
@@ -70,7 +79,7 @@ class SidecarStatus:
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
     log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names. `read_on`: where a
-    dump's rows are read, sidecar or spark."""
+    dump's rows are read, sidecar or spark. `holds`: what keeps segments that every sink has accepted."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -110,6 +119,7 @@ class SidecarStatus:
     carried: Sequence[TableName] = ()
     sink_tables: Mapping[str, SinkTables] = field(default_factory=dict)
     services: Sequence[ServiceStatus] = ()
+    holds: Sequence[RetentionHold] = ()
     read_on: str = ""
 
     @property

@@ -299,6 +299,8 @@ class Sidecar:
         events = StatusEvents(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
 
+        read_on = "spark" if self.config.reads_on_spark else "sidecar"
+
         def seen(_: Pipeline, now_s: float) -> None:
             watch.check()
             self._check_parts()
@@ -307,7 +309,7 @@ class Sidecar:
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 read = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
-                status = self.status = replace(read, read_on="spark" if self.config.reads_on_spark else "sidecar")
+                status = self.status = replace(read, read_on=read_on, holds=term.holds.states)
                 services.spare("samples", lambda: self.measured.see(status, wall_ms()))
                 services.spare("log lines", lambda: say(*events.received(status, self.deliveries.report, now_s)))
 

@@ -5,13 +5,14 @@
 - Only manifests and schemas are read. What is collected is in parts, durably, before retention may remove the segments (`collected`).
 - A dump is certified from its first window or not at all: one that was under way when the following began has no certificate.
 - The history is read before the manifests are read: so a dump that is finished there has its last window among them.
-- A service beside the stream (auxiliary.py): an error of the storage or of etcd is tried again. Any other one ends the certificates that
-  are collected, with a line, and this life of the service; the next one collects those of later dumps.
+- A service beside the stream (auxiliary.py): an error of the storage or of etcd is tried again, for HOLD_MAX_S. Any other one, and one that
+  lasts longer, ends the certificates that are collected, with a line, and this life of the service; the next one collects those of later
+  dumps, and of these where the log has all that their parts lack.
+- What is collected is bounded: a dump that was idle for IDLE_MAX_MS gets no certificate.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -23,7 +24,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sidecar.core.model import OperationId, Seq, TableName, TableSchema, operation_id
+from sidecar.core.model import OperationId, Seq, TableName, TableSchema, operation_id, physical_ms
 from sidecar.core.progress import DumpState, Progress
 from sidecar.errors import LogBroken, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
@@ -40,7 +41,7 @@ from sidecar.log.segment_log import listed
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
-from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindow, ReadSegment
+from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
 from sidecar.run.dump_reports import DumpReports
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
@@ -50,13 +51,16 @@ FOLLOW_S, FOLLOW_REMOTE_S = 0.5, 2.0
 ASK_S = 2.0
 """Between two questions to the history."""
 SAVE_S, SAVE_IDLE_S = 20.0, 300.0
+HOLD_MAX_S = 300.0
+"""Retention waits for certificates while every attempt fails."""
+IDLE_MAX_MS = 24 * 3_600_000
+"""By the log's time, without a window of the dump: each segment since the last one is a line, 80 MB a day."""
 PENDING_LINES_MAX = 20_000
 """A part is written after so long, or with so many lines: retention waits for it. Idle: no window of the dump has closed since, as while it
 is paused."""
 ACCEPT_WAIT_S = 600.0
 """For the sinks; after that, the certificate says what they have."""
 MANIFESTS_AT_ONCE_MAX = 64
-WINDOWS_KEPT_MAX = 50_000
 LOOK_BACK = 1_000
 """Of the last ones, to know whose rows a batch dropped; and segments that a next term reads again for that, where they are there."""
 
@@ -92,8 +96,7 @@ class TermCertificates:
         self._next: Seq | None = None
         self._latest: Manifest | None = None
         self._at_once = 1
-        self._windows: list[PassedWindow] = []
-        self._windows_from = Seq(0)
+        self._windows = PassedWindows()
         self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
         self._requested_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
         self._collected: Seq | None = Seq(-1)
@@ -106,12 +109,17 @@ class TermCertificates:
         """A life of the service. Raises what ends it."""
         self._next = None
         self._ended.clear()
+        well_s = self._now_s()
         while not ending.wait(FOLLOW_S if self._log.protocol == "file" else FOLLOW_REMOTE_S):
             try:
                 self.step()
+                well_s = self._now_s()
             except TicdcDumpError as error:
                 if not error.retryable:
                     self._give_up(str(error))
+                    raise
+                if self._now_s() - well_s >= HOLD_MAX_S:
+                    self._let_go(str(error))
                     raise
             except Exception as error:
                 self._give_up(f"a defect: {error!r}")
@@ -146,8 +154,13 @@ class TermCertificates:
 
     def _resume(self) -> None:
         """Where an earlier term has come to, or at the beginning of the log."""
-        with storage_errors(self._log):
-            _, run = listed(self._log, deep=False)
+        held, self._collected = self._collected, Seq(-1)  # before the log is listed: else what is there may be gone when it is read
+        try:
+            with storage_errors(self._log):
+                _, run = listed(self._log, deep=False)
+        except TicdcDumpError:
+            self._collected = held
+            raise
         self._over = set(CERTIFICATES.ids(self._log))
         self._dumps = {}
         for dump_id in collected(self._log):
@@ -156,10 +169,10 @@ class TermCertificates:
             else:
                 self._resume_dump(dump_id, run)
         begins = min((Seq(dump.saved + 1) for dump in self._dumps.values()), default=Seq(run.start))
-        self._windows, self._windows_from = [], Seq(max(run.start, begins - LOOK_BACK))
-        for start in range(self._windows_from, begins, MANIFESTS_AT_ONCE_MAX):
+        self._windows = PassedWindows(Seq(max(run.start, begins - LOOK_BACK)))
+        for start in range(self._windows.begins, begins, MANIFESTS_AT_ONCE_MAX):
             for segment in self._read(range(start, min(start + MANIFESTS_AT_ONCE_MAX, begins))):
-                self._remember(segment.manifest)
+                self._windows.remember(segment.manifest)
         self._next = begins
 
     def _resume_dump(self, dump_id: OperationId, run: range) -> None:
@@ -207,14 +220,11 @@ class TermCertificates:
                 self._reach_back(dump, min((window.first_seq for window in mine), default=dump.first))
             except LogBroken as error:
                 self._drop(dump_id, error.message)
-        self._remember(manifest)
+                continue
+            if physical_ms(manifest.upto_ts) - physical_ms(dump.last_ts) > IDLE_MAX_MS:
+                self._drop(dump_id, f"no window of it has closed for {IDLE_MAX_MS // 3_600_000} h")
+        self._windows.remember(manifest)
         self._next, self._latest = Seq(manifest.seq + 1), manifest
-
-    def _remember(self, manifest: Manifest) -> None:
-        self._windows += [PassedWindow.of(manifest.seq, window) for window in manifest.windows]
-        if len(self._windows) > WINDOWS_KEPT_MAX:
-            self._windows_from = Seq(self._windows[WINDOWS_KEPT_MAX // 2].seq + 1)
-            del self._windows[: bisect_left(self._windows, self._windows_from, key=_seq)]
 
     def _begin_dump(self, dump_id: OperationId, manifest: Manifest) -> None:
         windows = [window for window in manifest.windows if window.dump_id == dump_id]
@@ -253,13 +263,7 @@ class TermCertificates:
             for batch in sink.batches if dump.accepted_by(sink.sink) else ():
                 first = Seq(batch.last - batch.segments + 1)
                 if batch.last < self._next and batch.last > dump.passed.get(sink.sink, -1) and batch.last >= dump.first:
-                    dump.note(sink.sink, batch, self._windows_in(first, batch.last))
-
-    def _windows_in(self, first: Seq, last: Seq) -> list[PassedWindow] | None:
-        """Those that closed in these segments; None where that is not known any more, or not yet."""
-        if first < self._windows_from:
-            return None
-        return self._windows[bisect_left(self._windows, first, key=_seq) : bisect_right(self._windows, last, key=_seq)]
+                    dump.note(sink.sink, batch, self._windows.within(first, batch.last))
 
     # ---- the end of a dump ------------------------------------------------------------------------------------------------
 
@@ -385,12 +389,12 @@ class TermCertificates:
 
     def _give_up(self, why: str) -> None:
         """No certificate of a dump that is collected; and nothing is kept for them."""
-        self._collected = None
         for dump_id in list(self._dumps):
             with suppress(TicdcDumpError):
                 self._drop(dump_id, why)
+        self._let_go(why)
+
+    def _let_go(self, why: str) -> None:
+        """Nothing is kept for them. The next life collects on where the log has all that the parts lack."""
+        self._collected = None
         self._log_line(LogEvent("certificates ended", {"reason": why}, "warning"))
-
-
-def _seq(window: PassedWindow) -> Seq:
-    return window.seq

@@ -5,18 +5,22 @@ It must not read the log, nor know when a dump is over.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.model import OperationId, Seq, TableName, TableSchema
+from sidecar.core.model import FIRST_SEQ, CommitTs, OperationId, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
 from sidecar.log.manifest import Manifest
 from sidecar.pace.sinks import BatchDone
 from sidecar.run.samples import Samples
+
+NO_TS = CommitTs(0)
+WINDOWS_KEPT_MAX = 50_000
 
 NO_HINT = "nothing: the dump is whole and has no certificate; dump again for one"
 
@@ -48,11 +52,35 @@ class PassedWindow(NamedTuple):
         return not self.sinks or sink in self.sinks
 
 
+class PassedWindows:
+    """The last ones. `begins`: the first segment of which all are known."""
+
+    def __init__(self, begins: Seq = FIRST_SEQ) -> None:
+        self.begins = begins
+        self._windows: list[PassedWindow] = []
+
+    def remember(self, manifest: Manifest) -> None:
+        self._windows += [PassedWindow.of(manifest.seq, window) for window in manifest.windows]
+        if len(self._windows) > WINDOWS_KEPT_MAX:
+            self.begins = Seq(self._windows[WINDOWS_KEPT_MAX // 2].seq + 1)
+            del self._windows[: bisect_left(self._windows, self.begins, key=_seq)]
+
+    def within(self, first: Seq, last: Seq) -> list[PassedWindow] | None:
+        """Those that closed in these segments; None where that is not known any more, or not yet."""
+        if first < self.begins:
+            return None
+        return self._windows[bisect_left(self._windows, first, key=_seq) : bisect_right(self._windows, last, key=_seq)]
+
+
+def _seq(window: PassedWindow) -> Seq:
+    return window.seq
+
+
 @dataclass(slots=True)
 class CollectedDump:
-    """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed. `sum`: of
-    the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in which a window closed
-    since the last part. `sampled_ms`: the time of the last sample."""
+    """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed, at
+    `last_ts`. `sum`: of the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in
+    which a window closed since the last part. `sampled_ms`: the time of the last sample."""
 
     dump_id: OperationId
     first: Seq
@@ -60,6 +88,7 @@ class CollectedDump:
     saved: Seq
     last: Seq
     sinks: tuple[str, ...] = ()
+    last_ts: CommitTs = NO_TS
     sum: str = ""
     chunks: int = 0
     schemas: dict[TableName, SchemaLine] = field(default_factory=dict)
@@ -86,7 +115,7 @@ class CollectedDump:
                     dump.read = dump.saved = Seq(seq)
                     dump.sum = sha256
                 case ChunkLine(seq=seq) if dump is not None:
-                    dump.last, dump.chunks = Seq(seq), dump.chunks + 1
+                    dump.last, dump.chunks, dump.last_ts = Seq(seq), dump.chunks + 1, CommitTs(int(line.high_ts))
                 case SchemaLine() if dump is not None:
                     dump.schemas[TableName(line.schema, line.table)] = line
                 case ScopeLine(sinks=sinks) if dump is not None:
@@ -112,7 +141,7 @@ class CollectedDump:
                 self.windows = manifest
 
     def _add_window(self, seq: Seq, window: ClosedWindow, schemas: Mapping[TableName, TableSchema]) -> None:
-        self.last, self.sinks = seq, window.sinks
+        self.last, self.sinks, self.last_ts = seq, window.sinks, window.high_ts
         for chunk in window.chunks:
             schema = schemas.get(chunk.table)
             line = None if schema is None else SchemaLine.of(schema, seq)

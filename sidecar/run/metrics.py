@@ -125,6 +125,10 @@ def _stream(status: SidecarStatus) -> Iterator[Metric]:
         failed.add_metric([service.name], service.failures)
     yield works
     yield failed
+    held = GaugeMetricFamily("ticdc_dump_retention_held_seconds", "For which it has kept a segment that every sink has", labels=["by"])
+    for hold in status.holds:
+        held.add_metric([hold.by], hold.seconds)
+    yield held
     lag = GaugeMetricFamily("ticdc_dump_lane_lag_seconds", "Behind the foremost lane", labels=["lane"])
     joined = GaugeMetricFamily("ticdc_dump_lane_joined", "1 once the lane had a resolved mark", labels=["lane"])
     for lane in status.lanes:

@@ -30,6 +30,8 @@ from sidecar.log.identity import claim_log
 from sidecar.log.segment_log import FolderLog
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Deliveries, Ownership, SegmentLog
+from sidecar.run.logs import say
+from sidecar.run.retention import CERTIFICATES, VERIFICATIONS, WINDOWS, RetentionHolds
 from sidecar.ticdc.changefeed import Changefeed
 
 POLL_S = 0.2
@@ -69,6 +71,7 @@ class Term:
         self.sinks: tuple[str, ...] = ()
         self.kept_from: Callable[[], Seq | None] = lambda: None
         self.collected: Callable[[], Seq | None] = lambda: None
+        self.holds = RetentionHolds(say)
         self.pipeline: Pipeline
         self._folder = storage.log_folder(config.log.uri)
         self._log = FolderLog(self._folder, check_held=partial(check_held, ownership))
@@ -133,6 +136,15 @@ class Term:
         where its windows began."""
         delivered, collected = self._delivered(), self.collected()
         needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
+        self.holds.see(
+            {
+                WINDOWS: self.pipeline.dump.oldest_open_seq(),
+                VERIFICATIONS: self.kept_from(),
+                CERTIFICATES: None if collected is None else Seq(collected + 1),
+            },
+            delivered,
+            self.pipeline.outside.clock.now_s(),
+        )
         passed = delivered if delivered is None or collected is None else min(delivered, collected)
         if passed is None:
             return False

@@ -43,8 +43,8 @@ from sidecar.log.verification_files import (
     set_aside,
 )
 from sidecar.ports import OperationHistory
-from sidecar.run import logs
-from sidecar.run.awaited_dumps import AwaitedDumps
+from sidecar.run import logs, retention
+from sidecar.run.awaited_dumps import AwaitedDumps, LogPosition
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.log_event import LogEvent
@@ -55,7 +55,7 @@ FOLLOW_S, PROGRESS_S = 1.0, 10.0
 WAITING_MAX = 20
 """Verifications that run or wait: one runs at a time."""
 HOLD_S = 60.0
-"""After the begin of a term: so long retention waits until it is known which segments are to be read. The stream comes first then."""
+"""After the begin of a term: so long retention waits until it is known what is to be read. The stream comes first then (retention.py)."""
 KEPT_MAX = 100
 """Verifications whose reports and differences are kept; of older ones the history has the result."""
 
@@ -72,16 +72,17 @@ class TermVerifications:
         start_dump: Callable[[KeyDump], KeyDump],
         continuous: ContinuousVerification,
         log_line: Callable[[LogEvent], object] = logs.say,
+        position: Callable[[], LogPosition] = LogPosition,
     ) -> None:
         self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
         self._start_dump, self._continuous = start_dump, continuous
-        self._awaited = AwaitedDumps(history)
+        self._awaited = AwaitedDumps(history, position)
         self._slice: VerifyRequest | None = None
         self._repairs: dict[OperationId, Repair] = {}
         self._lock = RLock()
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[OperationId, HistoryEntry] = {}
-        self._needs: dict[OperationId, Seq] = {}
+        self._needs = retention.KeptSegments()
         self._recorded_s: dict[OperationId, float] = {}
         self._last: OperationId | None = None
 
@@ -94,7 +95,7 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock, set_aside(self._log):
-            self._running, self._repairs, self._slice, self._needs = {}, {}, None, {}
+            self._running, self._repairs, self._slice, self._needs = {}, {}, None, retention.KeptSegments()
             entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = entries[0].id if entries else None
             for entry in entries:
@@ -115,7 +116,7 @@ class TermVerifications:
         """The first segment that a verification still has to read, by the last report."""
         if not self._begun and monotonic() < self._hold_until_s:
             return FIRST_SEQ
-        return min(tuple(self._needs.values()), default=None)  # a copy: another thread changes it
+        return self._needs.first()
 
     def metrics(self) -> VerifiedSinks:
         return self._continuous.metrics()
@@ -191,9 +192,7 @@ class TermVerifications:
 
     def follow(self) -> None:
         """What the reports say. A storage that does not answer is read again. Raises what the history raises."""
-        with self._lock:
-            running = list(self._running)
-        for operation_id in running:
+        for operation_id in tuple(self._running):  # a copy: other threads change it
             with suppress(LogUnreachable, StorageFull):
                 self._separate(operation_id, partial(self._follow_one, operation_id))
         for operation_id, repair in list(self._repairs.items()):
@@ -231,7 +230,7 @@ class TermVerifications:
                 raise
             with self._lock:  # not even that can be written: it is as not there until the next life looks again
                 self._running.pop(operation_id, None)
-                self._needs.pop(operation_id, None)
+                self._needs.drop(operation_id)
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
     def _follow_one(self, operation_id: OperationId) -> None:
@@ -315,7 +314,7 @@ class TermVerifications:
         with self._lock:
             entry, now_s = self._running.get(operation_id), monotonic()
             if entry is not None and report.needs_from is not None:
-                self._needs[operation_id] = Seq(report.needs_from)
+                self._needs.put(operation_id, Seq(report.needs_from))
             if entry is None or self._is_slice(operation_id):
                 return
             if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
@@ -337,7 +336,7 @@ class TermVerifications:
             else:
                 entry = self._ended(entry, state, result)
             del self._running[operation_id]
-            self._needs.pop(operation_id, None)
+            self._needs.drop(operation_id)
         return entry
 
     def _ended(self, entry: HistoryEntry, state: DumpState, result: str) -> HistoryEntry:

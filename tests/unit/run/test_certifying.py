@@ -21,7 +21,7 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.pace.sinks import BatchDone
 from sidecar.run import certifying
-from sidecar.run.certifying import ACCEPT_WAIT_S, SAVE_S, TermCertificates, dumps_of
+from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates, dumps_of
 from sidecar.run.collecting import ReadSegment
 from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
@@ -359,6 +359,49 @@ def test_a_storage_that_is_away_is_requested_again_and_nothing_is_lost(world: Wo
             except LogUnreachable:
                 continue
     assert [line["seq"] for line in world.finish()["segments"]] == [0, 1]
+
+
+def test_a_storage_that_stays_away_holds_retention_for_a_bounded_time_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And when it is back the dump has its certificate, if the log has its segments still."""
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.segment(world.window())
+    monkeypatch.setattr(certifying, "FOLLOW_S", 0.001)
+    looks = list[Seq | None]()
+
+    def away(*_: object) -> dict[str, bytes]:
+        looks.append(world.made.collected())
+        assert len(looks) <= 20
+        world.now_s += HOLD_MAX_S / 10
+        raise storage.Unreachable(5, "Input/output error", "log")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "read_files", away)
+        with pytest.raises(LogUnreachable):
+            world.made.serve(Event())
+        assert (len(looks), world.made.collected()) == (10, None)
+        assert "Input/output error" in world.reported("certificates ended")[0]
+        with pytest.raises(LogUnreachable):
+            world.made.serve(Event())
+    world.made._next = None  # the next life
+    assert [line["seq"] for line in world.finish()["segments"]] == [0, 1]
+    assert world.reported("no certificate") == []
+
+
+@pytest.mark.parametrize("hours", [23, 25])
+def test_a_dump_that_is_idle_for_long_gets_no_certificate_and_its_parts_go(
+    world: World, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Paused, or failed and not resumed."""
+    world.segment(world.window())
+    world.step(SAVE_S)
+    monkeypatch.setattr(certifying, "physical_ms", lambda ts: (ts // 10) * 3_600_000)  # a segment an hour
+    for _ in range(hours):
+        world.segment()
+    world.follower()
+    world.step(SAVE_S)
+    assert bool(collected(world.log)) == (hours < 24)
+    assert world.reported("no certificate") == ([] if hours < 24 else ["no window of it has closed for 24 h"])
 
 
 def test_a_broken_log_ends_certificates_with_a_line_and_lets_retention_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
