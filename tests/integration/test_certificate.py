@@ -311,6 +311,7 @@ def test_a_row_too_many_is_rejected_where_its_file_has_no_hash(copy: Copy) -> No
     copy.check.check_files(copy.out, segment, report)
     assert [(one["file"], one["what"]) for one in report.rejected] == [(name, "rows")]
     assert report.notes[copy.check.UNHASHED] == len(segment["files"])
+    assert report.checked["rows of the output"] == 0, "nothing says what they were"
 
 
 def rewritten(copy: Copy, change: Callable[[dict[str, Any]], object]) -> dict[str, str]:
@@ -483,6 +484,37 @@ def test_an_outputs_certificate_without_segments_is_rejected(copy: Copy) -> None
     del own["sha256"]
     write_hashed(copy, path, own | {"segments": []})
     assert copy.rejected() == {f"_certificates/{copy.certificate.name}": "segments"}
+
+
+def outputs_segments(copy: Copy, change: Callable[[list[Any]], list[Any]]) -> dict[str, str]:
+    """What is rejected of an output whose certificate somebody has written again with these segments."""
+    path = copy.out / "_certificates" / copy.certificate.name
+    own = json.loads(path.read_bytes())
+    del own["sha256"]
+    write_hashed(copy, path, own | {"segments": change(own["segments"])})
+    return copy.rejected()
+
+
+@pytest.mark.parametrize("first", [1, 2, -1], ids=["without the first", "without two", "the last alone"])
+def test_an_output_without_all_segments_of_the_dump_is_rejected(copy: Copy, first: int) -> None:
+    name = f"_certificates/{copy.certificate.name}"
+    assert outputs_segments(copy, lambda segments: segments[first:])[name] == "segments in a row"
+
+
+@pytest.mark.parametrize(("sha256", "rows_sum"), [(False, False), (True, False), (False, True), (True, True)])
+def test_a_chunk_counts_as_checked_by_a_hash_or_a_sum_alone(copy: Copy, sha256: bool, rows_sum: bool) -> None:
+    """As of a version that wrote none: its number of rows says nothing of its values."""
+    report, chunk = copy.check.Report(), dict(copy.content["chunks"][0])
+    chunk |= {} if sha256 else {"sha256": ""}
+    chunk |= {} if rows_sum else {"rows_sum": ""}
+    log = copy.check.Log(copy.content | {"chunks": [], "segments": []}, copy.log, report)
+    log._check_chunk(chunk)
+    proved = sha256 or rows_sum
+    assert (report.checked["chunks"], report.checked["rows of chunks"]) == ((1, chunk["rows"]) if proved else (0, 0))
+    assert (chunk["path"] in log.whole, report.rejected) == (proved, [])
+    assert report.notes["chunks of which only the number of rows was compared"] == (not proved)
+    report.need("chunks", "--log")
+    assert report.verdict == ("accepted" if proved else "nothing was checked")
 
 
 # ---- TiDB at a moment -----------------------------------------------------------------------------------------------------

@@ -67,6 +67,20 @@ CERTIFICATES = [
         f"{OF_FOLLOWER}::test_retention_waits_for_what_is_not_in_a_part",
     ),
     Mutation(
+        "an output with a part of the dump's segments is accepted",
+        f"{CHECKER}::check_output",
+        'range(certificate["first_seq"],',
+        "range(seqs[0],",
+        f"{OF_CHECKER}::test_an_output_without_all_segments_of_the_dump_is_rejected[jsonl-without the first]",
+    ),
+    Mutation(
+        "a chunk without a hash counts as checked",
+        f"{CHECKER}::Log._check_chunk",
+        "if not hashed:",
+        "if False:",
+        f"{OF_CHECKER}::test_a_chunk_counts_as_checked_by_a_hash_or_a_sum_alone[jsonl-False-False]",
+    ),
+    Mutation(
         "certificates hold retention while every attempt fails",
         f"{FOLLOWER}::TermCertificates.serve",
         ">= HOLD_MAX_S",
