@@ -168,7 +168,7 @@ def row_difference(difference: RowDifference) -> pb.RowDifference:
 
 
 def _waiting_for(request: VerifyRequest) -> str:
-    dump = f"dump {request.after_dump}, or " if request.after_dump else ""
+    dump = f"dump {request.after_dump} and its delivery to the sinks, or " if request.after_dump else ""
     return f"{dump}the merge worker, which has not begun with it"
 
 

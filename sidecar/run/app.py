@@ -55,6 +55,7 @@ from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
 from sidecar.run.auxiliary import Services
+from sidecar.run.awaited_dumps import position
 from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
 from sidecar.run.between_terms import BetweenTerms
 from sidecar.run.certificates import serve_certificates
@@ -101,15 +102,15 @@ class Sidecar:
         targets: Targets | None = None,
     ) -> None:
         check_console(config.console)
-        check_listening("control", config.control.listen, config.control.tls, has_token=bool(read_token("control", config.control)))
+        self._token = token_name(read_token("control", config.control))  # once: no scrape or repair needs the file, or time for this
+        check_listening("control", config.control.listen, config.control.tls, has_token=bool(self._token))
         storage.log_folder(config.log.uri)
         self.spill = FileSpill(config.log.spill_folder or None)
         self.config = config
         self.stopping = Event()
         self.status: SidecarStatus | None = None
         self.last_error = self.hindered = ""
-        self.requests = QueuedRequests()
-        self.tally = MetricsTally()
+        self.requests, self.tally = QueuedRequests(), MetricsTally()
         self.measured = MeasuredTerms(Samples(), Chunks(CHUNKS_SHOWN_MAX, first=False), SeenDdls())
         self.clock = MonotonicClock()
         self._config_path, self._holds_rows, self._spool, self._sinks = config_path, holds_rows, spool, sinks or {}
@@ -199,7 +200,7 @@ class Sidecar:
             schemas=self.schemas,
             feed_scope=self.scope,
             defaults=self.config.dump,
-            asker=partial(asker_of, token=token_name(read_token("control", self.config.control))),
+            asker=partial(asker_of, token=self._token),
             history=lambda: read_history(self.client, self.root, note),
             hindered=lambda: "it is stopping" if self.stopping.is_set() else self.hindered,
             against_takeover=self._takeover.reasons,
@@ -283,6 +284,7 @@ class Sidecar:
         verifications = TermVerifications(
             *(log, history, wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),
+            position=partial(position, term.pipeline, self.deliveries),
             continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
         term.kept_from = verifications.needs_from
@@ -299,8 +301,6 @@ class Sidecar:
         events = StatusEvents(self.config, self.changefeed, brought.place(), waited_s=waited_s)
         gauge = Gauge(self.changefeed.name, process, term.pipeline, self.deliveries, self.estimates, brought.still_because)
 
-        read_on = "spark" if self.config.reads_on_spark else "sidecar"
-
         def seen(_: Pipeline, now_s: float) -> None:
             watch.check()
             self._check_parts()
@@ -309,7 +309,7 @@ class Sidecar:
             if gauge.due(now_s):
                 worker, died = self._worker.state(self.deliveries), self._worker.died(self.deliveries)
                 read = gauge.read(now_s, worker=worker, died=died, last_error=self.last_error, services=services.states())
-                status = self.status = replace(read, read_on=read_on, holds=term.holds.states)
+                status = self.status = replace(read, read_on="spark" if self.config.reads_on_spark else "sidecar", holds=term.holds.states)
                 services.spare("samples", lambda: self.measured.see(status, wall_ms()))
                 services.spare("log lines", lambda: say(*events.received(status, self.deliveries.report, now_s)))
 

@@ -1,16 +1,24 @@
-"""Verifications that begin after a dump: whether it has finished, is started again under another id, or will not come."""
+"""Verifications that begin after a dump: whether its sinks have it, it is started again under another id, or will not come.
+
+A dump is finished when the log has its last segment. While a sink does not have that, its rows are no result: so the verification waits
+until each of its sinks has accepted what the log had when the dump was seen to be finished.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from time import monotonic
+from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import structs
 
-from sidecar.core.model import OperationId, operation_id
+from sidecar.core.model import OperationId, Seq, operation_id
 from sidecar.core.progress import OVER, DumpState
 from sidecar.history.entry import HistoryEntry
 from sidecar.log.verification import VerifyRequest
-from sidecar.ports import OperationHistory
+from sidecar.pipeline import Pipeline
+from sidecar.ports import Deliveries, OperationHistory
 
 STARTS_S = 60.0
 """After the verification that is to follow it was requested."""
@@ -18,11 +26,23 @@ LOOK_EVERY_S = 10.0
 """For a restart of a dump that has failed: each look reads the history."""
 
 
-class AwaitedDumps:
-    """For one thread."""
+class LogPosition(NamedTuple):
+    """`end`: the log's last segment; None: not known. `accepted`: of each sink that reports, by name."""
 
-    def __init__(self, history: OperationHistory) -> None:
-        self._history = history
+    end: Seq | None = None
+    accepted: Mapping[str, Seq | None] = MappingProxyType({})
+
+
+def position(pipeline: Pipeline, deliveries: Deliveries) -> LogPosition:
+    return LogPosition(Seq(pipeline.next_seq - 1), {one.sink: one.accepted for one in deliveries.sinks()})
+
+
+class AwaitedDumps:
+    """For one thread. `position`: as of now."""
+
+    def __init__(self, history: OperationHistory, position: Callable[[], LogPosition] = LogPosition) -> None:
+        self._history, self._position = history, position
+        self._ends: dict[OperationId, Seq | None] = {}
         self.looked_s: dict[OperationId, float] = {}
 
     def next_of(self, request: VerifyRequest, *, now_ms: int) -> VerifyRequest | str | None:
@@ -33,8 +53,15 @@ class AwaitedDumps:
             late = now_ms - request.asked_ms > STARTS_S * 1000
             return f"its dump {request.after_dump} was not started" if late else None
         if dump.state is DumpState.FINISHED:
-            return request
+            return request if self._is_delivered(request) else None
         return self._restarted(request, dump) if dump.state in OVER else None
+
+    def _is_delivered(self, request: VerifyRequest) -> bool:
+        """A sink that nobody reports any more is waited for by nobody: it is named as one that is not there."""
+        now = self._position()
+        end = self._ends.setdefault(request.id, now.end)
+        sinks = [now.accepted[sink] for sink in request.sinks if sink in now.accepted]
+        return end is None or all(seq is not None and seq >= end for seq in sinks)
 
     def _restarted(self, request: VerifyRequest, dump: HistoryEntry) -> VerifyRequest | str | None:
         """A restart is in the history together with the end of the dump that it replaces. After a failure it may come at any time."""

@@ -85,7 +85,7 @@ class ContinuousVerification:
 
     def metrics(self) -> VerifiedSinks:
         """Of the tables that there are. For any thread."""
-        carried, now_ms = self._source.carried(), self._wall_ms()
+        carried, now_ms = self._source.carried() if self._known else None, self._wall_ms()
         tables = [
             VerifiedTable(name, None if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000, differences)
             for name, oldest_ms, differences in self._known

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from socketserver import ThreadingMixIn
 from threading import Lock
 from time import sleep
@@ -31,6 +32,7 @@ from sidecar.errors import ConfigError
 from sidecar.pace.controller import SinkState
 from sidecar.process.background import Background
 from sidecar.run.cycle import VerifiedSinks, VerifiedTable
+from sidecar.run.logs import log
 
 TABLES_MAX = 1000
 """Series a metric by table: what is above is summed under the table `…`."""
@@ -63,10 +65,29 @@ class MetricsTally:
 class _StatusCollector(Collector):
     def __init__(self, status: Callable[[], SidecarStatus | None], tally: Callable[[], MetricsTally]) -> None:
         self._status, self._tally = status, tally
+        self._failed: set[str] = set()
 
     def collect(self) -> Iterator[Metric]:
-        status, tally = self._status(), self._tally()
+        """A part that fails lacks its metrics, and is named in one: alerts need the others all the more then."""
+        status = self._status()
         yield GaugeMetricFamily("ticdc_dump_owner", "1 while this process owns its changefeed", value=float(status is not None))
+        parts: dict[str, Callable[[], Iterator[Metric]]] = {"process": self._process}
+        if status is not None:
+            parts |= {"stream": partial(_stream, status), "dump": partial(_dump, status)}
+        failed = GaugeMetricFamily("ticdc_dump_metrics_failed", "1 while this part of the metrics cannot be made", labels=["part"])
+        for name, part in parts.items():
+            try:
+                yield from [*part()]
+                self._failed.discard(name)
+            except Exception as error:  # noqa: BLE001  # whatever it is: it is one part's
+                if name not in self._failed:
+                    log.warning("a part of the metrics fails", part=name, exc_info=error)
+                self._failed.add(name)
+            failed.add_metric([name], float(name in self._failed))
+        yield failed
+
+    def _process(self) -> Iterator[Metric]:
+        tally = self._tally()
         if tally.against_takeover is not None:
             ready = "1 if by its last check nothing keeps this standby from taking over"
             yield GaugeMetricFamily("ticdc_dump_standby_ready", ready, value=float(not tally.against_takeover))
@@ -83,9 +104,6 @@ class _StatusCollector(Collector):
         retries = get_prometheus_counter()  # what stamina retried: etcd, TiDB, the control client
         if retries is not None:
             yield from retries.collect()
-        if status is not None:
-            yield from _stream(status)
-            yield from _dump(status)
         if tally.verified is not None:
             yield from _verified(tally.verified)
 

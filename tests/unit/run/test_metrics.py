@@ -54,6 +54,29 @@ def stage() -> Iterator[Stage]:
     result.server.close()
 
 
+@pytest.mark.parametrize("fails", ["tally", "status"])
+def test_a_part_that_fails_leaves_out_itself_alone_and_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    def broken(*_: object) -> object:
+        raise ConfigError("control.token_file is not there", hint="put it back")
+
+    whole = stage.samples()
+    stage.status = SidecarStatus(NAME, epoch=3, owner="host:1")
+    if fails == "tally":
+        monkeypatch.setattr(Stage, "tally", property(broken), raising=False)
+        del stage.__dict__["tally"]
+    else:
+        monkeypatch.setattr(metrics, "_dump", broken)
+    part = "process" if fails == "tally" else "dump"
+    result = stage.samples()
+    assert result["ticdc_dump_owner",] == 1
+    assert result["ticdc_dump_epoch",] == 3
+    assert {name[1]: value for name, value in result.items() if name[0] == "ticdc_dump_metrics_failed"} == {
+        "process": part == "process", "stream": 0.0, "dump": part == "dump",
+    }  # fmt: skip
+    assert (("ticdc_dump_terms_total",) in result) == (fails != "tally")
+    assert ("ticdc_dump_terms_total",) in whole
+
+
 def test_what_was_compared_is_reported_by_table_and_no_age_before_all_rows_were(stage: Stage) -> None:
     assert not any("verif" in name or "differences" in name for name, *_ in stage.samples())
     orders, item = (TableInSink("copy", TableName("shop", name)) for name in ("orders", "item"))
