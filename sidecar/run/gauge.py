@@ -22,7 +22,8 @@ from sidecar.log.delivery_report import DeliveryReport
 from sidecar.pace.controller import SinkState
 from sidecar.pipeline import Pipeline
 from sidecar.ports import SchemaSource
-from sidecar.process.background import Background, still_running
+from sidecar.process.background import Background
+from sidecar.run.logs import log
 from sidecar.ticdc.changefeed import ChangefeedName
 
 STATUS_EVERY_S = 0.5
@@ -47,8 +48,8 @@ class Estimates:
         self.rows: Mapping[TableName, int] = {}
 
     def want(self, dumps: Iterable[Progress]) -> None:
-        """Raises what asking broke of; a source that does not answer is no such thing."""
-        self._asking = still_running(self._asking)
+        """Raises nothing: what is shown of a dump ends no stream."""
+        self._asking = [one for one in self._asking if one.alive]
         wanted = frozenset((dump.dump_id, table.table) for dump in dumps if dump.state not in OVER for table in dump.tables)
         if wanted and wanted != self._requested:
             self._requested = wanted
@@ -60,6 +61,9 @@ class Estimates:
             estimates = self._schemas.estimates(tables)
         except TicdcDumpError:
             return  # shown as unknown: the dump's own SELECTs tell what is wrong with the source
+        except Exception as error:  # noqa: BLE001  # a defect: it is logged, and shown as unknown
+            log.warning("a defect in the estimates", exc_info=error)
+            return
         self.rows = {estimate.table: estimate.rows for estimate in estimates if estimate.rows is not None}
 
 

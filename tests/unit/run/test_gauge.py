@@ -25,7 +25,7 @@ from sidecar.ports import Caller, SchemaSource, TableEstimate
 from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.changes import ddl, put, resolved
-from tests.support.eventually import PATIENCE_S
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.unit.test_pipeline import TABLE, WIDER, MovingSchemas, Stage, start
 
 NAME = ChangefeedName("default", "default", "orders")
@@ -303,6 +303,23 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     assert not schemas.asked.is_set(), "once a dump"
     estimates.want([replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born"))))])
     assert schemas.asked.wait(PATIENCE_S)
+
+
+def test_a_defect_of_the_estimates_is_unknown_and_ends_nothing() -> None:
+    asked = Event()
+
+    class Broken(FakeSchemas):
+        def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
+            asked.set()
+            raise ZeroDivisionError("a defect")
+
+    estimates = Estimates(Broken(100))
+    progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TABLE),))
+    estimates.want([progress])
+    assert asked.wait(PATIENCE_S)
+    eventually(lambda: not any(one.alive for one in estimates._asking))
+    estimates.want([progress])
+    assert estimates.rows == {}
 
 
 def test_what_the_worker_reports_comes_before_what_a_term_ended_with(tmp_path: Path) -> None:
