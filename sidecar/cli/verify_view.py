@@ -10,7 +10,7 @@ from rich.text import Text
 
 from sidecar.cli.fitted import FittedColumn, FittedTable, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
-from sidecar.control.wire import CHECK_NAMES, REPAIR_NAMES
+from sidecar.control.wire import CHECK_NAMES, REPAIR_NAMES, is_looked_for
 from sidecar.report.figures import clock_time, duration
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -124,7 +124,7 @@ def _table_cells(table: pb.CheckedTable, started: bool) -> Sequence[RenderableTy
         Text(f"{state} {_progress(table)}" if table.state == pb.CHECK_STATE_RUNNING else state, style=STYLES.get(state, "")),
         f"{table.rows or table.rows_estimated:,}",
         _judged(table, "missing"),
-        "-" if table.partial else _judged(table, "extra"),
+        _judged(table, "extra"),
         _judged(table, "different"),
         f"{table.moving:,}",
         f"{table.rows / table.seconds:,.0f}" if table.seconds and table.rows else "-",
@@ -134,8 +134,8 @@ def _table_cells(table: pb.CheckedTable, started: bool) -> Sequence[RenderableTy
 
 
 def _judged(table: pb.CheckedTable, kind: str) -> str:
-    """Differences that are not judged are no 0."""
-    return "-" if any(kind in one.kinds for one in table.unjudged) else f"{getattr(table, kind):,}"
+    """Differences that are not judged, or not looked for, are no 0."""
+    return f"{getattr(table, kind):,}" if is_looked_for(table, kind) else "-"
 
 
 def _worst_first(tables: Iterable[pb.CheckedTable]) -> list[pb.CheckedTable]:

@@ -35,6 +35,7 @@ from sidecar.control.wire import (
     KIND_NAMES,
     REPAIR_NAMES,
     STATE_NAMES,
+    is_looked_for,
     rows_in_words,
     scope_text,
     share_done,
@@ -257,7 +258,7 @@ class ConsoleViews:
     def _verification(self, params: Params, _: Visitor) -> ConsolePage:
         result = self.call("VerifyQuery", pb.VerificationRequest(changefeed=self.changefeed, id=dict(params).get("id", "")))
         order = sorted(range(len(result.tables)), key=lambda at: (CHECK_NAMES[result.tables[at].state] == "equal", at))
-        values = {"verification": result, "n": Numbers(result), "tables": part(order, params)}
+        values = {"verification": result, "n": Numbers(result), "tables": part(order, params), "is_looked_for": is_looked_for}
         return ConsolePage("Verification", {"verification": self.render("verification.html", **values)})
 
     def _checks(self, _: Params, visitor: Visitor) -> ConsolePage:

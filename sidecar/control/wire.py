@@ -222,6 +222,11 @@ def preview_json(preview: pb.DumpPreview) -> dict[str, Any]:
     return _json(preview)
 
 
+def is_looked_for(table: pb.CheckedTable, kind: str) -> bool:
+    """Whether differences of this kind were looked for, and judged: else their number says nothing."""
+    return not (kind == "extra" and table.partial) and not any(kind in one.kinds for one in table.unjudged)
+
+
 def verification_json(verification: pb.Verification) -> dict[str, Any]:
     """Every field of Verification under its own name."""
     tables = [_json(table) | {"state": CHECK_NAMES[table.state]} for table in verification.tables]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.cli.verify_view import EXAMPLES_SHOWN, TABLES_SHOWN, VALUE_CHARS_MAX, is_over, look, plain_line, report_view
+from sidecar.control.wire import is_looked_for
 from tests.unit.cli.test_dump_view import shown
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -194,3 +195,14 @@ def test_a_repair_that_asks_is_over_and_shows_what_it_would_delete() -> None:
     result = verification(DIFFERENT, state=pb.CHECK_STATE_DIFFERENT, repair=repair)
     assert "asks: 0 keys in 0 dumps, 1,200 rows to delete, waiting for an answer" in picture(result)
     assert is_over(result), "nothing happens before somebody answers"
+
+
+@pytest.mark.parametrize("kind", ["missing", "extra", "different"])
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("unjudged", [(), ("missing",), ("extra", "different")])
+def test_what_was_not_looked_for_has_no_number(kind: str, partial: bool, unjudged: tuple[str, ...]) -> None:
+    """In the console, too."""
+    one = table("orders", pb.CHECK_STATE_EQUAL, partial=partial, unjudged=[pb.UnjudgedKinds(kinds=unjudged, why="hidden")])
+    assert is_looked_for(one, kind) == (kind not in unjudged and not (partial and kind == "extra"))
+    cells = line_of(picture(verification(one, state=pb.CHECK_STATE_EQUAL)), "orders")
+    assert cells[4:7][("missing", "extra", "different").index(kind)] == ("0" if is_looked_for(one, kind) else "-")
