@@ -95,10 +95,17 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 scope = self._scope(request, caller)
             defaults = self._served.defaults
             start = start_dump(request, scope, chunk_rows=defaults.chunk_rows, read_with=defaults.read_with)
-            if request.exact:
-                following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
-                self._verifications(context).start(following, self._served.asker(context))
-            return self._carried_out(start, context, lambda progress: progress.dump_id == start.dump_id)
+            shows = partial(_is_dump, start.dump_id)
+            if not request.exact:
+                return self._carried_out(start, context, shows)
+            following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
+            port, asker = self._verifications(context), self._served.asker(context)
+            port.start(following, asker)  # first: a dump whose command died is exact
+            try:
+                return self._carried_out(start, context, shows)
+            except RefusedRequest:
+                port.stop(following.id, asker)
+                raise
 
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         return self._move(request, context, PauseDump(request.dump_id), DumpState.PAUSED)
@@ -362,6 +369,10 @@ class ControlService(control_pb2_grpc.ControlServicer):
             text = f"this sidecar is a standby; the owner is {owner or 'not known yet'}{against}"
             _abort(context, grpc.StatusCode.FAILED_PRECONDITION, text)
         return status
+
+
+def _is_dump(dump_id: str, progress: Progress) -> bool:
+    return progress.dump_id == dump_id
 
 
 def _left_s(context: grpc.ServicerContext) -> float:

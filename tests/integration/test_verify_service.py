@@ -21,6 +21,7 @@ from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import StartDump
 from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
+from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.storage import open_folder
@@ -134,7 +135,7 @@ def test_rows_that_a_sink_has_not_received_yet_end_with_9_and_are_not_repaired(s
     done = service.run("--repair")
     assert (done.exit_code, "incomplete" in done.output, "a dump brings them" in done.output) == (9, True, True)
     assert service.owner.carried_out == []
-    [entry] = service.made._history.entries()
+    [entry] = service.owner.history.entries()
     assert (entry.state, entry.result) == (DumpState.FINISHED, "incomplete: copy has not received all rows of shop.orders yet")
 
 
@@ -255,6 +256,18 @@ def test_an_exact_dump_is_followed_by_a_verification_that_repairs(service: Servi
     assert request is not None
     assert (request.after_dump, request.sinks, request.repair) == (dump_id, ("copy", "lake"), True)
     assert [table.name for table in request.tables] == [ORDERS]
+
+
+def test_an_exact_dump_that_is_rejected_leaves_no_verification_that_waits(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rejected(*_: object) -> None:
+        raise RefusedRequest("no more dumps can wait", hint="wait")
+
+    monkeypatch.setattr(type(service.owner.dump), "request", rejected)
+    done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
+    assert done.exit_code == 3, done.output
+    [entry] = service.owner.history.entries()
+    assert (entry.kind, entry.state) == (OperationKind.VERIFICATION, DumpState.STOPPED)
+    assert read_waiting(service.log, entry.id) is None
 
 
 @pytest.mark.parametrize(
