@@ -112,7 +112,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     `after_dump`: begin when the dump of this id has finished; empty: at once. `slice`: of a continuous verification, which has one table
     and one sink. `unjudged`: what of its tables and sinks is not judged. `delete_at_most`: of each table in a sink as many rows may be
     deleted by the repair without a question; None: as of repairing.rows_to_delete. `partly`: what differs is corrected also if another
-    table could not be compared; up to 0.4 nothing was, and the operator saw why."""
+    table could not be compared; up to 0.4 nothing was, and the operator saw why. `seed`: of the sample's ranges; empty: the id."""
 
     id: StoredId
     sinks: tuple[str, ...]
@@ -126,6 +126,7 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     unjudged: tuple[Unjudged, ...] = ()
     delete_at_most: int | None = None
     partly: bool = False
+    seed: str = ""
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)

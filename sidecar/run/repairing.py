@@ -176,13 +176,15 @@ def question(operation_id: OperationId, deletes: Sequence[RowsToDelete]) -> str:
 
 
 def follow_up(request: VerifyRequest, report: VerifyReport, *, asked_ms: int) -> VerifyRequest:
-    """Compares again the tables that differed or could not be compared, in these sinks."""
+    """Compares again the tables that differed or could not be compared, in these sinks: of a sample the same ranges."""
     differing = [table for table in report.tables if table.state is not CheckState.EQUAL]
     names, sinks = {table.name for table in differing}, {table.sink for table in differing}
     return VerifyRequest(
         id=derived_id(request.id, "again"),
         sinks=tuple(sink for sink in request.sinks if sink in sinks),
         tables=tuple(table for table in request.tables if table.name in names),
+        sample=request.sample,
+        seed=request.seed or request.id,
         asked_ms=asked_ms,
     )
 

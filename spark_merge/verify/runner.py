@@ -208,7 +208,9 @@ class _Verification:
                 if not isinstance(opened, Readable):
                     return TableReport(sink, *table.name, CheckState.SKIPPED, why="its rows cannot be read back")
                 unjudged = self._unjudged.get((sink, table.name), [])
-                check = TableCheck(context, sink, opened, table, work, self._request.sample, self._request.slice, unjudged)
+                request = self._request
+                seed = f"{request.seed or request.id}/{sink}/{table.name}"
+                check = TableCheck(context, sink, opened, table, work, request.sample, request.slice, unjudged, seed)
                 result = check.run()
                 self._write_differences(number, check)
                 return result

@@ -89,7 +89,7 @@ class _Looked(NamedTuple):
 class TableCheck:
     """`name`: the sink's. `path`: of the files below the folder, for this table and sink alone. `sample`: the part of the source's ranges
     that is read. `slice`: the rows that are compared, if the sink finds keys; else, and if the table has no more rows, it is compared
-    whole. `unjudged`: of this table in this sink."""
+    whole. `unjudged`: of this table in this sink. `seed`: of the sample."""
 
     context: CheckContext
     name: str
@@ -99,6 +99,7 @@ class TableCheck:
     sample: float = 1.0
     slice: Slice | None = None
     unjudged: Sequence[Unjudged] = ()
+    seed: str = ""
     report: TableReport = field(init=False)
     tally: Tally = field(default_factory=Tally)
     _by: str = field(default_factory=partial(secrets.token_hex, 4))
@@ -132,12 +133,15 @@ class TableCheck:
                 self._compare(resumes=left == TRIES_MAX - 1)
                 break
             except (Altered, SinkError, SourceError) as error:  # a table that does not fit its schema is one that a DDL is changing
+                gone = isinstance(error, Altered) and bool(error.args)
                 if not left:
                     if not isinstance(error, Altered | SourceChanged):
                         raise
-                    self.report.state, self.report.why = CheckState.SKIPPED, "DDLs change the table again and again"
+                    self.report.state, self.report.why = CheckState.SKIPPED, str(error) if gone else "DDLs change the table again and again"
                     return self.report
                 self.context.wait(LOOK_WAIT_S)
+                if isinstance(error, SinkError):  # it has carried out a DDL, and has not accepted the segment of the DDL
+                    self._positions.await_next(self.sink.look())
                 if isinstance(error, Altered | SourceChanged):  # before its position the sink has the schema that does not fit
                     self._upto_ts = self.context.present_ts()
                     self._positions.await_sink(self._upto_ts)
@@ -338,7 +342,7 @@ class TableCheck:
 
     def _chosen(self, schema: TableSchema, rows: int, *, by_keys: bool) -> Sequence[KeySpan]:
         if self.slice is None or not by_keys:
-            return chosen_ranges(self.context.source, schema, rows, sample=self.sample, seed=self.path)
+            return chosen_ranges(self.context.source, schema, rows, sample=self.sample, seed=self.seed)
         walked = ranges_of_slice(self.context.source, schema, self.slice)
         self.report.partial, self.report.lower, self.report.upper = True, walked[0].after, walked[-1].upper
         return walked

@@ -19,6 +19,7 @@ from sidecar.log.verification import (
     CheckState,
     RepairReport,
     RepairState,
+    RequestedTable,
     RowsToDelete,
     TableReport,
     VerifyReport,
@@ -28,7 +29,7 @@ from sidecar.log.verification import (
     request_from_json,
 )
 from sidecar.log.verification_files import read_request
-from sidecar.run.repairing import DELETED_MIN, KeyDump, question, rows_to_delete
+from sidecar.run.repairing import DELETED_MIN, KeyDump, follow_up, question, rows_to_delete
 from tests.unit.run.test_term_verifications import AGAIN, ALICE, ITEM, TO_REPAIR, Term, finish_repair, repair_of
 
 
@@ -258,3 +259,16 @@ def test_one_that_has_no_difference_or_was_stopped_repairs_nothing(term: Term, t
         each.made.follow()
         result = each.made.find(TO_REPAIR.id)
         assert (each.dumps, result and result[2]) == ([], None)
+
+
+@pytest.mark.parametrize("seed", ["", "first"])
+def test_the_second_comparison_is_of_the_sample_of_the_first(seed: str) -> None:
+    tables = (RequestedTable("shop", "orders"), RequestedTable("shop", "item"))
+    request = VerifyRequest("v1", ("copy", "lake"), tables, sample=0.01, repair=True, seed=seed)
+    states = {"orders": CheckState.DIFFERENT, "item": CheckState.EQUAL}
+    report = VerifyReport(
+        "v1", CheckState.DIFFERENT, 1, tables=[TableReport("copy", "shop", name, state) for name, state in states.items()]
+    )
+    result = follow_up(request, report, asked_ms=2)
+    assert (result.sinks, result.tables, result.sample, result.seed) == (("copy",), tables[:1], 0.01, seed or "v1")
+    assert not result.repair

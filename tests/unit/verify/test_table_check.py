@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -26,6 +28,7 @@ from sidecar.log.verification import CheckState, RequestedTable, Slice, Unjudged
 from sidecar.mysql.key_ranges import KeySpan
 from sidecar.pace.sinks import SinkTables
 from spark_merge.merge.rule import Image
+from spark_merge.port.contract import Accepted
 from spark_merge.port.readable import Reading, ReadPart, RowsRead
 from spark_merge.sinks.registry import open_sink
 from spark_merge.sinks.sqlite import reading, sink
@@ -33,6 +36,7 @@ from spark_merge.verify import chosen, compare, keeping_up, positions, table_che
 from spark_merge.verify.compare import BucketDifference
 from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.moving import Moving
+from spark_merge.verify.positions import Positions
 from spark_merge.verify.table_check import TableCheck
 from spark_merge.verify.tally import DUPLICATES
 from tests.support.table_shapes import TABLE
@@ -489,9 +493,47 @@ def test_the_second_look_waits_for_a_sink_that_is_behind(still: Still) -> None:
     assert not wait.left
 
 
+@pytest.mark.parametrize(("gather_s", "moves"), [(0.0, True), (400.0, False)], ids=["a sink that moves", "a sink that gathers"])
+def test_a_sink_is_waited_for_while_it_moves_and_as_long_as_it_gathers(
+    still: Still, monkeypatch: pytest.MonkeyPatch, gather_s: float, moves: bool
+) -> None:
+    """1,000 s in all: more than any sink may take that accepts nothing and gathers nothing."""
+    now_s = 0.0
+    monkeypatch.setattr(positions, "time", SimpleNamespace(monotonic=lambda: now_s))
+    upto_ts, sink = still.world.ts + 100, Mock(gather_s=gather_s) if gather_s else Mock(spec=["look"])
+    seqs = iter(range(20))
+    sink.look.side_effect = lambda: Accepted(Seq(next(seqs) if moves else 0), CommitTs(upto_ts if now_s >= 1000 else 1))
+
+    def wait(_: float) -> None:
+        nonlocal now_s
+        now_s += 100
+
+    Positions(still.world.context(wait=wait), "mine", sink, TABLE, lambda _: None).await_sink(CommitTs(upto_ts))
+    assert now_s == 1000
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_what_a_ddl_may_explain_is_read_again_once_the_sink_has_accepted_more(still: Still, accepts: bool) -> None:
+    """A sink carries out a DDL before it accepts the DDL's segment: meanwhile its table does not fit its position."""
+    waits, sink = list[float](), Mock(spec=["look"])
+    sink.look.side_effect = lambda: Accepted(Seq(3 + (accepts and len(waits) > 7)), CommitTs(1))
+    made = Positions(still.world.context(wait=waits.append), "mine", sink, TABLE, lambda _: None)
+    made.await_next(made.accepted())
+    assert len(waits) == (8 if accepts else positions.NEXT_WAITS_MAX)
+
+
+def test_a_table_that_was_dropped_is_skipped_and_named_so(still: Still) -> None:
+    still.world.schemas = still.world.log.write_schemas({})
+    still.world.append()
+    still.world.deliver()
+    report = still.check(gate=lambda _: None, wait=lambda _: None).run()
+    assert report.state is CheckState.SKIPPED
+    assert report.why == "the changefeed has no such table any more: it was dropped, renamed or has lost its key"
+
+
 def test_a_sink_that_does_not_come_to_where_the_first_look_was_is_reported(still: Still, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "SINK_WAIT_S", -1.0)
-    with pytest.raises(SinkError, match=r"sink mine has not reached \d+ within -1 s, so s\.t cannot be compared"):
+    with pytest.raises(SinkError, match=r"sink mine has accepted nothing for \d+ s, and not \d+: s\.t cannot be compared"):
         still.check(gate=Steps(*[lambda: still.change("y")] * 9), wait=lambda _: None).run()
 
 
