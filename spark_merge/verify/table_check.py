@@ -72,7 +72,8 @@ SAVE_EVERY_S = 60.0
 
 LACKS = "the sink has not received all rows of the table: a dump that runs brings them, else dumpstart; then verify again"
 
-KEYS_AT_ONCE = 5_000
+KEYS_AT_ONCE, KEYS_OF_READING = 5_000, 200_000
+"""Of a second look: of a sink that finds keys, and of one that is read whole for them, which is read as seldom as memory allows."""
 TRIES_MAX = 3
 
 
@@ -292,9 +293,10 @@ class TableCheck:
             if not pending:
                 return
             self._positions.await_sink(self._upto_ts)
-            keys = list(pending)
-            for start in range(0, len(keys), KEYS_AT_ONCE):
-                self._look(schema, pending, keys[start : start + KEYS_AT_ONCE])
+            keys, finds = list(pending), self.sink.finds_keys and not self._reads_all
+            step = KEYS_AT_ONCE if finds else KEYS_OF_READING
+            for start in range(0, len(keys), step):
+                self._look(schema, pending, keys[start : start + step])
             if pending:
                 self.context.wait(wait_s)
                 wait_s = min(2 * wait_s, LOOK_WAIT_MAX_S)
@@ -303,7 +305,7 @@ class TableCheck:
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._positions.accepted()
         requested = key_table(schema, [key_of(key) for key in keys])
-        wanted = None if self._rereads and not self._by_keys else requested  # a sink may find one row of a key, and have another
+        wanted = None if self._reads_all else requested
         moving = Moving(self.context.log, schema, after=accepted.seq, low_ts=CommitTs(accepted.upto_ts or 0))
         reading = self.sink.reading(schema, parts=max(1, self.context.runner.cores), keys=wanted)
         rows = self._run([RowsOfKeys(part, schema.key, tuple(keys)) for part in reading.parts])
@@ -314,6 +316,10 @@ class TableCheck:
         self._positions.await_log(moving, self.context.present_ts() if at_ts is None else at_ts, follow=self._follow)
         looked = _Looked(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
         self._judge(schema, pending, keys, looked)
+
+    @property
+    def _reads_all(self) -> bool:
+        return self._rereads and not self._by_keys  # a sink may find one row of a key, and have another
 
     def _waits_for(self, what: str) -> None:
         """Reported while it lasts; its end is reported with the next progress."""

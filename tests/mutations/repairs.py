@@ -62,7 +62,7 @@ REPAIRS = [
     Mutation(
         "a duplicate is looked at again by its key, which finds one of its rows",
         "spark_merge/verify/table_check.py::TableCheck._look",
-        "None if self._rereads and not self._by_keys else ",
+        "None if self._reads_all else ",
         "",
         "tests/unit/verify/test_table_check.py::test_a_key_with_two_rows_is_a_duplicate_also_in_a_sink_that_finds_one_of_them"
         "[the same row-False]",

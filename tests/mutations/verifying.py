@@ -55,6 +55,13 @@ VERIFYING = [
         f"{OF_CHECK}::test_whatever_the_statistics_say_ranges_and_buckets_are_bounded[1-its key can be cut]",
     ),
     Mutation(
+        "a sink that is read whole is read for each few keys",
+        f"{CHECK}::TableCheck._look_again",
+        "KEYS_AT_ONCE if finds else KEYS_OF_READING",
+        "KEYS_AT_ONCE",
+        f"{OF_CHECK}::test_a_sink_that_is_read_whole_for_its_keys_is_read_once_for_all_of_them[is read whole]",
+    ),
+    Mutation(
         "an exact dump is compared before its sinks have it",
         "sidecar/run/awaited_dumps.py::AwaitedDumps._is_delivered",
         "seq is not None and seq >= end",

@@ -522,6 +522,30 @@ def test_what_a_ddl_may_explain_is_read_again_once_the_sink_has_accepted_more(st
     assert len(waits) == (8 if accepts else positions.NEXT_WAITS_MAX)
 
 
+@pytest.mark.parametrize(("output", "looks"), [(OUTPUTS[0], 4), (OUTPUTS[2], 1)], ids=["finds keys", "is read whole"])
+def test_a_sink_that_is_read_whole_for_its_keys_is_read_once_for_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, looks: int
+) -> None:
+    monkeypatch.setattr(table_check, "KEYS_AT_ONCE", 5)
+    uri, looked, look = output.format(tmp_path), list[int](), TableCheck._look
+    world = world_of(tmp_path, 1, uri, snapshots=True)
+    world.live = lambda _=0: None  # type: ignore[method-assign]  # it lives by the test's steps
+
+    def noted(self: TableCheck, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
+        looked.append(len(keys))
+        look(self, schema, pending, keys)
+
+    def change_all() -> None:
+        for key in sorted(world.rows)[:20]:
+            world.put(key[:2], "new")
+        world.append()
+
+    monkeypatch.setattr(TableCheck, "_look", noted)
+    report = check_of(world, uri, gate=Steps(change_all), wait=world.wait).run()
+    assert (report.state, report.moving) == (CheckState.EQUAL, 0)
+    assert (len(looked), sum(looked)) == (looks, 20)
+
+
 def test_a_table_that_was_dropped_is_skipped_and_named_so(still: Still) -> None:
     still.world.schemas = still.world.log.write_schemas({})
     still.world.append()
