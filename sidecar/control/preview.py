@@ -27,8 +27,8 @@ def preview(
         pb.TablePreview(
             schema=estimate.table.schema,
             table=estimate.table.table,
-            rows=estimate.rows,
-            bytes=estimate.bytes or 0,
+            rows=_rows(scope, estimate),
+            bytes=_bytes(scope, estimate),
             read_by=estimate.read_by,
             refused=estimate.refused or "",
             slow=slow.why.get(estimate.table, ""),
@@ -71,8 +71,26 @@ def rows_per_s_before(history: Iterable[HistoryEntry]) -> float:
 
 
 def _seconds(scope: Scope, request: pb.StartRequest, *, rows_per_s: float) -> float:
-    """The slowest of what an earlier dump reached and the bounds of this one; 0: nothing is known."""
-    rows = sum(estimate.rows or 0 for estimate in scope.estimates)
-    size = sum(estimate.bytes or 0 for estimate in scope.estimates)
+    """The slowest of what an earlier dump reached and the bounds of this one; 0: nothing is known, as of a predicate's rows."""
+    if scope.where:
+        return 0.0
+    rows = sum(_rows(scope, estimate) or 0 for estimate in scope.estimates)
+    size = sum(_bytes(scope, estimate) for estimate in scope.estimates)
     paces = ((rows, rows_per_s), (rows, request.rows_per_second), (size, request.bytes_per_second))
     return max((amount / pace for amount, pace in paces if pace), default=0.0)
+
+
+def _rows(scope: Scope, estimate: TableEstimate) -> int | None:
+    """Of the table that the dump is to read: its keys; of a predicate nobody knows."""
+    if keys := scope.keys.get(estimate.table):
+        return len(keys)
+    return None if estimate.table in scope.where else estimate.rows
+
+
+def _bytes(scope: Scope, estimate: TableEstimate) -> int:
+    """0: not known."""
+    if estimate.table in scope.where:
+        return 0
+    size = estimate.bytes or 0
+    keys = scope.keys.get(estimate.table)
+    return size if not keys or not estimate.rows else size * len(keys) // estimate.rows

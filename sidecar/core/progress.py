@@ -69,6 +69,10 @@ class TableProgress:
         """0: the dump is not of keys."""
         return len(self.keys) or self.past_keys
 
+    def rows_expected(self, table_rows: int | None) -> int | None:
+        """`table_rows`: of the whole table. None: not known, as of a predicate nobody knows how many rows meet it."""
+        return self.key_count or (None if self.where else table_rows)
+
 
 def keys_bytes(keys: Iterable[Key]) -> int:
     """What they take in a manifest, about: each text has quotes and a separator."""

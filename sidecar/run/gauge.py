@@ -138,7 +138,7 @@ class Gauge:
             rewritten=pipeline.rewrites.tables,
             merge_worker=measured.merge_worker,
             last_error=measured.source_said or self._deliveries.trouble or _error_of(report, died) or last_error,
-            estimates=self._estimates.rows,
+            estimates=_expected(dumps, self._estimates.rows),
             readers=demand.readers,
             strict_bound=demand.strict_bound,
             sinks=sinks,
@@ -230,8 +230,17 @@ class Gauge:
         running = [dump for dump in dumps if dump.state is DumpState.RUNNING]
         if not running or not rows_s or not self._estimates.rows:
             return None
-        left = [self._estimates.rows.get(t.table, 0) - t.rows for dump in running for t in dump.tables if t.complete_at is None]
-        return sum(max(rows, 0) for rows in left) / rows_s
+        tables = [table for dump in running for table in dump.tables if table.complete_at is None]
+        expected = [table.rows_expected(self._estimates.rows.get(table.table, 0)) for table in tables]
+        left = [None if rows is None else max(rows - table.rows, 0) for table, rows in zip(tables, expected, strict=True)]
+        return None if None in left else sum(rows or 0 for rows in left) / rows_s
+
+
+def _expected(dumps: Iterable[Progress], rows: Mapping[TableName, int]) -> dict[TableName, int]:
+    """Rows of each table that its dump is to read, where that is known. A dump that is not over comes before others of the table."""
+    shown = sorted(dumps, key=lambda dump: dump.state not in OVER)
+    expected = {table.table: table.rows_expected(rows.get(table.table)) for dump in shown for table in dump.tables}
+    return {table: number for table, number in (rows | expected).items() if number is not None}
 
 
 def _error_of(report: DeliveryReport | None, died: str = "") -> str:

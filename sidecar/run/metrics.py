@@ -161,6 +161,9 @@ def _dump(status: SidecarStatus) -> Iterator[Metric]:
     for known in DumpState:
         state.add_metric([known], float(any(dump.state is known for dump in status.dumps)))
     yield state
+    scans = any(table.where for dump in status.dumps if dump.state is DumpState.RUNNING for table in dump.tables if not table.complete_at)
+    text = "1 while a dump reads the rows of a predicate: it may read many that do not meet it"
+    yield GaugeMetricFamily("ticdc_dump_filtered", text, value=float(scans))
     yield GaugeMetricFamily("ticdc_dump_open_windows", "Windows read or being read and not closed in the log", value=status.open_windows)
     yield GaugeMetricFamily("ticdc_dump_source_away_seconds", "For which a running dump has had no answer", value=status.source_away_s)
     yield GaugeMetricFamily("ticdc_dump_rows_per_second", "Of the dump, over the last seconds", value=status.rows_per_s)

@@ -22,6 +22,7 @@ from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Caller, SchemaSource, TableEstimate
+from sidecar.run import gauge as gauges
 from sidecar.run.gauge import RATE_OVER_S, STATUS_EVERY_S, Estimates, Gauge
 from sidecar.ticdc.changefeed import ChangefeedName
 from tests.support.changes import ddl, put, resolved
@@ -303,6 +304,22 @@ def test_tables_that_a_dump_gets_under_way_are_estimated_too() -> None:
     assert not schemas.asked.is_set(), "once a dump"
     estimates.want([replace(progress, tables=(TableProgress(TABLE), TableProgress(TableName("app", "born"))))])
     assert schemas.asked.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (TableProgress(TABLE), 100),
+        (TableProgress(TABLE, where="a > 1"), None),
+        (TableProgress(TABLE, keys=(("1",), ("2",))), 2),
+        (TableProgress(TABLE, past_keys=7), 7),
+    ],
+)
+def test_a_dump_of_a_part_is_not_expected_to_read_the_whole_table(table: TableProgress, expected: int | None) -> None:
+    progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (table,))
+    over = replace(progress, dump_id="f" * 16, state=DumpState.FINISHED, tables=(TableProgress(TABLE),))
+    assert table.rows_expected(100) == expected
+    assert gauges._expected([over, progress], {TABLE: 100}) == ({} if expected is None else {TABLE: expected})
 
 
 def test_a_defect_of_the_estimates_is_unknown_and_ends_nothing() -> None:
