@@ -155,7 +155,8 @@ class ContinuousVerification:
 
     def _know(self) -> None:
         results = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]
-        self._known = tuple((name, oldest_ms, differences) for name, oldest_ms, differences in results if differences is not None)
+        known = [one for one in results if one[1] is not None or one[2] is not None]  # one that never could be compared, too
+        self._known = tuple((name, oldest_ms, differences or 0) for name, oldest_ms, differences in known)
 
     def _write(self) -> None:
         with storage_errors(self._log):

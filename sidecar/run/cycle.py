@@ -64,7 +64,7 @@ class VerifiedSinks(NamedTuple):
 
 class TableTurn(msgspec.Struct):
     """One table in one sink. `rows`: by the source's statistics. `tried_ms`: the end of its last slice, which was not compared if
-    `failed`. `behind`: the slices of this pass."""
+    `failed`, and none since `failing_ms` (0: the last one was). `behind`: the slices of this pass."""
 
     sink: str
     schema: str
@@ -72,6 +72,7 @@ class TableTurn(msgspec.Struct):
     rows: int = 0
     tried_ms: int = 0
     failed: bool = False
+    failing_ms: int = 0
     behind: list[CoveredSlice] = []
     ahead: list[CoveredSlice] = []
 
@@ -86,8 +87,8 @@ class TableTurn(msgspec.Struct):
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the slice was compared that waits longest; None: a first pass is not over."""
-        return min(one.at_ms for one in (*self.ahead, *self.behind)) if self.ahead else None
+        """When the slice was compared that waits longest, or since when none could be; None: a first pass is under way."""
+        return min(one.at_ms for one in (*self.ahead, *self.behind)) if self.ahead else self.failing_ms or None
 
     @property
     def differences(self) -> int | None:
@@ -108,7 +109,8 @@ class TableTurn(msgspec.Struct):
 
     def ended(self, part: Slice, report: TableReport | None, at_ms: int) -> int:
         """A verification of `part`; `report` None: there is no report. Returns its rows, as a part of the cycle."""
-        self.tried_ms, self.failed = at_ms, report is None or report.state not in COMPARED
+        self.tried_ms, self.failed = at_ms, report is None or not _is_whole(report)
+        self.failing_ms = (self.failing_ms or at_ms) if self.failed else 0
         if report is None or self.failed:
             return min(self.cost, part.rows)
         self.rows = report.rows_total or self.rows
@@ -160,7 +162,7 @@ class Cycle(msgspec.Struct):
 
     def compared(self, reports: Iterable[TableReport], at_ms: int) -> bool:
         """Whole tables, by an operator. Returns whether any of them is one."""
-        whole = [report for report in reports if report.state in COMPARED and not report.partial]
+        whole = [report for report in reports if _is_whole(report) and not report.partial]
         for report in whole:
             turn = self.turn(TableInSink(report.sink, report.name))
             turn.behind = []
@@ -171,6 +173,11 @@ class Cycle(msgspec.Struct):
         """Of tables that were not compared yet."""
         for one in self.tables:
             one.rows = one.rows or rows.get(one.name.table, 0)
+
+
+def _is_whole(report: TableReport) -> bool:
+    """All ranges were compared: one that could not keep up has left some, and can have differences all the same."""
+    return report.state in COMPARED and report.parts_done >= report.parts
 
 
 def cycle_from_json(data: bytes) -> Cycle:

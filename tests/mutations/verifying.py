@@ -62,6 +62,20 @@ VERIFYING = [
         f"{OF_CHECK}::test_a_sink_that_is_read_whole_for_its_keys_is_read_once_for_all_of_them[is read whole]",
     ),
     Mutation(
+        "a table that never could be compared waits for nothing",
+        f"{CYCLE}::TableTurn.ended",
+        "(self.failing_ms or at_ms) if self.failed else 0",
+        "0",
+        f"{OF_CYCLE}::test_a_table_that_never_could_be_compared_waits_since_it_was_tried_first[None]",
+    ),
+    Mutation(
+        "a slice of which some ranges were left counts as compared",
+        f"{CYCLE}::_is_whole",
+        " and report.parts_done >= report.parts",
+        "",
+        f"{OF_CYCLE}::test_a_slice_of_which_some_ranges_were_left_is_not_covered[different]",
+    ),
+    Mutation(
         "an exact dump is compared before its sinks have it",
         "sidecar/run/awaited_dumps.py::AwaitedDumps._is_delivered",
         "seq is not None and seq >= end",

@@ -218,3 +218,21 @@ def test_a_table_that_an_operator_verifies_is_compared() -> None:
     assert result.compared([report, part, away], 5000)
     assert [(one.name, one.oldest_ms, one.differences) for one in result.tables] == [(ORDERS, 2000, 2)]
     assert not result.compared([part, away], 6000)
+
+
+@pytest.mark.parametrize("ends", [CheckState.SKIPPED, CheckState.FAILED, CheckState.INCOMPLETE, None])
+def test_a_table_that_never_could_be_compared_waits_since_it_was_tried_first(ends: CheckState | None) -> None:
+    turn, part = TableTurn("copy", "shop", "orders"), Slice((), (), 10)
+    assert turn.oldest_ms is None
+    for at_ms in (5, 6, 7):
+        turn.ended(part, None if ends is None else TableReport("copy", "shop", "orders", ends), at_ms)
+        assert (turn.failed, turn.oldest_ms, turn.differences) == (True, 5, None)
+    turn.ended(part, TableReport("copy", "shop", "orders", CheckState.EQUAL, rows=3), 8)
+    assert (turn.failed, turn.oldest_ms, turn.differences) == (False, 8, 0)
+
+
+@pytest.mark.parametrize("state", [CheckState.EQUAL, CheckState.DIFFERENT])
+def test_a_slice_of_which_some_ranges_were_left_is_not_covered(state: CheckState) -> None:
+    turn = TableTurn("copy", "shop", "orders")
+    turn.ended(Slice((), (), 10), TableReport("copy", "shop", "orders", state, rows=3, missing=1, parts=9, parts_done=4), 8)
+    assert (turn.failed, turn.behind, turn.ahead) == (True, [], [])
