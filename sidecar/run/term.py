@@ -135,20 +135,14 @@ class Term:
         """Whether there may be more to do. A certificate that has not come to a segment needs what a sink needs that has not: that, and
         where its windows began."""
         delivered, collected = self._delivered(), self.collected()
-        needed = [seq for seq in (self.pipeline.dump.oldest_open_seq(), self.kept_from()) if seq is not None]
-        self.holds.see(
-            {
-                WINDOWS: self.pipeline.dump.oldest_open_seq(),
-                VERIFICATIONS: self.kept_from(),
-                CERTIFICATES: None if collected is None else Seq(collected + 1),
-            },
-            delivered,
-            self.pipeline.outside.clock.now_s(),
-        )
+        needed = {WINDOWS: self.pipeline.dump.oldest_open_seq(), VERIFICATIONS: self.kept_from()}
+        to_collect = {CERTIFICATES: None if collected is None else Seq(collected + 1)}
+        self.holds.see(needed | to_collect, delivered, self.pipeline.outside.clock.now_s())
         passed = delivered if delivered is None or collected is None else min(delivered, collected)
         if passed is None:
             return False
-        return self._log.retain(delivered=passed, open_from=min(needed, default=None)) > 0 or not self._log.learned
+        open_from = min((seq for seq in needed.values() if seq is not None), default=None)
+        return self._log.retain(delivered=passed, open_from=open_from) > 0 or not self._log.learned
 
     def _delivered(self) -> Seq | None:
         """What every sink has accepted, as a worker of ours has reported in this term. What was reported before, or by another owner's

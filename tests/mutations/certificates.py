@@ -180,7 +180,7 @@ CERTIFICATES = [
     ),
     Mutation(
         "a defect of certificates blocks retention",
-        f"{FOLLOWER}::TermCertificates._give_up",
+        f"{FOLLOWER}::TermCertificates._let_go",
         "        self._collected = None\n",
         "",
         f"{OF_FOLLOWER}::test_a_defect_ends_certificates_and_nothing_else",

@@ -330,8 +330,8 @@ VERIFYING = [
     Mutation(
         "the log forgets what a verification is still to read",
         "sidecar/run/term.py::Term._retain",
-        " self.kept_from()",
-        "",
+        "self.kept_from()",
+        "None",
         "tests/unit/run/test_term.py::test_what_a_verification_or_a_certificate_is_still_to_read_is_not_retained_away[kept_from-2]",
     ),
     Mutation(
@@ -520,7 +520,7 @@ VERIFYING = [
     Mutation(
         "segments of a verification that is over are kept for ever",
         "sidecar/run/term_verifications.py::TermVerifications._end",
-        "            self._needs.pop(operation_id, None)\n        ",
+        "            self._needs.drop(operation_id)\n        ",
         "        ",
         f"{OF_TERM}::test_a_report_that_is_over_ends_the_entry_and_says_what_was_found",
     ),
