@@ -70,8 +70,8 @@ DeliveryBound = Annotated[
 StrictBound = Annotated[
     bool | None,
     typer.Option(
-        help="Keep the bound however slow that makes the dump. Without it a dump keeps half of a sink's throughput, or 4,000 rows/s if that is"
-        " less, and dumpquery says where that exceeds the bound (default: the sidecar's setting)."
+        help="Keep the bound however slow that makes the dump. Without it a dump keeps half of a sink's throughput, or 4,000 rows/s if that"
+        " is less, and dumpquery says where that exceeds the bound (default: the sidecar's setting)."
     ),
 ]
 

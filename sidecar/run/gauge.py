@@ -239,8 +239,9 @@ class Gauge:
 def _expected(dumps: Iterable[Progress], rows: Mapping[TableName, int]) -> dict[TableName, int]:
     """Rows of each table that its dump is to read, where that is known. A dump that is not over comes before others of the table."""
     shown = sorted(dumps, key=lambda dump: dump.state not in OVER)
-    expected = {table.table: table.rows_expected(rows.get(table.table)) for dump in shown for table in dump.tables}
-    return {table: number for table, number in (rows | expected).items() if number is not None}
+    expected: dict[TableName, int | None] = dict(rows)
+    expected |= {table.table: table.rows_expected(rows.get(table.table)) for dump in shown for table in dump.tables}
+    return {table: number for table, number in expected.items() if number is not None}
 
 
 def _error_of(report: DeliveryReport | None, died: str = "") -> str:

@@ -177,8 +177,8 @@ class VerifyProcess:
                         self.notice(f"verifications do not continue, and are tried again: {text}")
                     last = text
         finally:
-            running = self._child.running if self._child is not None else ""
-            if self._end() and running:
+            running = self._child.running if self._child is not None else None
+            if self._end() and running is not None:
                 with suppress(TicdcDumpError):  # then this end counts as a death
                     forget_beginnings(self._log, running)
 

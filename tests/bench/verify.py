@@ -8,6 +8,7 @@ The source has no snapshots, and nothing changes; so it is taken for one that ha
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -86,7 +87,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 
 def _verified(bench: Bench, source: Dumped, server: SqlServer, uri: str) -> Cost:
-    cost, runner = Cost(), OwnProcesses()
+    cost, runner = Cost(), OwnProcesses(len(os.sched_getaffinity(0)))
     settings = VerifySettings(JobSettings(source.log), StillSource(server), runner, {"sink": partial(open_sink, uri, log_id="bench")})
     request = VerifyRequest(OperationId(f"bench{time.monotonic_ns()}"), ("sink",), (RequestedTable(*ACCOUNT),))
     with timed_tree(cost):

@@ -8,18 +8,18 @@ import pytest
 
 from sidecar.adapters.memory.progress import MemoryHistory
 from sidecar.core.messages import Asker
-from sidecar.core.model import Seq
+from sidecar.core.model import OperationId, Seq
 from sidecar.core.progress import DumpState
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log.verification import RequestedTable, VerifyRequest
 from sidecar.run.awaited_dumps import AwaitedDumps, LogPosition
 
-REQUEST = VerifyRequest("v1", ("copy", "lake"), (RequestedTable("shop", "orders"),), repair=True, after_dump="d1")
+REQUEST = VerifyRequest(OperationId("v1"), ("copy", "lake"), (RequestedTable("shop", "orders"),), repair=True, after_dump="d1")
 
 
 def history(state: DumpState) -> MemoryHistory:
     made = MemoryHistory()
-    made.record(HistoryEntry("d1", OperationKind.DUMP, OperationScope(), Asker("alice", "", ""), 1, state))
+    made.record(HistoryEntry(OperationId("d1"), OperationKind.DUMP, OperationScope(), Asker("alice", "", ""), 1, state))
     return made
 
 
@@ -30,7 +30,7 @@ def test_it_begins_once_each_sink_has_what_the_log_had_when_the_dump_was_finishe
     awaited = AwaitedDumps(history(DumpState.FINISHED), lambda: LogPosition(Seq(end), accepted))
     assert awaited.next_of(REQUEST, now_ms=0) is None
     end = 9
-    accepted |= {"copy": copy, "lake": lake}
+    accepted |= {"copy": None if copy is None else Seq(copy), "lake": None if lake is None else Seq(lake)}
     has_it = all(one is not None and one >= 5 for one in (copy, lake))
     assert awaited.next_of(REQUEST, now_ms=0) == (REQUEST if has_it else None)
 

@@ -226,9 +226,9 @@ def test_a_table_that_never_could_be_compared_waits_since_it_was_tried_first(end
     assert turn.oldest_ms is None
     for at_ms in (5, 6, 7):
         turn.ended(part, None if ends is None else TableReport("copy", "shop", "orders", ends), at_ms)
-        assert (turn.failed, turn.oldest_ms, turn.differences) == (True, 5, None)
+        assert [turn.failed, turn.oldest_ms, turn.differences] == [True, 5, None]
     turn.ended(part, TableReport("copy", "shop", "orders", CheckState.EQUAL, rows=3), 8)
-    assert (turn.failed, turn.oldest_ms, turn.differences) == (False, 8, 0)
+    assert [turn.failed, turn.oldest_ms, turn.differences] == [False, 8, 0]
 
 
 @pytest.mark.parametrize("state", [CheckState.EQUAL, CheckState.DIFFERENT])

@@ -264,10 +264,10 @@ def test_one_that_has_no_difference_or_was_stopped_repairs_nothing(term: Term, t
 @pytest.mark.parametrize("seed", ["", "first"])
 def test_the_second_comparison_is_of_the_sample_of_the_first(seed: str) -> None:
     tables = (RequestedTable("shop", "orders"), RequestedTable("shop", "item"))
-    request = VerifyRequest("v1", ("copy", "lake"), tables, sample=0.01, repair=True, seed=seed)
+    request = VerifyRequest(OperationId("v1"), ("copy", "lake"), tables, sample=0.01, repair=True, seed=seed)
     states = {"orders": CheckState.DIFFERENT, "item": CheckState.EQUAL}
     report = VerifyReport(
-        "v1", CheckState.DIFFERENT, 1, tables=[TableReport("copy", "shop", name, state) for name, state in states.items()]
+        OperationId("v1"), CheckState.DIFFERENT, 1, tables=[TableReport("copy", "shop", name, state) for name, state in states.items()]
     )
     result = follow_up(request, report, asked_ms=2)
     assert (result.sinks, result.tables, result.sample, result.seed) == (("copy",), tables[:1], 0.01, seed or "v1")

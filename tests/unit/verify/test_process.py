@@ -330,11 +330,11 @@ def test_a_verification_that_its_process_dies_of_again_and_again_is_given_up_tho
 
 def test_the_orderly_end_of_a_worker_is_no_death(worker: Worker) -> None:
     with waiting(worker):
-        assert storage.exists(worker.log, begun_name("v1"))
+        assert storage.exists(worker.log, begun_name(V1))
         ending = Event()
         ending.set()
         worker.made.run(ending)
-    assert not storage.exists(worker.log, begun_name("v1"))
+    assert not storage.exists(worker.log, begun_name(V1))
 
 
 class Busy:
