@@ -9,6 +9,7 @@ conflicts   which changes must stay in order, and which worker has them       we
 workers     transactions, each with its slot                                  pool        connections that are kept warm
 writer      a task, from portions to workers                                  sink        the port
 ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carried out once
+ddl_values  whether the target makes of existing rows what TiDB made          formulas    generated columns that it computes itself
 create      tables that are not there yet                                     fit         which tables the target can hold
 reading     the rows that are there, read back by key ranges
 
