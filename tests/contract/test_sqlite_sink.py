@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -15,11 +16,11 @@ from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
 from spark_merge.port.contract import Accepted, Head
 from spark_merge.port.readable import newest
-from spark_merge.sinks.registry import open_sink
+from spark_merge.sinks.registry import misfits, open_sink
 from spark_merge.sinks.sqlite.database import transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions
 from spark_merge.sinks.sqlite.reading import reading
-from spark_merge.sinks.sqlite.tables import made, statements
+from spark_merge.sinks.sqlite.tables import made, make, statements
 from spark_merge.testing.places import Here, Place, Shown
 from spark_merge.testing.position_port import PositionOutput, PositionPort
 from spark_merge.testing.sink_port import SinkPort
@@ -88,6 +89,33 @@ def _table(path: Path, name: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info('s.{name}')")]
         return [tuple(columns), *connection.execute(f'SELECT * FROM "s.{name}"')]
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("id INTEGER, a TEXT, c INTEGER, PRIMARY KEY (a)", ""),
+        ("ID BIGINT, A VARCHAR(20), c INT, PRIMARY KEY (A)", ""),
+        ("id REAL, a TEXT, c INTEGER, PRIMARY KEY (a)", "id REAL and not id INTEGER"),
+        ("a TEXT, id INTEGER, c INTEGER, PRIMARY KEY (a)", "nothing more and not that order"),
+        ("id INTEGER, a TEXT, c INTEGER UNIQUE, PRIMARY KEY (a)", "unique key .c BINARY. and not that order"),
+        ("id INTEGER, a TEXT, c INTEGER, PRIMARY KEY (a COLLATE NOCASE)", "unique key .a NOCASE. and not unique key .a BINARY."),
+        ("id INTEGER, a TEXT, c INTEGER", "nothing more and not unique key"),
+    ],
+)
+def test_a_table_that_keeps_less_than_one_of_ours_is_reported_and_gets_no_row(tmp_path: Path, sql: str, problem: str) -> None:
+    schema, path, with_rowid = _schema("t", ID, A, C, key="a"), tmp_path / "out.db", "PRIMARY" not in sql
+    with transaction(str(path)) as connection:
+        connection.execute(f'CREATE TABLE "s.t" ({sql}) {"" if with_rowid else "WITHOUT ROWID"}')
+    reported = [text for text, _ in misfits(f"sqlite://{path}", [schema], log_id="log-1")]
+    assert len(reported) == bool(problem)
+    with transaction(str(path)) as connection:
+        if problem:
+            assert re.search(problem, reported[0]), reported
+            with pytest.raises(SinkError, match="not as this sink makes it"):
+                make(connection, schema)
+        else:
+            make(connection, schema)
 
 
 T, U = _schema("t", ID, A, C), _schema("u", ID, A, C)

@@ -16,10 +16,10 @@ from spark_merge.port.kinds import SinkKind, SinkUri
 from spark_merge.port.readable import Reading
 from spark_merge.sinks.options import commit_tss, names_of, read
 from spark_merge.sinks.position import PositionKeeper, check_owner
-from spark_merge.sinks.sqlite.database import transaction
+from spark_merge.sinks.sqlite.database import reader, transaction
 from spark_merge.sinks.sqlite.position import SqlitePositions, note_written, stored_in, written_in
 from spark_merge.sinks.sqlite.reading import reading
-from spark_merge.sinks.sqlite.tables import apply, made, misfits, statements
+from spark_merge.sinks.sqlite.tables import apply, differs, make, misfits, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class SqliteWriter:
             for portion in portions:
                 schema, delivers = portion.schema, has_rows(portion.schema)
                 if delivers:
-                    connection.execute(made(schema))
+                    make(connection, schema)
                 for piece in counted(portion, counts):
                     for block in blocks(schema, portion.unit.seq, piece) if delivers else ():
                         apply(connection, block)
@@ -100,8 +100,12 @@ def _open(uri: SinkUri) -> SqliteSink:
     return SqliteSink(read(SqliteSettings, uri.parameters, path=uri.parts.path), log_id=uri.log_id)
 
 
-def _misfits(_: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
-    yield from misfits(schemas)
+def _misfits(uri: SinkUri, schemas: Sequence[TableSchema]) -> Iterator[tuple[str, str]]:
+    unfit = list(misfits(schemas))
+    yield from unfit
+    with reader(uri.parts.path) as connection:
+        if connection is not None and not unfit:
+            yield from (problem for schema in schemas if has_rows(schema) for problem in differs(connection, schema))
 
 
 def _target(_: SinkUri) -> Callable[[TableName], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import assert_never
 
@@ -43,6 +44,51 @@ def made(schema: TableSchema) -> str:
     for problem, way_out in misfits([schema]):
         raise SinkError(problem, hint=way_out)
     return create(_name(schema.name), schema)
+
+
+def make(connection: sqlite3.Connection, schema: TableSchema) -> None:
+    """The table is there, as this sink makes it. Raises SinkError for one that SQLite cannot have, or that is there and is another."""
+    connection.execute(made(schema))
+    for problem, way_out in differs(connection, schema):
+        raise SinkError(problem, hint=way_out)
+
+
+def differs(connection: sqlite3.Connection, schema: TableSchema) -> Iterator[tuple[str, str]]:
+    """How a table that is there is another than this sink makes, with the way out. Types and collations of others may take two values for
+    one, or two rows; and rows are written in the order of the columns."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.execute(made(schema))
+        there, wanted = (_shape(one, str(schema.name)) for one in (connection, fresh))
+    if there and there != wanted:
+        yield (
+            f"table {schema.name} of the file is not as this sink makes it: it has {_differences(there, wanted)}",
+            "drop or rename it and dump the table again, or give the sink a file of its own",
+        )
+
+
+def _shape(connection: sqlite3.Connection, name: str) -> list[str]:
+    """Its columns with their affinities, then each unique key with its collations, whatever their names. Empty: it is not there."""
+    info = connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
+    columns = [f"{lowered(column)} {_affinity_of(kind.upper())}" for _, column, kind, *_ in info]
+    keys = []
+    for _, index, unique, *_ in connection.execute(f"PRAGMA index_list({quoted(name)})").fetchall():
+        parts = connection.execute(f"PRAGMA index_xinfo({quoted(index)})").fetchall()
+        own = [f"{lowered(column or 'an expression')} {collation}" for _, _, column, _, collation, in_key in parts if in_key]
+        if unique:
+            keys.append(f"unique key ({', '.join(own)})")
+    return columns + sorted(keys)
+
+
+def _affinity_of(kind: str) -> str:
+    """Of a declared type, as far as this sink uses it (www.sqlite.org/datatype3.html, "Determination Of Column Affinity")."""
+    if "INT" in kind:
+        return "INTEGER"
+    return "TEXT" if any(word in kind for word in ("CHAR", "CLOB", "TEXT")) else kind
+
+
+def _differences(there: Collection[str], wanted: Collection[str]) -> str:
+    more, less = ([one for one in some if one not in others] for some, others in ((there, wanted), (wanted, there)))
+    return f"{', '.join(more) or 'nothing more'} and not {', '.join(less) or 'that order'}"
 
 
 def create(name: str, schema: TableSchema) -> str:
