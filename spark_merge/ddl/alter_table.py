@@ -159,15 +159,15 @@ class _Alter:
         self._position()
 
     def _column(self, word: ColumnWord) -> None:
-        name = column(self._reader)
-        self.columns.append(ColumnChange(word, name, name))
+        name, kind = column(self._reader)
+        self.columns.append(ColumnChange(word, name, name, kind))
 
     def _change_column(self) -> None:
         reader = self._reader
         reader.take("COLUMN")
         condition(reader)
         before = reader.name()
-        self.columns.append(ColumnChange(ColumnWord.CHANGE, before, column(reader)))
+        self.columns.append(ColumnChange(ColumnWord.CHANGE, before, *column(reader)))
         self._position()
 
     def _position(self) -> None:

@@ -73,8 +73,9 @@ class Charset:
 # ---- a column ---------------------------------------------------------------------------------------------------------
 
 
-def column(reader: TokenReader) -> str:
-    """`name type options`; returns the name. Charset and collation go behind the type, as the grammar of the targets has it."""
+def column(reader: TokenReader) -> tuple[str, str]:
+    """`name type options`; returns the name, and the text of the type. Charset and collation go behind the type, as the grammar of the
+    targets has it."""
     name = reader.name()
     head = reader.made()
     charset = Charset()
@@ -104,7 +105,7 @@ def column(reader: TokenReader) -> str:
         plain = isinstance(piece, FormulaPiece) and not generated
         for one in piece.null if plain and isinstance(piece, FormulaPiece) else (piece,):
             reader.write(one.text if plain and isinstance(one, Feature) else one)
-    return name
+    return name, "".join(piece for piece in kind if isinstance(piece, str)).strip()
 
 
 def _data_type(reader: TokenReader, charset: Charset) -> None:

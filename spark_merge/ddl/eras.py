@@ -10,6 +10,7 @@ has the text of its DDLs, and seldom the schemas of its tables.
     DROP, TRUNCATE, EXCHANGE PARTITION                       unreadable: which rows are still there is not in the output.
                                                              `keeps_partitions`: rows from before stay rows of the table
     another handle key, a statement that is not understood   unreadable: which row another one replaces is not in the output
+    MODIFY, CHANGE to a type that may make other values      unreadable, if it may of the values that are there (narrowest.py)
 
 A DDL comes after the rows of its commit_ts, also after those of a dump: a segment ends at each DDL. What reads rows of an era raises, if
 there are any, what this module says of it.
@@ -21,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ from spark_merge.codecs.zone import ServerZone
 from spark_merge.ddl.columns import added_column
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.ddl.names import changed_tables, name_before
+from spark_merge.ddl.narrowest import keeps, typed
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.statement import ColumnChange, ColumnWord, Partitions, Statement, StatementKind
 
@@ -56,13 +58,19 @@ _OF_LENGTH = frozenset({"decimal", "time", "datetime", "timestamp", "binary"})
 @dataclass(frozen=True, slots=True)
 class PreviousColumn:
     """Of a column of the present schema: what it was called; None: it was added since, and older rows have `existing`. `redefined`: the
-    last later statement that may have made its values others, `defaulted` one that gave it another default; empty for none."""
+    last later statement that may have made its values others, `defaulted` one that gave it another default; empty for none. `types`: the
+    texts of the types that later statements gave it, the first one first."""
 
     column: Column
     name: str | None
     existing: str | None = None
     redefined: str = ""
     defaulted: str = ""
+    types: tuple[str, ...] = ()
+
+    def given(self, change: ColumnChange, text: str) -> PreviousColumn:
+        """Before a statement that gives it a type."""
+        return replace(self, name=change.before, redefined=self.redefined or text, types=(change.type, *self.types))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +118,10 @@ class Era:
     def _redefined(self, one: PreviousColumn) -> SinkError:
         return _refused(self.schema.name, f"rows of column {one.column.name} are from before {one.redefined!r}")
 
-    def decoded(self) -> Era:
-        """As it is for rows whose decoding shows what became of their values."""
-        return replace(self, columns=tuple(replace(one, redefined="") for one in self.columns))
+    @property
+    def present_types(self) -> dict[str, Column]:
+        """By the era's names, for rows that are decoded as of the present kinds."""
+        return {one.name: one.column for one in self.columns if one.name is not None}
 
     def present(self, rows: Mapping[str, pa.Array], count: int, *, types: Mapping[str, Column] | None = None) -> list[pa.Array]:
         """The columns of `schema`, of `count` rows. `rows`: canonical text by the era's names. `types`: what these were, where the output
@@ -135,19 +144,24 @@ class Era:
         kinds, same = (before.kind, one.column.kind), before.kind == one.column.kind and before.kind not in _OF_LENGTH
         number = kinds[0] in _NUMBERS and kinds[1] == "decimal" and before.scale <= one.column.scale
         way = Conversion.UNCHANGED if same else Conversion.PADDED if number else conversion(Typed(before), Typed(one.column))
+        steps = [typed(one.column.name, text) for text in one.types]
+        at_first = list(takewhile(lambda step: step is not None and step.column.kind == before.kind, steps))
+        made = texts
         try:
             if way is Conversion.PADDED:
-                return from_texts(texts, one.column, _UTC)
-            if set(kinds) == {"int", "uint"}:
-                return from_ints(parse_ints(texts, one.column), one.column)
-            if way is not None and before.kind == "year" and one.column.kind in ("int", "uint"):
-                return pc.cast(pc.cast(texts, pa.int64()), pa.string())
+                made = from_texts(texts, one.column, _UTC)
+            elif set(kinds) == {"int", "uint"}:
+                made, way = from_ints(parse_ints(texts, one.column), one.column), Conversion.UNCHANGED
+            elif way is not None and before.kind == "year" and one.column.kind in ("int", "uint"):
+                made = pc.cast(pc.cast(texts, pa.int64()), pa.string())
         except (UnfitValue, pa.ArrowInvalid) as error:
             raise _refused(self.schema.name, f"column {one.column.name}: {error}") from error
-        if way is None:
+        after = [(step, made, one.column) for step in steps[len(at_first) :]]
+        judged = [*((step, texts, before) for step in at_first), *after]
+        if way is None or not all(step is not None and keeps(values, column, step) for step, values, column in judged):
             by = f"before {one.redefined!r}" if one.redefined else f"of type {before.kind}"
             raise _refused(self.schema.name, f"rows of column {one.column.name} are from {by}, which may have made other values of them")
-        return texts
+        return made
 
 
 def eras(schema: TableSchema, ddls: Iterable[DdlRecord], *, keeps_partitions: bool = False) -> tuple[Era, ...]:
@@ -277,9 +291,9 @@ class _Backwards:
             case ColumnWord.RENAME:
                 return replace(one, name=change.before)
             case ColumnWord.CHANGE:
-                return replace(one, name=change.before, redefined=one.redefined or statement.text)
+                return one.given(change, statement.text)
             case ColumnWord.MODIFY:
-                return replace(one, redefined=one.redefined or statement.text)
+                return one.given(change._replace(before=one.name), statement.text)
             case ColumnWord.DEFAULT:
                 return replace(one, defaulted=one.defaulted or statement.text)
             case ColumnWord.DROP:

@@ -102,11 +102,13 @@ class ColumnWord(Enum):
 
 
 class ColumnChange(NamedTuple):
-    """The column's names before and after the statement, as written; of an added or dropped one they are equal."""
+    """The column's names before and after the statement, as written; of an added or dropped one they are equal. `type`: the text of its
+    type, where the statement has one."""
 
     word: ColumnWord
     before: str
     after: str
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,4 +164,18 @@ DDLS = [
         "pass",
         f"{VALUES}::test_a_ddl_of_a_table_that_shares_its_place_is_refused",
     ),
+    Mutation(
+        "a MODIFY within one kind is called unchanged",
+        "spark_merge/ddl/eras.py::Era._converted",
+        "keeps(values, column, step)",
+        "True",
+        "tests/unit/ddl/test_eras_model.py::test_values_that_fit_each_type_in_between_are_read_and_others_stop[column0-types0-values0-True]",
+    ),
+    Mutation(
+        "a reader compares values with the last type alone, not with those in between",
+        "spark_merge/ddl/eras.py::PreviousColumn.given",
+        ", *self.types)",
+        ", *self.types)[-1:]",
+        "tests/unit/ddl/test_eras_model.py::test_values_that_fit_each_type_in_between_are_read_and_others_stop[column11-types11-values11-True]",
+    ),
 ]

@@ -65,7 +65,7 @@ def message_rows(changes: Sequence[StoredChange], era: Era, *, protocol: str, ti
         gone = pc.equal(block.op, "delete")
         columns = dict(zip(schema.column_names(), image_columns(block), strict=True))
         versions = Versions(block.commit_ts, ranks(gone, from_dump.take(block.ordinal)), gone)
-        yield rows_read(era.decoded(), columns, versions)
+        yield rows_read(era, columns, versions, types=era.present_types)
 
 
 def _as_logged(changes: Sequence[Change], era: Era) -> pa.Table:

@@ -143,7 +143,7 @@ def era_rows(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope, era: Era,
         since = " and ".join(dict.fromkeys(repr(one.redefined) for one in era.columns if one.redefined))
         raise SinkError(f"{error.message}; these rows are from before {since}" if since else error.message, hint=error.hint) from error
     named = {one.name: column for one, column in zip(era.columns, text.columns, strict=True) if one.name is not None}
-    return rows_read(era.decoded(), named, _versions(rows, file, envelope))
+    return rows_read(era, named, _versions(rows, file, envelope), types=era.present_types)
 
 
 def _versions(rows: pa.Table, file: ParquetRows, envelope: LogEnvelope) -> Versions:

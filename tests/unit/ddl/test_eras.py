@@ -123,7 +123,7 @@ def test_columns_are_followed_by_their_names() -> None:
     assert present(last, id="1", a="x", n="2") == ["1", "x", "2"]
     assert middle.previous_schema().column_names() == ("id", "c", "n")
     assert first.previous_schema().column_names() == ("id", "b")
-    assert present(first.decoded(), id="1", b="x", gone="y") == ["1", "x", "7"]
+    assert present(first, first.present_types, id="1", b="x", gone="y") == ["1", "x", "7"]
     swapped = eras(SCHEMA, [ddl(10, "ALTER TABLE t RENAME COLUMN a TO n, RENAME COLUMN n TO a")])[1]
     assert present(swapped, id="1", a="2", n="x") == ["1", "x", "2"]
 
