@@ -135,7 +135,6 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
-    "sidecar.run.awaited_dumps": "tests/unit/run/test_term_verifications.py",
     "sidecar.run.verification_texts": "tests/unit/run/test_term_verifications.py",
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",

@@ -55,7 +55,7 @@ from sidecar.ports import SegmentLog
 from sidecar.process.listening import check_listening, read_token
 from sidecar.report.chunks import Chunks
 from sidecar.run.auxiliary import Services
-from sidecar.run.awaited_dumps import position
+from sidecar.run.awaited_dumps import AwaitedDumps, position
 from sidecar.run.beginning import HoldsRows, check_beginning, undelivered_dumps
 from sidecar.run.between_terms import BetweenTerms
 from sidecar.run.certificates import serve_certificates
@@ -282,9 +282,8 @@ class Sidecar:
         ending.callback(services.close)
         log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history
         verifications = TermVerifications(
-            *(log, history, wall_ms),
+            *(log, AwaitedDumps(history, partial(position, term.pipeline, self.deliveries)), wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),
-            position=partial(position, term.pipeline, self.deliveries),
             continuous=ContinuousVerification(log, self.config.verify.share_per_day, wall_ms, ServedSlices(self._served), say),
         )
         term.kept_from = verifications.needs_from

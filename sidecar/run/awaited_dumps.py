@@ -41,14 +41,14 @@ class AwaitedDumps:
     """For one thread. `position`: as of now."""
 
     def __init__(self, history: OperationHistory, position: Callable[[], LogPosition] = LogPosition) -> None:
-        self._history, self._position = history, position
+        self.history, self._position = history, position
         self._ends: dict[OperationId, Seq | None] = {}
         self.looked_s: dict[OperationId, float] = {}
 
     def next_of(self, request: VerifyRequest, *, now_ms: int) -> VerifyRequest | str | None:
         """The request itself: it begins. The same after another dump: it waits for that one. A text: why it will not begin. None: it waits.
         A dump that has failed may be resumed. Raises as the history."""
-        dump = self._history.find(operation_id(request.after_dump))
+        dump = self.history.find(operation_id(request.after_dump))
         if dump is None:
             late = now_ms - request.asked_ms > STARTS_S * 1000
             return f"its dump {request.after_dump} was not started" if late else None
@@ -69,6 +69,6 @@ class AwaitedDumps:
         if dump.state is DumpState.FAILED and now_s - self.looked_s.get(request.id, -LOOK_EVERY_S) < LOOK_EVERY_S:
             return None
         self.looked_s[request.id] = now_s
-        if restart := next((one for one in self._history.entries() if one.restart_of == dump.id), None):
+        if restart := next((one for one in self.history.entries() if one.restart_of == dump.id), None):
             return structs.replace(request, after_dump=restart.id)
         return f"its dump {dump.id} was stopped" if dump.state is DumpState.STOPPED else None

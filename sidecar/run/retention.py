@@ -28,7 +28,7 @@ KEPT_MAX_S = 6 * 3_600.0
 """A large sink's rows may take hours to read. A worker that is gone reports nothing, and its verification would keep the log for ever."""
 
 
-class KeptSegments:
+class NeededSegments:
     """The first segment that each verification still has to read, by its id, and since when it is that one. Any thread."""
 
     def __init__(self) -> None:

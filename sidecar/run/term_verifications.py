@@ -42,9 +42,8 @@ from sidecar.log.verification_files import (
     remove_waiting,
     set_aside,
 )
-from sidecar.ports import OperationHistory
 from sidecar.run import logs, retention
-from sidecar.run.awaited_dumps import AwaitedDumps, LogPosition
+from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.log_event import LogEvent
@@ -66,23 +65,22 @@ class TermVerifications:
     def __init__(
         self,
         log: Folder,
-        history: OperationHistory,
+        dumps: AwaitedDumps,
         wall_ms: Callable[[], int],
         *,
         start_dump: Callable[[KeyDump], KeyDump],
         continuous: ContinuousVerification,
         log_line: Callable[[LogEvent], object] = logs.say,
-        position: Callable[[], LogPosition] = LogPosition,
     ) -> None:
-        self._log, self._history, self._wall_ms, self._log_line = log, history, wall_ms, log_line
+        self._log, self._history, self._wall_ms, self._log_line = log, dumps.history, wall_ms, log_line
         self._start_dump, self._continuous = start_dump, continuous
-        self._awaited = AwaitedDumps(history, position)
+        self._awaited = dumps
         self._slice: VerifyRequest | None = None
         self._repairs: dict[OperationId, Repair] = {}
         self._lock = RLock()
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[OperationId, HistoryEntry] = {}
-        self._needs = retention.KeptSegments()
+        self._needs = retention.NeededSegments()
         self._recorded_s: dict[OperationId, float] = {}
         self._last: OperationId | None = None
 
@@ -95,7 +93,7 @@ class TermVerifications:
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
         with self._lock, set_aside(self._log):
-            self._running, self._repairs, self._slice, self._needs = {}, {}, None, retention.KeptSegments()
+            self._running, self._repairs, self._slice, self._needs = {}, {}, None, retention.NeededSegments()
             entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = entries[0].id if entries else None
             for entry in entries:

@@ -1,4 +1,4 @@
-"""What is asked of a SQL target before anything is delivered, at a real MariaDB; and that the rights of deploy/SQL-SINK.md are enough."""
+"""What a SQL target must have before anything is delivered, at a real MariaDB; and that the rights of deploy/SQL-SINK.md are enough."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
 from sidecar.run import repairing
+from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
 from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.term_verifications import TermVerifications
@@ -64,7 +65,7 @@ class Service:
         continuous = ContinuousVerification(self.log, 0.0, lambda: 1000, ServedSlices(lambda: self.served), lambda _: None)
         self.made = TermVerifications(
             self.log,
-            owner.history,
+            AwaitedDumps(owner.history),
             lambda: 1000,
             start_dump=self.start,
             continuous=continuous,

@@ -96,7 +96,7 @@ CERTIFICATES = [
     ),
     Mutation(
         "a verification keeps the log for ever",
-        "sidecar/run/retention.py::KeptSegments.put",
+        "sidecar/run/retention.py::NeededSegments.put",
         ">= KEPT_MAX_S",
         "< 0",
         "tests/unit/run/test_retention.py::test_a_verification_keeps_the_log_at_one_segment_for_a_bounded_time",

@@ -218,7 +218,24 @@ def test_without_what_the_examples_insist_on_it_cannot(broken: str, by: str, set
 TARGET_LABELS = {"job", "instance", "changefeed"}
 """Prometheus adds them to every series of a target."""
 PROMETHEUS_SERIES = {"up"}
-WORDS = {"sum", "min", "max", "count", "by", "and", "or", "on", "rate", "increase", "deriv", "changes", "topk", "absent", "group_left"}
+WORDS = {
+    "sum",
+    "min",
+    "max",
+    "count",
+    "by",
+    "and",
+    "or",
+    "on",
+    "rate",
+    "increase",
+    "deriv",
+    "changes",
+    "topk",
+    "absent",
+    "group_left",
+    "unless",
+}
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from spark_merge.ddl.routes import Routes
 from spark_merge.ddl.statement import Partitions, Statement, StatementKind
 from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.mysql.ddl_clock import session_time
-from spark_merge.sinks.mysql.ddl_dialect import Rewrites, TableCharset, rendered
+from spark_merge.sinks.mysql.ddl_dialect import Replacements, TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
 
@@ -212,7 +212,7 @@ class _Step:
     def after(self) -> TableSchema | None:
         return self.tables[1]
 
-    def rewrites(self, session: PictureSession, dialect: Flavour) -> Rewrites:
+    def rewrites(self, session: PictureSession, dialect: Flavour) -> Replacements:
         there = ""
         if self.logged.partitions is Partitions.ROWS_LEAVE:
             there = next(iter(pictures(session, dialect, places(self.statement)[:1]).values())).definition

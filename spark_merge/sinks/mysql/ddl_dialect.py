@@ -35,7 +35,7 @@ TIDBS = TableCharset()
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrites:
+class Replacements:
     """What is written otherwise than the statement has it, so that the target makes what TiDB made (ddl_values.py). Names are folded.
     `defaults`: SQL behind DEFAULT, by column; `bounds`: of a partition, with parentheses; `plain`: generated columns that are written as
     plain ones."""
@@ -45,7 +45,7 @@ class Rewrites:
     plain: Collection[str] = ()
 
 
-AS_IT_IS = Rewrites()
+AS_IT_IS = Replacements()
 
 Decision = Callable[[str], str | None]
 """TiDB's text to the target's; None: refused."""
@@ -115,7 +115,7 @@ DECISIONS: dict[Flavour, dict[FeatureKind, Decision]] = {
 """What is not named is kept as TiDB has it."""
 
 
-def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TIDBS, rewrites: Rewrites = AS_IT_IS) -> str:
+def rendered(statement: Statement, dialect: Flavour, charset: TableCharset = TIDBS, rewrites: Replacements = AS_IT_IS) -> str:
     """`statement` names tables of the target. Empty: there is nothing to carry out at this target. Raises UnsupportedDdl, by
     name, for what the target has not."""
     if statement.kind is StatementKind.NOTHING:
@@ -136,7 +136,7 @@ class _Writer(NamedTuple):
     statement: Statement
     dialect: Flavour
     charset: TableCharset
-    rewrites: Rewrites
+    rewrites: Replacements
 
     def pieces(self, pieces: Pieces) -> str:
         return "".join(map(self._piece, pieces))

@@ -1,7 +1,7 @@
 """One question for each DDL at a SQL target: does the target compute for the rows that are there exactly what TiDB computed?
 
     yes              the statement is carried out as it is
-    yes, rewritten   it is written otherwise (`Rewrites`): by the log's own default, a partition's own bounds, without a formula
+    yes, rewritten   it is written otherwise (`Replacements`): by the log's own default, a partition's own bounds, without a formula
     no               it is refused: carried out by hand, and the table is dumped again
 
 - What TiDB makes of values whose type changes: spark_merge/ddl/conversion.py. What MariaDB and MySQL make of them: `_ALIKE`. They convert
@@ -32,7 +32,7 @@ from spark_merge.ddl.names import places, table_of
 from spark_merge.ddl.partition_syntax import bounds_of
 from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
 from spark_merge.port.contract import Head, has_rows
-from spark_merge.sinks.mysql.ddl_dialect import Rewrites
+from spark_merge.sinks.mysql.ddl_dialect import Replacements
 from spark_merge.sinks.mysql.formulas import plain_columns
 from spark_merge.sinks.mysql.statements import literal_of
 
@@ -48,7 +48,7 @@ def rewrites(
     *,
     moment: float,
     there: str = "",
-) -> Rewrites:
+) -> Replacements:
     """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. `moment`: what the
     session has as its time. `there`: SHOW CREATE TABLE of the target's table before it, as far as there is one. Raises UnsupportedDdl."""
     judge = _Judge(statement, record, flavour, moment)
@@ -59,7 +59,7 @@ def rewrites(
     if before is not None and after is not None and has_rows(before) and statement.changes:
         defaults = dict(judge.columns(before, after))
     plain = () if definition is None else plain_columns(definition, flavour)
-    return Rewrites(defaults, dict(judge.bounds(definition)), plain)
+    return Replacements(defaults, dict(judge.bounds(definition)), plain)
 
 
 def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, TableSchema | None]:

@@ -25,7 +25,7 @@ def history(state: DumpState) -> MemoryHistory:
 
 @pytest.mark.parametrize(("copy", "lake"), [*product([None, 4, 5, 6], repeat=2)])
 def test_it_begins_once_each_sink_has_what_the_log_had_when_the_dump_was_finished(copy: int | None, lake: int | None) -> None:
-    """The log goes on meanwhile: that is not waited for."""
+    """The log grows meanwhile: that is not waited for."""
     end, accepted = 5, dict[str, Seq | None](copy=None, lake=None, other=None)
     awaited = AwaitedDumps(history(DumpState.FINISHED), lambda: LogPosition(Seq(end), accepted))
     assert awaited.next_of(REQUEST, now_ms=0) is None

@@ -12,7 +12,7 @@ from sidecar.core.model import Seq
 from sidecar.errors import RefusedRequest
 from sidecar.run import retention
 from sidecar.run.log_event import LogEvent
-from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, VERIFICATIONS, WINDOWS, KeptSegments, RetentionHolds
+from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, VERIFICATIONS, WINDOWS, NeededSegments, RetentionHolds
 
 BY = (WINDOWS, CERTIFICATES, VERIFICATIONS)
 SEQ = st.none() | st.integers(0, 1)
@@ -40,7 +40,7 @@ def test_each_hold_that_lasts_has_one_line_and_another_when_it_ends(
 def test_a_verification_keeps_the_log_at_one_segment_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(retention, "monotonic", lambda: now_s)
-    kept = KeptSegments()
+    kept = NeededSegments()
     for first in (3, 3, 4, 4):
         kept.put("v", Seq(first))
         kept.put("w", Seq(9))

@@ -33,6 +33,7 @@ from sidecar.log.verification import (
     stop_name,
 )
 from sidecar.log.verification_files import read_request, read_waiting, request_ids
+from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification
 from sidecar.run.log_event import LogEvent
 from sidecar.run.repairing import KeyDump, Repair
@@ -57,7 +58,7 @@ class Term:
         self.slices = NamedSlices()
         self.made = TermVerifications(
             self.log,
-            history,
+            AwaitedDumps(history),
             lambda: self.now_ms,
             start_dump=lambda dump: self.start(dump),
             continuous=ContinuousVerification(self.log, share_per_day, lambda: self.now_ms, self.slices, self.lines.append),
