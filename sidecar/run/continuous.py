@@ -68,7 +68,7 @@ class ContinuousVerification:
         self._source, self._log_line = source, log_line
         self._cycle = Cycle()
         self._again_s, self._noticed = 0.0, ""
-        self._known: tuple[tuple[TableInSink, int | None, int], ...] = ()
+        self._known: tuple[tuple[TableInSink, int | None, int | None], ...] = ()
 
     def begin(self) -> OperationId | None:
         """What an earlier owner has left: the id of the slice's verification that is under way. Raises what a retry can help."""
@@ -156,7 +156,7 @@ class ContinuousVerification:
     def _know(self) -> None:
         results = [(one.name, one.oldest_ms, one.differences) for one in self._cycle.tables]
         known = [one for one in results if one[1] is not None or one[2] is not None]  # one that never could be compared, too
-        self._known = tuple((name, oldest_ms, differences or 0) for name, oldest_ms, differences in known)
+        self._known = tuple(known)
 
     def _write(self) -> None:
         with storage_errors(self._log):

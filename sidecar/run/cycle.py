@@ -48,11 +48,12 @@ class CoveredSlice(msgspec.Struct, frozen=True):
 
 
 class VerifiedTable(NamedTuple):
-    """For metrics. `age_s`: since the rows were compared that wait longest; None: not all have been. `differences`: as of TableTurn."""
+    """For metrics. `age_s`: since the rows were compared that wait longest, or since none could be; None: a first pass is under way.
+    `differences`: as of TableTurn."""
 
     name: TableInSink
     age_s: float | None
-    differences: int
+    differences: int | None
 
 
 class VerifiedSinks(NamedTuple):

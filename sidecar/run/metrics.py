@@ -220,7 +220,8 @@ def _verified(verified: VerifiedSinks) -> Iterator[Metric]:
         table = one.name.table if len(names) <= SINK_TABLES_MAX else (REST, REST)
         each.setdefault((one.name.sink, *table), []).append(one)
     for series, tables in each.items():
-        differences.add_metric(series, sum(one.differences for one in tables))
+        if counted := [one.differences for one in tables if one.differences is not None]:
+            differences.add_metric(series, sum(counted))
         ages = [one.age_s for one in tables if one.age_s is not None]
         if len(ages) == len(tables):
             age.add_metric(series, max(ages))
