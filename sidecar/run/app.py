@@ -177,9 +177,7 @@ class Sidecar:
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
-        console = begin_console(
-            config, self._config_path, service, self.measured, self._owner_console, lambda: self._takeover.against or ()
-        )
+        console = begin_console(config, self._config_path, service, self.measured, self._owner_console, self._takeover.reasons)
         if console is not None:
             self._parts.callback(console.close)
         if config.metrics.listen:
@@ -202,7 +200,7 @@ class Sidecar:
             defaults=self.config.dump,
             asker=partial(asker_of, token=self._token),
             history=lambda: read_history(self.client, self.root, note),
-            hindered=lambda: "it is stopping" if self.stopping.is_set() else self.hindered,
+            hindered=self._why_hindered,
             against_takeover=self._takeover.reasons,
             case_sensitive=self.changefeed.filter.case_sensitive,
             sinks=self._sinks,
@@ -381,6 +379,11 @@ class Sidecar:
 
     def _owner_console(self) -> str:
         return owner_console(self.client, self.root)
+
+    def _why_hindered(self) -> str:
+        return (
+            "it is stopping" if self.stopping.is_set() and self._owner_address() in (None, self.ownership.holder.address) else self.hindered
+        )
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""

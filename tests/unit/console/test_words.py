@@ -6,6 +6,7 @@ import pytest
 
 from sidecar.console.commands import COMMANDS
 from sidecar.console.words import BUTTONS, dump_names, with_buttons
+from sidecar.errors import with_hint
 from ticdc_dump.v1 import control_pb2 as pb
 
 
@@ -39,3 +40,9 @@ def test_a_dump_is_named_by_its_tables() -> None:
     scope = pb.OperationScope(tables=["s.x", "s.y"], table_count=1_200)
     names = dump_names(status, {"a": pb.Operation(id="a", scope=scope), "other": pb.Operation(id="other")})
     assert names == {"a": "s.x and 1,199 more", "b": "1 table", "c": "s.t and 1 more", "d": "1 table"}
+
+
+@pytest.mark.parametrize("message", ["it is away", "it is away."])
+def test_a_hint_is_a_sentence_of_its_own(message: str) -> None:
+    """N28."""
+    assert with_buttons(with_hint(message, "start it")) == "it is away. What to do: start it"

@@ -14,7 +14,7 @@ from sidecar.cli.dump_call import DumpOptions
 from sidecar.control import security
 from sidecar.control import service as service_module
 from sidecar.control.answers import EXIT_REFUSED, EXIT_UNREACHABLE, REQUEST_BYTES_MAX, CallFailed
-from sidecar.control.client import Access, ControlClient
+from sidecar.control.client import Access, ControlClient, _with_port
 from sidecar.core.model import TableName, TableSchema
 from sidecar.errors import ConfigError
 from sidecar.ports import Caller, SchemaSource
@@ -107,3 +107,12 @@ def test_a_call_that_ends_is_reported_to_who_asks_the_database_for_it(owner: Own
         assert query(serving.address).owner == "here:1"
         call.cancel()
         assert standing.went.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("target", "whole"),
+    [("h", "h:8310"), ("h:1", "h:1"), ("10.0.0.1", "10.0.0.1:8310"), ("[::1]", "[::1]:8310"), ("[::1]:7", "[::1]:7")],
+)
+def test_an_address_without_a_port_has_the_sidecars(target: str, whole: str) -> None:
+    """N25: gRPC tried 443."""
+    assert _with_port(target) == whole

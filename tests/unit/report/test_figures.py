@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.report.figures import amount, axis_time, clock_time, duration, short
+from sidecar.core.messages import Asker
+from sidecar.report.figures import amount, asker_text, axis_time, clock_time, duration, short
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,11 @@ def test_times() -> None:
     at_ms = 1_780_000_001_234
     assert (clock_time(at_ms), clock_time(0)) == ("2026-05-28 20:26:41", "-")
     assert [axis_time(at_ms, span_ms) for span_ms in (5000, 60_000, 90_000_000)] == ["20:26:41.2", "20:26:41", "05-28 20:26"]
+
+
+@pytest.mark.parametrize("address", ["", "h:1"])
+@pytest.mark.parametrize(("name", "text"), [("not authenticated", "somebody (not authenticated)"), ("token a", "token a"), ("", "")])
+def test_who_is_not_known_is_somebody(name: str, text: str, address: str) -> None:
+    """N33: "by not authenticated at"."""
+    asker = Asker(name, address)
+    assert asker_text(asker) == " ".join(filter(None, (text, address and f"at {address}")))
