@@ -124,8 +124,7 @@ class Sidecar:
 
     def stop(self) -> None:
         """End within seconds, whatever the database does. From any thread."""
-        if not self.stopping.is_set():
-            say(stopping())
+        say(*([] if self.stopping.is_set() else [stopping()]))
         self.stopping.set()
         end_questions()
 
@@ -381,9 +380,8 @@ class Sidecar:
         return owner_console(self.client, self.root)
 
     def _why_hindered(self) -> str:
-        return (
-            "it is stopping" if self.stopping.is_set() and self._owner_address() in (None, self.ownership.holder.address) else self.hindered
-        )
+        ours = (None, self.ownership.holder.address)
+        return "it is stopping" if self.stopping.is_set() and self._owner_address() in ours else self.hindered
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""
