@@ -176,7 +176,9 @@ class Sidecar:
         service = ControlService(self._served())
         self.server = serve(service, config.control)
         self._parts.callback(self.server.close)
-        console = begin_console(config, self._config_path, service, self.measured, self._owner_console, self._takeover.reasons)
+        console = begin_console(
+            config, self._config_path, service, self.measured, partial(owner_console, self.client, self.root), self._takeover.reasons
+        )
         if console is not None:
             self._parts.callback(console.close)
         if config.metrics.listen:
@@ -376,12 +378,9 @@ class Sidecar:
         holder = owner(self.client, self.root)
         return holder.address if holder is not None else None
 
-    def _owner_console(self) -> str:
-        return owner_console(self.client, self.root)
-
     def _why_hindered(self) -> str:
-        ours = (None, self.ownership.holder.address)
-        return "it is stopping" if self.stopping.is_set() and self._owner_address() in ours else self.hindered
+        stops = self.stopping.is_set() and self._owner_address() in (None, self.ownership.holder.address)
+        return "it is stopping" if stops else self.hindered
 
     def close(self) -> None:
         """Free everything, in the order opposite to its making."""

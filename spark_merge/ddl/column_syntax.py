@@ -74,8 +74,7 @@ class Charset:
 
 
 def column(reader: TokenReader) -> tuple[str, str]:
-    """`name type options`; returns the name, and the text of the type. Charset and collation go behind the type, as the grammar of the
-    targets has it."""
+    """`name type options`; returns the name and the type's text. Charset and collation go behind the type, where targets have them."""
     name = reader.name()
     head = reader.made()
     charset = Charset()

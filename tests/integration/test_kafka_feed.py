@@ -165,7 +165,7 @@ def test_a_position_that_retention_has_passed_is_a_gap(broker: KafkaBroker, open
 def test_a_position_behind_the_end_is_a_gap(broker: KafkaBroker, open_feed: Open, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.write(topic, numbered(0, 0, 3))
-    with pytest.raises(FeedUnsuitable, match=r"(?s)cannot be read from 4: .*re-created or cut off.*new changefeed"):
+    with pytest.raises(FeedUnsuitable, match=r"(?s)cannot be read from 4: .*re-created or cut off.*RETENTION.md"):
         open_feed(topic).seek({lane(topic): 4})
 
 
@@ -300,7 +300,7 @@ def test_a_topic_that_is_gone_stops(broker: KafkaBroker, open_feed: Open, topic:
     feed = open_feed(topic, clock=Hurried(20))
     feed.seek({})
     broker.delete_topic(topic)
-    with pytest.raises(FeedUnsuitable, match=f"(?s)topic {topic} does not exist.*new changefeed"):
+    with pytest.raises(FeedUnsuitable, match=f"(?s)topic {topic} does not exist.*RETENTION.md"):
         poll_for_ever(feed)
 
 

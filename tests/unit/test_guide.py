@@ -15,7 +15,7 @@ import pytest
 import sidecar
 from sidecar.adapters.etcd.progress import _parts
 from sidecar.cli.query_command import EXIT_CODES, EXIT_STOPPED, EXIT_TIMED_OUT
-from sidecar.control.answers import EXIT_UNREACHABLE
+from sidecar.control.answers import EXIT_UNREACHABLE, EXIT_USAGE
 from sidecar.control.service import WATCHERS_MAX
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX
 from sidecar.core.dumps import RUNNING_MAX, WAITING_MAX
@@ -140,7 +140,7 @@ def test_an_error_that_a_page_quotes_is_one_of_the_code(part: str) -> None:
 
 def test_the_page_for_scripts_has_each_exit_code_of_a_wait() -> None:
     reported = {int(code) for code in re.findall(r"^\| (\d+) \| ", text("deploy/DONE.md"), re.MULTILINE)}
-    assert reported == {0, 1, 3, EXIT_UNREACHABLE, EXIT_STOPPED, EXIT_TIMED_OUT}
+    assert reported == {0, 1, EXIT_USAGE, 3, EXIT_UNREACHABLE, EXIT_STOPPED, EXIT_TIMED_OUT}
     assert reported <= {int(code) for code in re.findall(r"(\d+) [a-z]", EXIT_CODES)} | {0}
 
 
