@@ -97,8 +97,9 @@ def state(value: Changefeed) -> Checking[None]:
             yield ok(value.state)
 
 
-def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None) -> Checking[None]:
-    """Whether `folder`, which ends with `last`, is the log that the present owner writes: the next owner continues there."""
+def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | None, standby: bool) -> Checking[None]:
+    """Whether `folder`, which ends with `last`, is the log that the present owner writes: the next owner continues there.
+    A standby fails where it is not; an operator who means to begin a new log is warned."""
     holder, written, own = owner(client, root), owner_log(client, root), known_id(folder)
     hint = "set log.uri to the owner's log, in a storage that both machines reach"
     if holder is None:
@@ -107,7 +108,8 @@ def owners_log(client: EtcdClient, root: str, folder: Folder, *, last: LogEnd | 
         yield ok(f"{holder.host} has not recorded which log it writes: it has just begun, or is of a version before 0.5")
     elif own != written:
         had = f"the log {own}" if own else "no log"
-        yield failed(f"{holder.host} owns the changefeed and writes the log {written}; {folder} has {had}", setting="log.uri", hint=hint)
+        finding = failed if standby else warning
+        yield finding(f"{holder.host} owns the changefeed and writes the log {written}; {folder} has {had}", setting="log.uri", hint=hint)
     elif last is None or last.epoch < holder.epoch:
         what = f"{folder} has no segment of the owner's epoch {holder.epoch}: it is a copy of its log, or the owner has written none yet"
         yield warning(what, setting="log.uri", hint=f"check again in a minute; if it is a copy, {hint}")

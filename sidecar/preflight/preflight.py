@@ -126,7 +126,7 @@ def _log(it: CheckResult) -> Checking[LogEnd | None]:
 def _owners_log(it: CheckResult) -> Checking[None]:
     result = it[CHANGEFEED]
     root = changefeed_root(result.name, result.incarnation)
-    return changefeed.owners_log(it[ETCD], root, open_folder(it.config.log.uri), last=it[LOG])
+    return changefeed.owners_log(it[ETCD], root, open_folder(it.config.log.uri), last=it[LOG], standby=it.options.standby)
 
 
 def _dump_on_record(it: CheckResult) -> Checking[None]:

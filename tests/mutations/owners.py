@@ -33,7 +33,7 @@ FENCES = [
         "sidecar/preflight/changefeed.py::owners_log",
         "own != written",
         "own == written and not own",
-        "tests/unit/preflight/test_preflight.py::test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of[True-4-another-mine]",
+        "tests/unit/preflight/test_preflight.py::test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of[True-True-4-another-mine]",
     ),
     Mutation(
         "a standby is checked once",

@@ -633,8 +633,9 @@ HOLDER = json.dumps({"host": "a.example", "pid": 1, "address": "", "epoch": 4, "
 @pytest.mark.parametrize("written", [None, "mine", "another"])
 @pytest.mark.parametrize("epoch", [None, 3, 4, 5])
 @pytest.mark.parametrize("owned", [False, True])
+@pytest.mark.parametrize("standby", [False, True])
 def test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of(
-    *, ours: str, written: str | None, epoch: int | None, owned: bool, tmp_path: Path
+    *, ours: str, written: str | None, epoch: int | None, owned: bool, standby: bool, tmp_path: Path
 ) -> None:
     """N4: a standby with another log.uri was noticed when it took over."""
     names = {"mine": "1" * 32, "another": "2" * 32}
@@ -643,10 +644,16 @@ def test_a_log_that_is_not_the_owners_fails_and_a_copy_is_warned_of(
         (tmp_path / "log.txt").write_text(names[ours])
     keys = ({"owner": HOLDER} if owned else {}) | ({"log": names[written]} if written else {})
     last = None if epoch is None else cast("Manifest", SimpleNamespace(epoch=epoch))
-    (finding,) = changefeed.owners_log(EtcdKeys(**keys), "/root", folder, last=last)  # type: ignore[arg-type]  # what it reads
+    (finding,) = changefeed.owners_log(EtcdKeys(**keys), "/root", folder, last=last, standby=standby)  # type: ignore[arg-type]  # what it reads
     expected = CheckStatus.OK
     if owned and written is not None:
-        expected = CheckStatus.FAILED if ours != written else CheckStatus.WARNING if (epoch or 0) < 4 else CheckStatus.OK
+        expected = (
+            (CheckStatus.FAILED if standby else CheckStatus.WARNING)
+            if ours != written
+            else CheckStatus.WARNING
+            if (epoch or 0) < 4
+            else CheckStatus.OK
+        )
     assert finding.status is expected, finding
     assert finding.setting == ("" if expected is CheckStatus.OK else "log.uri")
 
