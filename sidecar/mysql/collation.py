@@ -16,4 +16,4 @@ PADS = "('a' COLLATE utf8mb4_bin = 'a ')"
 
 def by_bytes(session: MysqlSession) -> bool:
     """Raises pymysql's errors."""
-    return session.flavour is Flavour.TIDB and not session.rows(f"SELECT {PADS}")[0][0]
+    return session.flavour is Flavour.TIDB and not int(session.rows(f"SELECT {PADS}")[0][0])

@@ -69,7 +69,7 @@ def read_table(session: Queried, name: TableName) -> ServerTable | None:
         ServerColumn(one, kind.lower(), collation, _is_generated(extra), charset, text, nullable == "YES")
         for one, kind, collation, extra, charset, text, nullable, _ in columns
     ]
-    return ServerTable(tuple(results), tuple(map(tuple, indexes.values())), not columns[0][-1])
+    return ServerTable(tuple(results), tuple(map(tuple, indexes.values())), not int(columns[0][-1]))
 
 
 def _is_generated(extra: str) -> bool:

@@ -91,7 +91,7 @@ def test_the_id_of_a_restart_differs_by_session_and_dump() -> None:
         ("/command/set", [("readers", "many")], 400, "readers: 'many' is not a whole number from 0 on"),
         ("/command/restart", [("new_dump_id", "no")], 409, "dump id 'no' is not one"),
         ("/start", [("rules", "nothing.*")], 409, "nothing.*"),
-        ("/start", [("chunk_rows", "x")], 400, "rows in a chunk: 'x' is not a whole number from 0 on what to do: correct it"),
+        ("/start", [("chunk_rows", "x")], 400, "rows in a chunk: 'x' is not a whole number from 0 on. What to do: correct it"),
         ("/command/dance", [], 404, "There is no such command"),
     ],
 )

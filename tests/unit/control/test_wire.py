@@ -41,7 +41,7 @@ STATUS = SidecarStatus(
     dumps=(
         Progress(
             dump_id="a" * 16,
-            state=DumpState.FAILED,
+            state=DumpState.RUNNING,
             brackets=Brackets.SNAPSHOT,
             chunk_rows=10,
             epoch=1,

@@ -26,6 +26,7 @@ from sidecar.run import app, own_worker
 from sidecar.run.app import Sidecar
 from sidecar.run.log_event import LogEvent
 from sidecar.run.merge_process import worker_state
+from sidecar.run.retention import RetentionHolds
 from sidecar.ticdc.changefeed import Changefeed, ChangefeedName
 from tests.support.eventually import eventually
 from tests.support.volumes import fill, small_volume
@@ -82,6 +83,7 @@ class OneStep:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.still_because, self.place = str, dict
+        self.holds = RetentionHolds(self.quiet)
 
     def acquire(self, *, timeout_s: float) -> int:
         return 1

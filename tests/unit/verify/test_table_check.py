@@ -146,6 +146,7 @@ def test_each_fault_is_named_and_nothing_else(tmp_path: Path, snapshots: bool) -
 def test_a_row_without_a_key_fails_its_table_with_what_to_do(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/out.db"
     world = world_of(tmp_path, 1, uri, snapshots=True)
+    world.busy = 1
     Sqlite(tmp_path / "out.db").add((None, "1"), "x")
     with pytest.raises(SinkError, match=r"1 rows of s\.t have NULL in a column of the key") as failed:
         check_of(world, uri).run()

@@ -182,7 +182,7 @@ def test_a_delete_behind_a_put_of_the_same_commit_ts_went_back() -> None:
 def test_a_row_behind_a_later_one_of_another_key_went_back() -> None:
     verdict = judged([GOOD[0], GOOD[2], GOOD[1], GOOD[3]])
     assert counts(verdict) == {"went_back": 1}
-    assert "behind commit_ts 150 of another key" in verdict.went_back.samples[0].what
+    assert "comes after commit_ts 150 of another key" in verdict.went_back.samples[0].what
 
 
 def test_only_the_first_keys_are_shown_and_all_are_counted() -> None:
