@@ -41,7 +41,7 @@ HOSTILE = {
     "completion_type": "'CHAIN'", "sql_auto_is_null": "1", "sql_big_selects": "0", "max_sort_length": "64",
     "information_schema_stats_expiry": "999", "system_versioning_asof": "'2001-01-01'", "sql_safe_updates": "1", "foreign_key_checks": "1",
     "unique_checks": "0", "sql_notes": "0", "max_error_count": "0", "sql_quote_show_create": "0", "sql_if_exists": "1",
-    "innodb_lock_wait_timeout": "999", "wait_timeout": "999",
+    "innodb_lock_wait_timeout": "999", "wait_timeout": "999", "explicit_defaults_for_timestamp": "0", "lock_wait_timeout": "999",
 }  # fmt: skip
 
 
