@@ -75,13 +75,13 @@ class TestIceberg(SinkPort):
         successor, bring = story.place.sink(), LakeTables.bring
         late: list[tuple[Batch, list[Outcome]]] = []
 
-        def meanwhile(tables: LakeTables, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> None:
+        def meanwhile(tables: LakeTables, last: Head, files: Mapping[TableName, Sequence[LakeFile]]) -> set[TableName]:
             if not late:
                 monkeypatch.setattr(story, "delivery", partial(story.delivery, segments_max=4))
                 longer, tasks = story.begin(successor)
                 assert len(longer.heads) > len(batch.heads)
                 late.append((longer, Here().run(tasks)))
-            bring(tables, last, files)
+            return bring(tables, last, files)
 
         monkeypatch.setattr(LakeTables, "bring", meanwhile)
         with pytest.raises(OwnershipLost):

@@ -66,8 +66,8 @@ class Copy:
         return self.check.check(self.certificate, log=self.log, output=self.out, kept=kept)
 
     def rejected(self) -> dict[str, str]:
-        """By file: what."""
-        return {one["file"]: one["what"] for one in self.report().rejected}
+        """By file: what is the first."""
+        return {one["file"]: one["what"] for one in reversed(self.report().rejected)}
 
     def files(self) -> list[tuple[str, Path]]:
         """What belongs to the dump's segments, as the checker calls it."""
@@ -442,7 +442,8 @@ def test_a_key_that_the_source_did_not_have_is_a_delete_in_the_output(check: Any
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     of_table = {"schema": "s", "table": "t"}
-    chunk = of_table | {"seq": 4, "first_seq": 4, "path": "chunk", "rows": 3, "sha256": "", "rows_sum": ""}
+    chunk = of_table | {"seq": 4, "first_seq": 4, "path": "chunk", "rows": 3, "rows_sum": ""}
+    chunk["sha256"] = check.sha256_of(tmp_path / "log" / "chunk")
     chunk |= {"low_ts": "5", "high_ts": "9", "read_tso": None}
     columns = [["id", "int"], ["name", "text"]]
     certificate = {"dump_id": "d", "last_seq": 4, "segments": [], "chunks": [chunk]}
