@@ -139,8 +139,8 @@ DDLS = [
     Mutation(
         "a partition's bound is computed in the sink's zone",
         "spark_merge/sinks/mysql/ddl_values.py::_Judge.bounds",
-        "not _has_zone(piece.text)",
-        "True",
+        "and _has_zone(one.text)",
+        "and False",
         f"{VALUES}::test_a_partitions_bound_is_that_of_its_authors_zone",
     ),
     Mutation(
