@@ -87,6 +87,19 @@ def test_what_a_table_of_ours_cannot_hold_is_reported_by_column(shop: Shop) -> N
     assert "ORDER BY (id) and not (d)" in problem
 
 
+def test_an_order_by_an_expression_and_a_narrow_version_are_reported(shop: Shop) -> None:
+    """Two keys, or the versions of a row, would be one there."""
+    shop.made()
+    ((sql,),) = shop.server.rows(f"SELECT create_table_query FROM system.tables WHERE database = '{shop.name}' AND name = 'orders__rows'")
+    for old, new, problem in (
+        ("ORDER BY id", "ORDER BY intDiv(id, 2)", "ORDER BY (intDiv(id, 2)) and not (id)"),
+        ("UInt64", "UInt32", "UInt32 and not"),
+    ):
+        assert old in sql
+        shop.server.execute(f"DROP TABLE {shop.name}.orders__rows", sql.replace(old, new, 1))
+        assert [problem in one for one in shop.reported()] == [True]
+
+
 def test_two_tables_of_one_name_are_reported(shop: Shop) -> None:
     again = replace(shop.schema, name=TableName("shop", "orders__rows"))
     (problem,) = shop.reported(shop.schema, again)

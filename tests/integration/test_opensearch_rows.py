@@ -210,6 +210,11 @@ def test_what_is_there_and_does_not_fit_is_reported_before_and_stops(opensearch:
     assert [problem.split(" has ")[0].split(" of index")[0] for problem in problems] == [f"index {name}.hand", "field id"]
     with pytest.raises(SinkError, match="durability async"):
         bring(uri, tmp_path, ROWS)
+    opensearch.ask("DELETE", f"/{name}.hand")
+    opensearch.ask("PUT", f"/{name}.part", {"mappings": {"_source": {"excludes": ["v"]}}, "aliases": {alias: {}}})
+    assert ["keeps less of a document than it gets" in problem for problem, _ in misfits(sink_uri, [SCHEMA])] == [True]
+    opensearch.ask("DELETE", f"/{name}.part")
+    opensearch.ask("PUT", f"/{name}.hand", {**other, "aliases": {alias: {}}})
     opensearch.ask("PUT", f"/{name}.more", {"aliases": {alias: {}}})
     with pytest.raises(SinkError, match="leads to"):
         bring(uri, tmp_path, ROWS)

@@ -10,6 +10,7 @@ before a TRUNCATE or a DROP, and does not count whenever it comes.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -52,13 +53,15 @@ class Note(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """A table or view of the target. `columns`: name to type, in order. `note` None: the comment is none of ours."""
+    """A table or view of the target. `columns`: name to type, in order. `sorted_by`: the text of ORDER BY, whose columns are `key`. `note`
+    None: the comment is none of ours."""
 
     engine: str
     comment: str
     columns: Mapping[str, str]
     key: frozenset[str]
     note: Note | None
+    sorted_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class ClickHouseTables:
         among = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in names)
         server, doing = self.settings.server, "reading what the tables have"
         tables = server.rows(
-            f"SELECT database, name, engine_full, comment FROM system.tables WHERE (database, name) IN ({among})", doing=doing
+            f"SELECT database, name, engine_full, comment, sorting_key FROM system.tables WHERE (database, name) IN ({among})", doing=doing
         )
         columns = server.rows(
             f"SELECT database, table, name, type, is_in_sorting_key FROM system.columns WHERE (database, table) IN ({among})"
@@ -111,10 +114,11 @@ class ClickHouseTables:
             doing=doing,
         )
         result = {}
-        for schema, table, engine, comment in tables or ():
+        for schema, table, engine, comment, sorted_by in tables or ():
             own = [(name, kind, key) for a, b, name, kind, key in columns or () if (a, b) == (schema, table)]
             key = frozenset(name for name, _, in_key in own if in_key)
-            result[TableName(schema, table)] = There(engine, comment, {name: kind for name, kind, _ in own}, key, note_of(comment))
+            kinds = {name: kind for name, kind, _ in own}
+            result[TableName(schema, table)] = There(engine, comment, kinds, key, note_of(comment), sorted_by)
         return result
 
     # ---- making and comparing --------------------------------------------------------------------------------------------------------
@@ -185,8 +189,10 @@ class ClickHouseTables:
         self.learn_key(schema, value)
         kept, ours = self.kept(schema), Ours.of(schema)
         differ = [] if _merges_by(value.engine, ours) else [f"the engine {value.engine.partition(' ')[0]}"]
-        if value.key != set(kept.key):
-            differ.append(f"ORDER BY ({', '.join(sorted(value.key))}) and not ({', '.join(kept.key)})")
+        if value.key != set(kept.key) or not _columns_alone(value.sorted_by, kept.key):
+            differ.append(f"ORDER BY ({value.sorted_by}) and not ({', '.join(kept.key)})")
+        own = {ours.version: "UInt64", ours.deleted: "UInt8"}
+        differ += [f"{one} {value.columns.get(one)} and not {kind}" for one, kind in own.items() if value.columns.get(one) != kind]
         for column, typed in zip(kept.columns, schema.columns, strict=True):
             in_key, is_there = column.name in kept.key, value.columns.get(column.name)
             wanted = column_type(column, in_key=in_key)
@@ -252,6 +258,12 @@ def check_view(name: TableName, value: There) -> None:
             f"{name}, under which readers would find a view of ours, is at the target already and is none of ours",
             hint="drop or rename it, or give views another name with `view`, such as view={table}_now; an empty `view` makes none",
         )
+
+
+def _columns_alone(sorted_by: str, key: Sequence[str]) -> bool:
+    """An expression of a column, such as lower(id), takes two keys for one."""
+    one = "|".join(re.escape(text) for name in key for text in (name, quoted(name)))
+    return re.fullmatch(rf"(?:{one})(?:, (?:{one}))*", sorted_by) is not None
 
 
 def _merges_by(engine: str, ours: Ours) -> bool:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
@@ -38,7 +38,8 @@ _UNITS_S = {"ms": 0.001, "micros": 0.000001, "nanos": 0.000000001, "s": 1, "m": 
 
 @dataclass(frozen=True, slots=True)
 class IndexThere:
-    """`columns`: that its documents may have, of now or before. `log_id`: empty for one that somebody else has made."""
+    """`columns`: that its documents may have, of now or before. `log_id`: empty for one that somebody else has made. `source`: what is
+    kept of a document otherwise than all of it."""
 
     name: str
     aliases: frozenset[str]
@@ -47,6 +48,7 @@ class IndexThere:
     log_id: str
     gc_deletes: str
     durability: str
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_json(cls, name: str, value: Mapping[str, Any]) -> IndexThere:
@@ -62,6 +64,7 @@ class IndexThere:
             meta.get("log", ""),
             settings.get("gc_deletes", "60s"),
             settings.get("translog", {}).get("durability", "request"),
+            {**mappings.get("_source", {}), **settings.get("mapping", {}).get("source", {})},
         )
 
 
@@ -132,6 +135,11 @@ class Indices:
             yield (
                 f"index {index.name} has index.translog.durability async: what is accepted may be lost when a node dies",
                 "set it to request",
+            )
+        if not _keeps_all(index.source):
+            yield (
+                f"index {index.name} keeps less of a document than it gets: its _source is {dict(index.source)}",
+                "make an index that keeps all of _source, reindex into it, and let the alias lead there",
             )
         for name, wanted in self._wanted(schema).items():
             if name in index.fields and differs(index.fields[name], wanted):
@@ -205,6 +213,12 @@ class Indices:
         if count > FIELDS_MAX:
             index_settings["mapping.total_fields.limit"] = 2 * count
         return index_settings
+
+
+def _keeps_all(source: Mapping[str, Any]) -> bool:
+    """Of each document. Otherwise values are gone, or made again from an index that may hold less."""
+    parts = source.get("includes") or source.get("excludes")
+    return source.get("enabled", True) and not parts and str(source.get("mode", "stored")).lower() == "stored"
 
 
 def _seconds(duration: str) -> float:
