@@ -118,7 +118,7 @@ class ClickHouseTables:
             own = [(name, kind, key) for a, b, name, kind, key in columns or () if (a, b) == (schema, table)]
             key = frozenset(name for name, _, in_key in own if in_key)
             kinds = {name: kind for name, kind, _ in own}
-            result[TableName(schema, table)] = There(engine, comment, kinds, key, note_of(comment), sorted_by)
+            result[TableName(schema, table)] = There(engine, comment, kinds, key, note_of(comment), _ALONE.sub(r"\1", sorted_by))
         return result
 
     # ---- making and comparing --------------------------------------------------------------------------------------------------------
@@ -258,6 +258,10 @@ def check_view(name: TableName, value: There) -> None:
             f"{name}, under which readers would find a view of ours, is at the target already and is none of ours",
             hint="drop or rename it, or give views another name with `view`, such as view={table}_now; an empty `view` makes none",
         )
+
+
+_ALONE = re.compile(r"^\(([^()]*)\)$")
+"""A server shows the parentheses of a sorting key as the table was made with."""
 
 
 def _columns_alone(sorted_by: str, key: Sequence[str]) -> bool:
