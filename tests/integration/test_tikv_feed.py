@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import grpc
 import pytest
 
 from sidecar.config import Tls
-from sidecar.core.model import CommitTs
+from sidecar.core.model import CommitTs, physical_ms
 from sidecar.errors import ConfigError, FeedLost, FeedUnsuitable, MessageUnreadable
 from sidecar.feeds.tikv import gc as tikv_gc
 from sidecar.feeds.tikv import lock_watch as tikv_lock_watch
@@ -380,7 +381,9 @@ def test_a_transaction_that_lives_is_waited_for_and_named_while_other_regions_go
         assert held == it.puller.view().slowest
         assert it.puller.view().locks_resolved == 0
         assert held.range == KeyRange(b"t1", b"t1_m")
-        assert held.waits_for == f"waits for a lock of transaction {ts(60)}, primary {b't1_b'.hex()}, TTL {ALIVE_MS} ms"
+        began = datetime.fromtimestamp(physical_ms(ts(60)) // 1000, UTC)
+        lock = f"which began at {began:%Y-%m-%d %H:%M:%S} UTC, primary {b't1_b'.hex()}, TTL {ALIVE_MS} ms"
+        assert held.waits_for == f"waits for a lock of transaction {ts(60)}, {lock}"
         it.cluster.finish(b"t1_b", ts(1))
         it.until(lambda: it.at_end(0) and not it.puller.view().held)
         assert [entry.commit_ts for entry in it.entries] == [ts(1)]
