@@ -72,7 +72,7 @@ from sidecar.run.own_worker import OwnWorker, remote_reads
 from sidecar.run.repairing import start_key_dump
 from sidecar.run.resumes import Resumes, reports_no_gap
 from sidecar.run.samples import MeasuredTerms, Samples
-from sidecar.run.takeover import Takeover
+from sidecar.run.takeover import Takeover, another_owns
 from sidecar.run.term import Term, beside
 from sidecar.run.term_verifications import TermVerifications
 from sidecar.ticdc.scope import LiveScope
@@ -379,7 +379,7 @@ class Sidecar:
         return holder.address if holder is not None else None
 
     def _why_hindered(self) -> str:
-        stops = self.stopping.is_set() and self._owner_address() in (None, self.ownership.holder.address)
+        stops = self.stopping.is_set() and not another_owns(self._owner_address, self.ownership.holder.address)
         return "it is stopping" if stops else self.hindered
 
     def close(self) -> None:

@@ -59,6 +59,8 @@ class AwaitedDumps:
     def _is_delivered(self, request: VerifyRequest) -> bool:
         """A sink that nobody reports any more is waited for by nobody: it is named as one that is not there."""
         now = self._position()
+        if now.end is not None and not now.accepted:
+            return False  # no report was read yet, as just after a takeover
         end = self._ends.setdefault(request.id, now.end)
         sinks = [now.accepted[sink] for sink in request.sinks if sink in now.accepted]
         return end is None or all(seq is not None and seq >= end for seq in sinks)

@@ -298,17 +298,17 @@ class TermCertificates:
         return bool(sinks) and all(sink.accepted is not None and sink.accepted >= dump.last for sink in sinks)
 
     def _certify(self, dump: CollectedDump, entry: HistoryEntry) -> None:
-        if entry.chunks > dump.chunks:
+        if dump.dump_id in self._written:
+            self._forget(dump.dump_id)
+        elif entry.chunks > (sums := DumpSums(self._lines(dump))).chunks:  # of the parts that are there: an earlier owner may wake
             self._reports.write(entry, self._lines(dump), {}, certified=False)
-            self._drop(dump.dump_id, f"{dump.chunks} of its {entry.chunks} chunks were collected")
+            self._drop(dump.dump_id, f"{sums.chunks} of its {entry.chunks} chunks were collected")
         else:
-            if dump.dump_id not in self._written:
-                self._write_certificate(dump, entry)
+            self._write_certificate(dump, entry, sums)
             self._forget(dump.dump_id)
         self._remove_old(dump.dump_id)
 
-    def _write_certificate(self, dump: CollectedDump, entry: HistoryEntry) -> None:
-        sums = DumpSums(self._lines(dump))
+    def _write_certificate(self, dump: CollectedDump, entry: HistoryEntry, sums: DumpSums) -> None:
         head = self._head(dump, entry, sums)
         chunks = (line for line in self._lines(dump) if isinstance(line, ChunkLine))
         segments = (line for line in self._lines(dump) if isinstance(line, SegmentLine) and line.seq <= sums.last)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sidecar.console.checking import CheckedSettings, SettingsChecks
+from sidecar.errors import TicdcDumpError
 from sidecar.process.checks import CheckFinding, CheckStatus
 from sidecar.run.log_event import LogEvent
 from sidecar.run.log_events import standby
@@ -64,6 +65,14 @@ class Takeover:
                 yield LogEvent("standby could not take over", {"text": what, "hint": hint}, "warning")
         if not failed and before != ():
             yield LogEvent("standby can take over", {})
+
+
+def another_owns(owner: Callable[[], str | None], own: str) -> bool:
+    """`owner`: asks etcd for the owner's address; where it does not answer, nobody is known to own the changefeed."""
+    try:
+        return owner() not in (None, own)
+    except TicdcDumpError:
+        return False
 
 
 def _failed(done: CheckedSettings) -> Iterator[tuple[str, str]]:

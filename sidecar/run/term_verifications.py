@@ -128,10 +128,12 @@ class TermVerifications:
                     raise RefusedRequest(f"{WAITING_MAX} verifications run or wait already", hint="wait, or end one with dumpverify --stop")
                 entry = entry_of(request, asker, self._wall_ms())
                 self._history.record(entry)
-                self._running[request.id], self._last = entry, request.id
+                with storage_errors(self._log):
+                    storage.remove(self._log, [files.stop_name(request.id)])  # of one that was rejected under this id
+                name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
+                self._write(name, request.to_json())
+                self._running[request.id], self._last = entry, request.id  # now: one without files is given up
                 self._remove_old()
-            name = files.waiting_name(request.id) if request.after_dump else files.request_name(request.id)
-            self._write(name, request.to_json())
 
     def stop(self, operation_id: OperationId, asker: Asker) -> None:
         with self._lock:

@@ -2,8 +2,8 @@
 the worker's own process, the sinks, which read the same segments each at its own pace.
 
 - A table is decoded once, however many threads request it at once: sinks that follow the log closely all want its newest segment.
-- What is kept is bounded, by what it takes and not by its values alone, and in time; the least recently requested goes first. A table that
-  is in use lives as long as its user, kept or not.
+- What is kept is bounded, by what it takes and not by its values alone, and in time, as of the last table that was decoded; the least
+  recently requested goes first. A table that is in use lives as long as its user, kept or not.
 """
 
 from __future__ import annotations

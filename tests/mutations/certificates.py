@@ -305,4 +305,18 @@ CERTIFICATES = [
         f"{OF_CHECKER}::test_a_table_is_left_out_where_a_ddl_has_changed_it_since_the_dump_and_no_other_is"
         "[jsonl-behind RENAME TABLE `shop`.`customer` TO `shop`.`clients`-]",
     ),
+    Mutation(
+        "a verification is known before it has its files",
+        "sidecar/run/term_verifications.py::TermVerifications.start",
+        "                self._history.record(entry)\n",
+        "                self._history.record(entry)\n                self._running[request.id] = entry\n",
+        "tests/unit/run/test_term_verifications.py::test_a_look_amid_a_start_ends_nothing",
+    ),
+    Mutation(
+        "a certificate is written of parts that somebody has removed",
+        "sidecar/run/certifying.py::TermCertificates._certify",
+        "entry.chunks > (sums := DumpSums(self._lines(dump))).chunks",
+        "entry.chunks > dump.chunks + 0 * (sums := DumpSums(self._lines(dump))).chunks",
+        "tests/unit/run/test_certifying.py::test_a_dump_whose_parts_an_earlier_owner_has_removed_has_no_certificate",
+    ),
 ]

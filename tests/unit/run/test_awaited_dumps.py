@@ -40,6 +40,15 @@ def test_a_sink_that_is_no_more_is_not_waited_for() -> None:
     assert awaited.next_of(REQUEST, now_ms=0) == REQUEST
 
 
+def test_it_does_not_begin_before_any_report_was_read() -> None:
+    """As just after a takeover."""
+    accepted = dict[str, Seq | None]()
+    awaited = AwaitedDumps(history(DumpState.FINISHED), lambda: LogPosition(Seq(5), accepted))
+    assert awaited.next_of(REQUEST, now_ms=0) is None
+    accepted |= {"copy": Seq(5), "lake": Seq(5)}
+    assert awaited.next_of(REQUEST, now_ms=0) == REQUEST
+
+
 def test_a_dump_that_runs_is_waited_for_whatever_the_sinks_have() -> None:
     awaited = AwaitedDumps(history(DumpState.RUNNING), lambda: LogPosition(Seq(5), {"copy": Seq(5), "lake": Seq(5)}))
     assert awaited.next_of(REQUEST, now_ms=0) is None

@@ -14,7 +14,7 @@ from sidecar.core.progress import DumpState
 from sidecar.errors import LogBroken, LogUnreachable
 from sidecar.log import storage
 from sidecar.log.certificate import SegmentLine
-from sidecar.log.certificate_parts import collected, read_parts
+from sidecar.log.certificate_parts import collected, read_parts, remove_parts
 from sidecar.log.dump_files import CERTIFICATES
 from sidecar.log.layout import chunk_name, manifest_name, read_manifest
 from sidecar.log.manifest import Manifest
@@ -432,3 +432,17 @@ def test_a_defect_ends_certificates_and_nothing_else(world: World, monkeypatch: 
         world.made.serve(Event())
     assert world.made.collected() is None
     assert world.reported("certificates ended") == ["a defect: ZeroDivisionError('a defect')"]
+
+
+def test_a_dump_whose_parts_an_earlier_owner_has_removed_has_no_certificate(world: World) -> None:
+    """Certificates are followed by a thread, which may wake when another owner collects the same dump."""
+    world.segment(world.window())
+    world.step(SAVE_S)
+    world.segment(world.window())
+    world.step()
+    remove_parts(world.log, DUMP)
+    world.records(DumpState.FINISHED, chunks=2)
+    world.step()
+    world.step(ACCEPT_WAIT_S)
+    assert not CERTIFICATES.ids(world.log)
+    assert world.reported("no certificate") == ["1 of its 2 chunks were collected"]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.console.checking import CheckedSettings, CheckReport, SettingsChecks
+from sidecar.errors import CoordinationError
 from sidecar.process.checks import CheckStatus, Result, failed, ok, warning
 from sidecar.run.log_event import LogEvent
-from sidecar.run.takeover import CHECK_EVERY_S, Takeover
+from sidecar.run.takeover import CHECK_EVERY_S, Takeover, another_owns
 
 LEASE_S = 10.0
 FINDINGS = {
@@ -106,3 +107,10 @@ def test_an_owner_is_no_standby_and_one_that_is_again_is_checked_again(name: str
     assert standby.takeover.end() == 0.0
     assert events(standby.step()) == ["standby"]
     assert (standby.step(), standby.takeover.against) == ([], None), "a check of another wait says nothing of this one"
+
+
+def test_who_stops_is_alone_unless_etcd_names_another_owner() -> None:
+    def away() -> str:
+        raise CoordinationError("etcd is away", hint="")
+
+    assert [another_owns(owner, "me:1") for owner in (lambda: None, lambda: "me:1", lambda: "you:1", away)] == [False, False, True, False]

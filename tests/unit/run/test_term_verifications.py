@@ -98,6 +98,32 @@ def test_a_start_is_in_the_history_and_requested_of_the_worker(term: Term) -> No
     assert term.made.find(REQUEST.id) == (REQUEST, None, None)
 
 
+def test_a_look_amid_a_start_ends_nothing(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One looks each second, and a start takes long at a storage that is slow."""
+    write = term.made._write
+
+    def slow(name: str, data: bytes) -> None:
+        monkeypatch.setattr(term.made, "_write", write)
+        term.made.follow()
+        write(name, data)
+        term.made.follow()
+
+    monkeypatch.setattr(term.made, "_write", slow)
+    monkeypatch.setattr(term.made, "_remove_old", term.made.follow)
+    term.made.start(REQUEST, ALICE)
+    assert [entry.state for entry in term.history.entries()] == [DumpState.RUNNING]
+    assert not storage.exists(term.log, stop_name(REQUEST.id))
+
+
+def test_one_that_was_rejected_can_be_requested_again(term: Term) -> None:
+    """Its worker would end it for the first one's stop."""
+    waits = structs.replace(REQUEST, after_dump="d1")
+    for _ in range(2):
+        term.made.start(waits, ALICE)
+        assert not storage.exists(term.log, stop_name(REQUEST.id))
+        term.made.stop(REQUEST.id, ALICE)
+
+
 def test_a_report_that_is_over_ends_the_entry_and_says_what_was_found(term: Term) -> None:
     term.made.start(REQUEST, ALICE)
     term.report(REQUEST.id, CheckState.RUNNING, TableReport("copy", "shop", "item", rows=7), needs_from=12)
