@@ -14,9 +14,11 @@ from sidecar.mysql.flavour import Flavour
 from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
 from sidecar.process.kept_secrets import keep
+from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.compares import coarser
 from spark_merge.sinks.mysql.create import make_tables
+from spark_merge.sinks.mysql.ddl_dialect import Replacements, rendered
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex, read_table
 from spark_merge.sinks.mysql.tables import read_tables, target_table
@@ -51,6 +53,21 @@ def session(mariadb: MariaDb) -> Iterator[MysqlSession]:
     yield session
     session.close()
     mariadb.execute(f"DROP DATABASE {DATABASE}")
+
+
+@pytest.mark.parametrize("charset", ["", "utf8mb4", "utf8", "latin1", "ascii"])
+@pytest.mark.parametrize("of", ["table", "column"])
+def test_a_table_that_a_ddl_makes_compares_bytes_where_the_cluster_does(session: MysqlSession, charset: str, of: str) -> None:
+    words = f" CHARACTER SET {charset} COLLATE {charset}_bin" if charset else ""
+    column, table = (words, "") if of == "column" else ("", words)
+    statement = parsed(f"CREATE TABLE {NAME} (k VARCHAR(20){column} PRIMARY KEY){table}", DATABASE)
+    session.change(f"CREATE OR REPLACE TABLE {NAME} (k INT)")
+    session.change(f"DROP TABLE {NAME}")
+    session.change(rendered(statement, Flavour.MARIADB, rewrites=Replacements(by_bytes=True)))
+    session.change(f"INSERT INTO {NAME} VALUES ('a'), ('a '), ('A')")
+    made = read_table(session, NAME)
+    assert made is not None
+    assert coarser(ColumnDefinition("k", "varchar(20)", charset="utf8mb4", collation="utf8mb4_bin"), made.columns[0], by_bytes=True) is None
 
 
 def equal(session: MysqlSession, collation: str, texts: tuple[str, ...]) -> set[tuple[str, str]]:

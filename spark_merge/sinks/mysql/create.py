@@ -32,7 +32,7 @@ from sidecar.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
-from spark_merge.sinks.mysql.ddl_dialect import rendered
+from spark_merge.sinks.mysql.ddl_dialect import collation_by_bytes, rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 from spark_merge.sinks.mysql.formulas import plain_columns
 from spark_merge.sinks.mysql.server_table import read_table
@@ -114,9 +114,8 @@ def _compared_by_bytes(column: ColumnDefinition, dialect: Flavour) -> ColumnDefi
     """As a cluster without new collations compares it. MySQL has such a collation of utf8mb4 alone."""
     if not column.charset:
         return column
-    if dialect is Flavour.MYSQL or column.charset == "utf8mb4":
-        return replace(column, charset="utf8mb4", collation="utf8mb4_0900_bin")
-    return replace(column, collation=f"{column.charset.replace('utf8', 'utf8mb3')}_nopad_bin")
+    charset = "utf8mb4" if dialect is Flavour.MYSQL else column.charset
+    return replace(column, charset=charset, collation=collation_by_bytes(f"{charset}_bin", dialect))
 
 
 def _without_formulas(definition: TableDefinition, dialect: Flavour) -> TableDefinition:

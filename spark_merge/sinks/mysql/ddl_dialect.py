@@ -38,11 +38,12 @@ TIDBS = TableCharset()
 class Replacements:
     """What is written otherwise than the statement has it, so that the target makes what TiDB made (ddl_values.py). Names are folded.
     `defaults`: SQL behind DEFAULT, by column; `bounds`: of a partition, with parentheses; `plain`: generated columns that are written as
-    plain ones."""
+    plain ones; `by_bytes`: the source's cluster compares the bytes of all texts (sidecar/mysql/collation.py)."""
 
     defaults: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, str] = field(default_factory=dict)
     plain: Collection[str] = ()
+    by_bytes: bool = False
 
 
 AS_IT_IS = Replacements()
@@ -91,6 +92,16 @@ def _mariadb_collation(text: str) -> str | None:
 
 
 _MARIADB, _MYSQL, _TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
+
+
+def collation_by_bytes(collation: str, dialect: Flavour) -> str:
+    """In TiDB's words, what compares the bytes of texts of this collation's character set; at MySQL only utf8mb4 has one."""
+    charset = collation.partition("_")[0]
+    if charset == "utf8mb4" and dialect is not _TIDB:
+        return "utf8mb4_0900_bin"
+    return f"{'utf8mb3' if charset == 'utf8' else charset}_nopad_bin" if dialect is _MARIADB and charset != "binary" else collation
+
+
 _EVERYWHERE: dict[FeatureKind, Decision] = {
     "placement": _drop, "ttl settings": _drop, "tiflash": _drop, "attributes": _drop, "storage": _drop, "algorithm": _drop, "check": _drop,
     "inline reference": _drop,
@@ -164,7 +175,9 @@ class _Writer(NamedTuple):
                 return piece
 
     def _feature(self, feature: Feature) -> str:
-        text = DECISIONS[self.dialect].get(feature.kind, _keep)(feature.text)
+        of_bytes = self.rewrites.by_bytes and feature.kind == "collation"
+        value = collation_by_bytes(feature.text, self.dialect) if of_bytes else feature.text
+        text = DECISIONS[self.dialect].get(feature.kind, _keep)(value)
         if text is None:
             raise UnsupportedDdl(
                 f"the DDL {self.statement.text!r} has what {self.dialect.value} has not: {feature.kind}, {feature.text.strip()!r}",

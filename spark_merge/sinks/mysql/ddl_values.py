@@ -1,7 +1,8 @@
 """One question for each DDL at a SQL target: does the target compute for the rows that are there exactly what TiDB computed?
 
     yes              the statement is carried out as it is
-    yes, rewritten   it is written otherwise (`Replacements`): by the log's own default, a partition's own bounds, without a formula
+    yes, rewritten   it is written otherwise (`Replacements`): by the log's own default, a partition's own bounds, without a formula, by
+                     collations that compare bytes where the source's cluster does
     no               it is refused: carried out by hand, and the table is dumped again
 
 - What TiDB makes of values whose type changes: spark_merge/ddl/conversion.py. What MariaDB and MySQL make of them: `_ALIKE`. They convert
@@ -59,7 +60,8 @@ def rewrites(
     if before is not None and after is not None and has_rows(before) and statement.changes:
         defaults = dict(judge.columns(before, after))
     plain = () if definition is None else plain_columns(definition, flavour)
-    return Replacements(defaults, dict(judge.bounds(definition)), plain)
+    by_bytes = definition is not None and not definition.new_collation
+    return Replacements(defaults, dict(judge.bounds(definition)), plain, by_bytes)
 
 
 def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, TableSchema | None]:
