@@ -132,8 +132,8 @@ CERTIFICATES = [
     Mutation(
         "a dump of which chunks are missing is certified",
         f"{FOLLOWER}::TermCertificates._certify",
-        "> dump.chunks",
-        "< 0",
+        "entry.chunks > (sums",
+        "0 > (sums",
         f"{OF_FOLLOWER}::test_a_dump_of_which_chunks_are_missing_has_no_certificate",
     ),
     Mutation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Event
@@ -17,9 +17,8 @@ from sidecar.adapters.etcd.client import EtcdClient, Transaction
 from sidecar.adapters.etcd.owner import EtcdOwner, OwnerHolder
 from sidecar.adapters.tidb.source import MarkRow, TidbSource
 from sidecar.config import PushSection, SourceSection, TikvSection
-from sidecar.core.messages import Brackets, SendMark
-from sidecar.core.model import CommitTs, MarkKind, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.messages import SendMark
+from sidecar.core.model import CommitTs, MarkKind
 from sidecar.errors import SourceLost
 from sidecar.feeds.push.puller import PushPuller
 from sidecar.feeds.push.server import PushStream
@@ -33,11 +32,9 @@ from sidecar.log import deliveries as log_deliveries
 from sidecar.log import storage
 from sidecar.log.deliveries import LogDeliveries
 from sidecar.log.storage import open_folder
-from sidecar.ports import SchemaSource, TableEstimate
 from sidecar.process.background import Background, still_running
 from sidecar.rowcodec.key_values import KeyRange
 from sidecar.run import changefeed_watch
-from sidecar.run.gauge import Estimates
 from sidecar.run.merge_process import MergeProcess
 from sidecar.run.metrics import MetricsServer, MetricsTally
 from sidecar.tikv.pd import Store
@@ -122,17 +119,6 @@ def test_a_watch_on_the_definition_that_breaks_is_received(monkeypatch: pytest.M
     watch = changefeed_watch.ChangefeedWatch(None, None, None)  # type: ignore[arg-type]  # it breaks before it needs any
     raises_a_defect(watch.check)
     watch.close()
-
-
-def test_estimates_that_break_are_received_with_the_next_status() -> None:
-    class Broken(SchemaSource):
-        def estimates(self, tables: Sequence[TableName]) -> Sequence[TableEstimate]:
-            breaks()
-            return []
-
-    progress = Progress("0123456789abcdef", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(-1), (TableProgress(TableName("s", "t")),))
-    estimates = Estimates(Broken())  # type: ignore[abstract]  # nothing else of it is asked
-    raises_a_defect(lambda: estimates.want([progress]))
 
 
 def test_metrics_that_are_not_served_any_more_are_received(monkeypatch: pytest.MonkeyPatch) -> None:
