@@ -100,6 +100,10 @@ class Story:
 
     def check(self, *, after: Seq | None) -> None:
         """What is delivered is the source, no row ever went back, and behind segment `after` it is what the slow rule makes of the log."""
+        if rest := [one.name for one in TABLES if TableName(SCHEMA, one.name) not in self.complete_at]:  # by no test of this run yet
+            tables = ",".join(f"{SCHEMA}.{name}" for name in rest)
+            self.dump_id = self.sidecar.ask("dumpstart", "--tables", tables)["dump_id"]
+            self.finished()
         verdict = await_delivered(self.output, self.rig.truth(), complete_at=self.complete_at, timeout_s=DEADLINE_S)
         assert verdict.ok, verdict
         delivered = [row for row in read_output(self.output) if after is None or row["seq"] > after]
