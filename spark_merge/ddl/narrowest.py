@@ -6,6 +6,7 @@ rounded nor cut, in a session of any mode. What does not fit is a value of which
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
@@ -24,11 +25,33 @@ _SIZES = {"char": 1, "binary": 1, "decimal": 10, "bit": 1}
 _TEXTS = [name for name in TEXT_BYTES if name.endswith("text")]
 
 
+_OTHER_NAMES = {
+    "integer": "int", "int1": "tinyint", "int2": "smallint", "int3": "mediumint", "int4": "int", "int8": "bigint", "bool": "tinyint",
+    "boolean": "tinyint", "numeric": "decimal", "dec": "decimal", "fixed": "decimal", "real": "double", "double precision": "double",
+    "character varying": "varchar", "char varying": "varchar", "varcharacter": "varchar", "character": "char",
+}  # fmt: skip
+"""TiDB's types by the other names that its grammar has (pingcap/tidb pkg/parser/parser.y). REAL may be a FLOAT: the wider one."""
+_NAME = re.compile("|".join(sorted(map(re.escape, _OTHER_NAMES), key=len, reverse=True)))
+_PRECISION = re.compile(r"float\((\d+)\)")
+_SINGLE_MAX = 24
+"""Bits of FLOAT(p); with more it is a DOUBLE."""
+
+
+def _as_shown(text: str) -> str:
+    """Of a type as somebody wrote it what TiDB shows: without blanks around brackets and commas, by TiDB's own name."""
+    text = re.sub(r"\s*([(,])\s*|\s+(?=\))", lambda match: match[1] or "", " ".join(text.lower().split()))
+    if (own := _NAME.match(text)) and not text[own.end() : own.end() + 1].isalnum():
+        text = _OTHER_NAMES[own[0]] + text[own.end() :]
+    if precision := _PRECISION.match(text):
+        text = ("float" if int(precision[1]) <= _SINGLE_MAX else "double") + text[precision.end() :]
+    return text.replace(" zerofill", "" if " unsigned" in text else " unsigned")
+
+
 def typed(name: str, text: str) -> Typed | None:
     """Of a column, by its type as a statement has it: `VARCHAR(20)`. None for a type that is not known."""
-    made = column_type(ColumnDefinition(name, text.lower()))
+    made = column_type(ColumnDefinition(name, _as_shown(text)))
     kind = kind_of(f"{made.name}{' unsigned' * made.unsigned}")
-    if kind is None:
+    if kind is None or (made.name in TEXT_BYTES and made.size >= 0):  # TEXT(10) is the smallest TEXT that holds so many
         return None
     if made.size < 0 and made.name in _SIZES:
         made = made._replace(size=_SIZES[made.name])

@@ -11,18 +11,16 @@ import pytest
 
 from sidecar.core.model import Column, ColumnDefinition, IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from sidecar.process.kept_secrets import keep
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.compares import coarser
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.ddl_dialect import Replacements, rendered
-from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, UniqueIndex, read_table
 from spark_merge.sinks.mysql.tables import read_tables, target_table
 from tests.support.services.mariadb import MariaDb
+from tests.support.sql_columns import target_session
 
 pytestmark = pytest.mark.xdist_group("sql-target")
 
@@ -46,13 +44,8 @@ TEXTS = (
 
 @pytest.fixture(scope="module")
 def session(mariadb: MariaDb) -> Iterator[MysqlSession]:
-    server = SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
-    keep(SqlServer.SECRET_KIND, str(server), mariadb.password)
-    mariadb.execute(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
-    session = MysqlSession(server, Role.WRITE_TARGET)
-    yield session
-    session.close()
-    mariadb.execute(f"DROP DATABASE {DATABASE}")
+    with target_session(mariadb, DATABASE) as made:
+        yield made
 
 
 @pytest.mark.parametrize("charset", ["", "utf8mb4", "utf8", "latin1", "ascii"])

@@ -12,18 +12,15 @@ import pytest
 
 from sidecar.core.model import IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.mysql.errors import Warned
-from sidecar.mysql.roles import Role
 from sidecar.mysql.session import MysqlSession
-from sidecar.process.kept_secrets import keep
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.create import make_tables
 from spark_merge.sinks.mysql.holds import lost
-from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.sinks.mysql.server_table import ServerColumn, read_table
 from spark_merge.sinks.mysql.statements import literal_of
 from spark_merge.sinks.mysql.tables import read_tables
 from tests.support.services.mariadb import MariaDb
-from tests.support.sql_columns import COLUMNS, SqlColumn, values
+from tests.support.sql_columns import COLUMNS, SqlColumn, target_session, values
 
 pytestmark = pytest.mark.xdist_group("sql-target")
 
@@ -35,13 +32,8 @@ TARGETS = [f"{one.type_text} {f'character set {one.charset}' * bool(one.charset)
 
 @pytest.fixture(scope="module")
 def session(mariadb: MariaDb) -> Iterator[MysqlSession]:
-    server = SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
-    keep(SqlServer.SECRET_KIND, str(server), mariadb.password)
-    mariadb.execute(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
-    session = MysqlSession(server, Role.WRITE_TARGET)
-    yield session
-    session.close()
-    mariadb.execute(f"DROP DATABASE {DATABASE}")
+    with target_session(mariadb, DATABASE) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
 from sidecar.core.model import Column, ColumnDefinition, Kind
+from sidecar.mysql.roles import Role
+from sidecar.mysql.session import MysqlSession
+from sidecar.process.kept_secrets import keep
 from sidecar.rowcodec.type_cast import KINDS, ColumnType, column_type
 from sidecar.sql.text import Shows, labels
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.holds import exact
+from spark_merge.sinks.mysql.server import SqlServer
+from tests.support.services.mariadb import MariaDb
 
 LONGEST = 70_000
 _WIDTHS = ("tinyint(4)", "smallint(6)", "mediumint(9)", "int(11)", "bigint(20)")
@@ -133,3 +139,15 @@ def _texts(shape: ColumnType) -> Iterator[str]:
     for text in ("", "a", "A", "b", "a ", "a  ", "aa", " a", "\\", "'", "a\0", "x" * room, "y" * room, widest, widest * many, "1", "01"):
         if len(text) <= room and not (shape.name == "char" and text.endswith(" ")):
             yield text
+
+
+@contextmanager
+def target_session(mariadb: MariaDb, database: str) -> Iterator[MysqlSession]:
+    """Of a sink that writes to `database`, which is there meanwhile."""
+    server = SqlServer(((mariadb.host, mariadb.port),), mariadb.user)
+    keep(SqlServer.SECRET_KIND, str(server), mariadb.password)
+    mariadb.execute(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
+    session = MysqlSession(server, Role.WRITE_TARGET)
+    yield session
+    session.close()
+    mariadb.execute(f"DROP DATABASE {database}")

@@ -125,8 +125,16 @@ class _Judge:
         if before is None or not has_rows(before):
             return
         kinds = {lowered(one.name): one.kind for one in before.columns}
-        of_target = there[at:] if (at := there.find("PARTITION BY")) >= 0 else ""
-        for text in (before.definition.partitioning if before.definition else "", of_target):
+        without_texts = " ".join(
+            one.text for one in tokens(_VERSIONED.sub(" ", there)) if one.kind != "string"
+        )  # comments may have the words
+        of_target = without_texts[at:] if (at := without_texts.find("PARTITION BY")) >= 0 else ""
+        of_log = before.definition.partitioning if before.definition else ""
+        if (mine := _COUNT.search(of_log)) and (theirs := _COUNT.search(of_target)) and mine[1] != theirs[1]:
+            raise self.refused(
+                f"rows of {before.name} are in other partitions there, which has {theirs[1]} of them instead of {mine[1]}", before.name
+            )
+        for text in (of_log, of_target):
             if (function := _function(text)) and not _is_plain_hash(function, kinds):
                 raise self.refused(
                     f"rows of {before.name} are in other partitions there: {self._flavour.value} computes {' '.join(function)} otherwise",
@@ -249,6 +257,9 @@ def _in_sql(column: Column, text: str, kind: ColumnType | None, flavour: Flavour
 
 # ---- partitions --------------------------------------------------------------------------------------------------------
 
+_VERSIONED = re.compile(r"/\*!\d*|\*/")
+_COUNT = re.compile(r"\bPARTITIONS (\d+)")
+"""Of HASH and KEY."""
 _ZONED = frozenset({"UNIX_TIMESTAMP", "FROM_UNIXTIME", "NOW", "CURRENT_TIMESTAMP", "CURDATE", "CURRENT_DATE", "SYSDATE", "LOCALTIME"})
 
 
@@ -258,7 +269,7 @@ def _has_zone(text: str) -> bool:
 
 def _function(partitioning: str) -> list[str]:
     """The words of HASH and KEY with what they are of; empty for others and none."""
-    used = list(tokens(re.sub(r"/\*!\d*|\*/", " ", partitioning)))[2:-1]
+    used = list(tokens(_VERSIONED.sub(" ", partitioning)))[2:-1]
     words = [one.value if one.kind == "word" else one.text for one in used]
     if not words or words[0] not in ("LINEAR", "HASH", "KEY"):
         return []

@@ -103,6 +103,15 @@ def test_a_reader_returns_no_value_that_tidb_does_not_have_and_stops_at_none_tha
         (Column("a", "bit", length=9), ["BIT(8)", "BIT(9)"], ["256"], True),
         (Column("a", "enum", elements=("x", "y")), ["ENUM('x','y')"], ["z"], True),
         (Column("a", "json"), ["JSON"], ['{"a": 1}'], False),
+        (Column("a", "text"), ["VARCHAR (3)"], ["long"], True),
+        (Column("a", "text"), ["CHARACTER VARYING ( 5 )"], ["long"], False),
+        (Column("a", "text"), ["TEXT(10)"], ["x" * 300], True),
+        (Column("a", "decimal", length=12, scale=2), ["DECIMAL(10, 2)"], ["123456789.00"], True),
+        (Column("a", "decimal", length=12, scale=2), ["NUMERIC ( 12 , 2 )"], ["123456789.00"], False),
+        (Column("a", "int"), ["INTEGER"], ["128"], False),
+        (Column("a", "int"), ["BOOL"], ["128"], True),
+        (Column("a", "uint"), ["INT ZEROFILL"], ["128"], False),
+        (Column("a", "float"), ["FLOAT(5)"], ["0.125"], False),
     ],
 )
 def test_values_that_fit_each_type_in_between_are_read_and_others_stop(
