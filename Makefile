@@ -7,11 +7,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 WORKERS ?= 3
+REST_WORKERS ?= 6
 SEED ?= 0
 ARGS ?=
 CHOSEN ?=
 CHOICE := build/choice.json
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/pytest --dist loadgroup
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PURE := tests/unit tests/property tests/scenarios tests/simulation tests/test_tidy.py tests/test_maps.py tests/test_words.py
 TOOLS := tests/bench tests/fuzz tests/peers tests/rig tests/soak
@@ -39,10 +40,10 @@ demo: setup ## 110,000 rows are dumped beside a busy stream, through a crash; ve
 	  --delivery-bound-seconds 2 --crashes 1 --schedule-seed 5 --out out/demo --report out/demo-report.html --key-life
 
 fast: setup ## the tests that need no server and no Spark (about six minutes on two cores)
-	@TICDC_DUMP_LANE=fast $(PYTEST) $(PURE)
+	@TICDC_DUMP_LANE=fast $(PYTEST) -n $(WORKERS) $(PURE)
 
 rest: setup ## all tests but those of `fast`, and those of tools, which `make matrix` has
-	@$(PYTEST) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
+	@$(PYTEST) -n $(REST_WORKERS) $(PURE:%=--ignore=%) $(TOOLS:%=--ignore=%)
 
 test: setup ## all tests: those of `fast`, and where they pass the rest (CHOSEN=1: only those that the changes since everything passed concern)
 	@$(if $(filter-out 0,$(CHOSEN)),$(BIN)/python -m tests.choice --out $(CHOICE) $(ARGS))
@@ -60,7 +61,7 @@ custom-sink: setup ## test what TiCDC's own sink sends with, against this sideca
 	@echo "tested: the Go module, alone and with processes of the sidecar. Not tested: deploy/push/sink, which compiles inside TiCDC's module only, and a cdc with it"
 
 matrix: setup ## all tests, with every schedule of every recording, feed and kind of brackets, and many more examples (tests/lanes.py)
-	@TICDC_DUMP_LANE=matrix $(PYTEST)
+	@TICDC_DUMP_LANE=matrix $(PYTEST) -n $(WORKERS)
 
 hostile: setup ## what an attacker and an unlucky operator try, on loopback: a table of inputs, hangs, silent acceptances, leaks and foreign errors (ARGS="control" for an area)
 	@$(BIN)/python -m tests.hostile $(ARGS)
