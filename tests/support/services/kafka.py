@@ -28,6 +28,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not for mypy
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -37,6 +38,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ResourceType,
 )
 
+from tests.support.eventually import eventually
 from tests.support.services.freezing import freeze
 from tests.support.services.jars import POM, jars, made_once
 from tests.support.services.java import QUICK_JAVA
@@ -259,10 +261,15 @@ class KafkaBroker:
         self.allow(user, ResourceType.TOPIC, topic, AclOperation.READ)
 
     def allow(self, user: str, kind: ResourceType, name: str, *operations: AclOperation) -> None:
-        """Only where `secured`."""
+        """Only where `secured`. The controller accepts a right before the broker knows of it: it is there when this returns."""
         place, of_all = (kind, name, ResourcePatternType.LITERAL), (f"User:{user}", "*")
-        for done in self.admin().create_acls([AclBinding(*place, *of_all, one, AclPermissionType.ALLOW) for one in operations]).values():
+        admin = self.admin()
+        for done in admin.create_acls([AclBinding(*place, *of_all, one, AclPermissionType.ALLOW) for one in operations]).values():
             done.result(ADMIN_TIMEOUT_S)
+        mine = AclBindingFilter(*place, *of_all, AclOperation.ANY, AclPermissionType.ALLOW)
+        eventually(
+            lambda: {*operations} <= {one.operation for one in admin.describe_acls(mine).result(ADMIN_TIMEOUT_S)}, f"{user} may use {name}"
+        )
 
     def write(self, topic: str, records: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:
         """Write `(partition, key, value)`, in order; durable when it returns."""
