@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from sidecar.core.model import OPERATION_ID, OperationId
@@ -30,12 +30,15 @@ class DumpFiles:
         matches = (re.fullmatch(f"({OPERATION_ID}){re.escape(self.suffix)}", name) for name in names)
         return [OperationId(match[1]) for match in matches if match is not None]
 
-    def remove_old(self, log: Folder, newest: Iterable[OperationId]) -> None:
-        """All but KEPT_MAX, those first that are not among `newest`."""
-        there, known = self.ids(log), set(newest)
-        old = [one for one in there if one not in known][: max(len(there) - KEPT_MAX, 0)]
-        with storage_errors(log):
-            storage.remove(log, map(self.name, old))
+    def remove_old(self, log: Folder, newest: Callable[[], Iterable[OperationId]]) -> None:
+        """All but KEPT_MAX, those first that are not among `newest`, which is read once the files are listed: so a late owner knows the
+        dumps of all that it lists."""
+        there = self.ids(log)
+        if len(there) > KEPT_MAX:
+            known = set(newest())
+            old = [one for one in there if one not in known][: len(there) - KEPT_MAX]
+            with storage_errors(log):
+                storage.remove(log, map(self.name, old))
 
 
 CERTIFICATES = DumpFiles("certificates", ".json")

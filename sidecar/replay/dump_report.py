@@ -19,6 +19,7 @@ from sidecar.errors import ConfigError, SinkError
 from sidecar.log import storage
 from sidecar.log.dump_files import REPORTS
 from sidecar.log.errors import storage_errors
+from sidecar.log.owned import OwnedLog
 from sidecar.log.storage import Folder
 from sidecar.pipeline import Pipeline
 from sidecar.ports import Clock, Deliveries, OperationHistory
@@ -77,7 +78,7 @@ class ReportedDump:
             self._lines.append,
             self._events,
         )
-        self._following = TermCertificates(log, history, deliveries, reports, now_s=self._now_s, log_line=self._lines.append)
+        self._following = TermCertificates(OwnedLog(log, 1), history, deliveries, reports, now_s=self._now_s, log_line=self._lines.append)
 
     def see(self, pipeline: Pipeline, at_ms: int, changes: int) -> None:
         """After each step of a sidecar that lives. `changes`: that the sinks have received."""

@@ -31,6 +31,7 @@ def serve_certificates(term: Term, client: EtcdClient, measured: MeasuredTerms, 
         )
 
     folder, history = storage.log_folder(config.log.uri), outside.progress.history
-    certificates = TermCertificates(folder, history, outside.deliveries, DumpReports(folder, facts, measured.samples, measured.chunks))
+    reports = DumpReports(folder, facts, measured.samples, measured.chunks)
+    certificates = TermCertificates(term.owned(folder), history, outside.deliveries, reports)
     term.collected = certificates.collected
     services.serve("certificates", certificates.serve)

@@ -8,12 +8,14 @@
 - A service beside the stream (auxiliary.py): an error of the storage or of etcd is tried again, for HOLD_MAX_S. Any other one, and one that
   lasts longer, ends the certificates that are collected, with a line, and this life of the service; the next one collects those of later
   dumps, and of these where the log has all that their parts lack.
-- What is collected is bounded: a dump that was idle for IDLE_MAX_MS gets no certificate.
+- What is wrong with one dump's files, or with its id, costs that dump's certificate alone, with a line.
+- What is collected is bounded: a dump gets no certificate if IDLE_SEGMENTS_MAX segments close no window of it.
+- An owner writes and removes parts of its own epoch (certificate_parts.py). All else it writes as the owner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -24,25 +26,24 @@ from typing import Any
 
 from msgspec import structs
 
-from sidecar.core.model import OperationId, Seq, TableName, TableSchema, operation_id, physical_ms
-from sidecar.core.progress import DumpState, Progress
-from sidecar.errors import LogBroken, TicdcDumpError
+from sidecar.core.model import OperationId, Seq, operation_id
+from sidecar.core.progress import DumpState
+from sidecar.errors import LogBroken, OwnershipLost, TicdcDumpError
 from sidecar.history.entry import HistoryEntry
-from sidecar.log import storage
 from sidecar.log.certificate import ChunkLine, SegmentLine, write_certificate
-from sidecar.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, write_part
+from sidecar.log.certificate_parts import Line, ScopeLine, collected, read_parts, remove_parts, taken_over, write_part
 from sidecar.log.certificate_sums import DumpSums
 from sidecar.log.dump_files import CERTIFICATES, REPORTS
 from sidecar.log.errors import storage_errors
-from sidecar.log.hashed import sha256_of
-from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
+from sidecar.log.layout import manifest_name, missing_files
 from sidecar.log.manifest import Manifest
+from sidecar.log.owned import OwnedLog
 from sidecar.log.segment_log import listed
-from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkDelivery
 from sidecar.ports import Deliveries, OperationHistory
 from sidecar.run.collecting import NO_HINT, CollectedDump, PassedWindows, ReadSegment
 from sidecar.run.dump_reports import DumpReports
+from sidecar.run.followed_log import FollowedLog
 from sidecar.run.log_event import LogEvent
 from sidecar.run.logs import say
 
@@ -53,8 +54,8 @@ ASK_S = 2.0
 SAVE_S, SAVE_IDLE_S = 20.0, 300.0
 HOLD_MAX_S = 300.0
 """Retention waits for certificates while every attempt fails."""
-IDLE_MAX_MS = 24 * 3_600_000
-"""By the log's time, without a window of the dump: each segment since the last one is a line, 80 MB a day."""
+IDLE_SEGMENTS_MAX = 400_000
+"""Since the last window of the dump: each segment is a line, 80 MB in all. By the log's time it would depend on clocks."""
 PENDING_LINES_MAX = 20_000
 """A part is written after so long, or with so many lines: retention waits for it. Idle: no window of the dump has closed since, as while it
 is paused."""
@@ -65,18 +66,12 @@ LOOK_BACK = 1_000
 """Of the last ones, to know whose rows a batch dropped; and segments that a next term reads again for that, where they are there."""
 
 
-def dumps_of(log: Folder, manifest: Manifest) -> list[Progress]:
-    """Of the dumps that the segment knows, after it. Raises LogBroken."""
-    with storage_errors(log):
-        return list(logged_dumps(with_logged_tables(log, manifest, partial(storage.read_if_there, log)).dumps))
-
-
 class TermCertificates:
     """`log_line` receives a line for each certificate, and for each dump that gets none. `now_s`: as of Clock."""
 
     def __init__(
         self,
-        log: Folder,
+        log: OwnedLog,
         history: OperationHistory,
         deliveries: Deliveries,
         reports: DumpReports,
@@ -84,7 +79,8 @@ class TermCertificates:
         now_s: Callable[[], float] = monotonic,
         log_line: Callable[[LogEvent], object] = say,
     ) -> None:
-        self._log, self._history, self._deliveries, self._reports = log, history, deliveries, reports
+        self._owned, self._log, self._followed = log, log.folder, FollowedLog(log.folder)
+        self._history, self._deliveries, self._reports = history, deliveries, reports
         self._now_s, self._log_line = now_s, log_line
         self._dumps: dict[OperationId, CollectedDump] = {}
         self._over: set[OperationId] = set()
@@ -97,7 +93,7 @@ class TermCertificates:
         self._latest: Manifest | None = None
         self._at_once = 1
         self._windows = PassedWindows()
-        self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
+        self._foreign: set[str] = set()
         self._requested_s, self._saved_s = -ASK_S, -SAVE_IDLE_S
         self._collected: Seq | None = Seq(-1)
 
@@ -114,6 +110,8 @@ class TermCertificates:
             try:
                 self.step()
                 well_s = self._now_s()
+            except OwnershipLost:
+                raise
             except TicdcDumpError as error:
                 if not error.retryable:
                     self._give_up(str(error))
@@ -126,7 +124,8 @@ class TermCertificates:
                 raise
 
     def step(self) -> None:
-        """Follow to the end of the log. Raises what the storage and the history raise; then it may be called again."""
+        """Follow to the end of the log. Raises OwnershipLost, and what the storage and the history raise: then it may be called again."""
+        self._owned.check_held()
         if self._next is None:
             self._resume()
         states = self._states()
@@ -165,20 +164,21 @@ class TermCertificates:
         self._dumps = {}
         for dump_id in collected(self._log):
             if dump_id in self._over:
-                remove_parts(self._log, dump_id)
+                remove_parts(self._log, self._owned.epoch, dump_id)
             else:
                 self._resume_dump(dump_id, run)
         begins = min((Seq(dump.saved + 1) for dump in self._dumps.values()), default=Seq(run.start))
         self._windows = PassedWindows(Seq(max(run.start, begins - LOOK_BACK)))
         for start in range(self._windows.begins, begins, MANIFESTS_AT_ONCE_MAX):
-            for segment in self._read(range(start, min(start + MANIFESTS_AT_ONCE_MAX, begins))):
+            for segment in self._followed.read(range(start, min(start + MANIFESTS_AT_ONCE_MAX, begins))):
                 self._windows.remember(segment.manifest)
         self._next = begins
 
     def _resume_dump(self, dump_id: OperationId, run: range) -> None:
         self._reports.chunks.forget(dump_id)
         try:
-            dump = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, read_parts(self._log, dump_id)))
+            lines = taken_over(self._log, self._owned.epoch, dump_id)
+            dump = CollectedDump.resumed(dump_id, self._reports.chunks.passed(dump_id, lines))
         except LogBroken as error:
             self._drop(dump_id, error.message)
             return
@@ -192,44 +192,45 @@ class TermCertificates:
         """Whether there may be more."""
         assert self._next is not None
         begins = self._next
-        for segment in self._read(range(begins, begins + self._at_once)):
+        for segment in self._followed.read(range(begins, begins + self._at_once)):
             self._pass(segment)
         whole = self._next == begins + self._at_once
         self._at_once = min(4 * self._at_once, MANIFESTS_AT_ONCE_MAX) if whole else 1
         return whole
 
-    def _read(self, seqs: range) -> Iterator[ReadSegment]:
-        """Those in a row that are there. One is decoded at a time: each has the progress of all dumps."""
-        names = [manifest_name(Seq(seq)) for seq in seqs]
-        with storage_errors(self._log):
-            files = storage.read_files(self._log, names)
-        for name in names:
-            if name not in files:
-                return
-            yield ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name]))
-
     def _pass(self, segment: ReadSegment) -> None:
         manifest = segment.manifest
-        for dump_id in dict.fromkeys(operation_id(window.dump_id) for window in manifest.windows):
-            if dump_id not in self._over and dump_id not in self._dumps:
-                self._begin_dump(dump_id, manifest)
+        for text in dict.fromkeys(window.dump_id for window in manifest.windows):
+            dump_id = self._known_id(text)
+            if dump_id is not None and dump_id not in self._over and dump_id not in self._dumps:
+                self._separate(dump_id, partial(self._begin_dump, dump_id, manifest))
         for dump_id, dump in list(self._dumps.items()):
-            try:
-                mine = [window for window in manifest.windows if window.dump_id == dump_id]
-                dump.add(segment, self._schemas_of(manifest) if mine else {})
-                self._reach_back(dump, min((window.first_seq for window in mine), default=dump.first))
-            except LogBroken as error:
-                self._drop(dump_id, error.message)
-                continue
-            if physical_ms(manifest.upto_ts) - physical_ms(dump.last_ts) > IDLE_MAX_MS:
-                self._drop(dump_id, f"no window of it has closed for {IDLE_MAX_MS // 3_600_000} h")
+            self._separate(dump_id, partial(self._add, dump, segment))
         self._windows.remember(manifest)
         self._next, self._latest = Seq(manifest.seq + 1), manifest
 
+    def _known_id(self, text: str) -> OperationId | None:
+        """None for an id that no dump of this program has: a certificate has the dump's id as its name."""
+        try:
+            return operation_id(text)
+        except ValueError as error:
+            if text not in self._foreign:
+                self._foreign.add(text)
+                hint = "nothing: another program wrote these windows, and their dump gets no certificate"
+                self._log_line(LogEvent("windows of a foreign dump", {"reason": str(error), "hint": hint}, "warning"))
+            return None
+
+    def _add(self, dump: CollectedDump, segment: ReadSegment) -> None:
+        mine = [window for window in segment.manifest.windows if window.dump_id == dump.dump_id]
+        dump.add(segment, self._followed.schemas_of(segment.manifest) if mine else {})
+        self._reach_back(dump, min((window.first_seq for window in mine), default=dump.first))
+        if segment.manifest.seq - dump.last > IDLE_SEGMENTS_MAX:
+            self._drop(dump.dump_id, f"no window of it has closed in {IDLE_SEGMENTS_MAX:,} segments")
+
     def _begin_dump(self, dump_id: OperationId, manifest: Manifest) -> None:
         windows = [window for window in manifest.windows if window.dump_id == dump_id]
-        here = sum(len(window.chunks) for window in windows)
-        known = next((sum(table.chunks for table in one.tables) for one in dumps_of(self._log, manifest) if one.dump_id == dump_id), None)
+        here, progress = sum(len(window.chunks) for window in windows), self._followed.dump_of(manifest, dump_id)
+        known = None if progress is None else sum(table.chunks for table in progress.tables)
         if known is None or known > here:
             self._drop(dump_id, f"its first windows closed before segment {manifest.seq}, where this version began to follow it")
         else:
@@ -241,21 +242,11 @@ class TermCertificates:
             return
         for start in range(first, dump.first, MANIFESTS_AT_ONCE_MAX):
             seqs = range(start, min(start + MANIFESTS_AT_ONCE_MAX, dump.first))
-            lines = [segment.line for segment in self._read(seqs)]
+            lines = [segment.line for segment in self._followed.read(seqs)]
             if len(lines) < len(seqs):
                 raise missing_files(self._log, [manifest_name(Seq(seqs[len(lines)]))])
-            write_part(self._log, dump.dump_id, Seq(seqs[0]), Seq(seqs[-1]), lines)
+            write_part(self._log, self._owned.epoch, dump.dump_id, Seq(seqs[0]), Seq(seqs[-1]), lines)
         dump.first = first
-
-    def _schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
-        name = manifest.schemas
-        if self._schemas[0] != name:
-            with storage_errors(self._log):
-                data = storage.read_if_there(self._log, name)
-            if data is None:
-                raise missing_files(self._log, [name])
-            self._schemas = name, logged_schemas(self._log, name, data)
-        return self._schemas[1]
 
     def _note_batches(self, sink: SinkDelivery) -> None:
         assert self._next is not None
@@ -320,12 +311,11 @@ class TermCertificates:
         self._log_line(LogEvent("certificate written", values))
 
     def _remove_old(self, dump_id: OperationId) -> None:
-        newest = [dump_id, *(one.id for one in self._history.entries())]
-        CERTIFICATES.remove_old(self._log, newest)
-        REPORTS.remove_old(self._log, newest)
+        for files in (CERTIFICATES, REPORTS):
+            files.remove_old(self._log, lambda: [dump_id, *(one.id for one in self._history.entries())])
 
     def _lines(self, dump: CollectedDump) -> Iterator[Line]:
-        return chain(read_parts(self._log, dump.dump_id), self._scoped(dump), dump.pending)
+        return chain(read_parts(self._log, self._owned.epoch, dump.dump_id), self._scoped(dump), dump.pending)
 
     def _head(self, dump: CollectedDump, entry: HistoryEntry, sums: DumpSums) -> dict[str, Any]:
         scope = sums.scope
@@ -346,7 +336,7 @@ class TermCertificates:
 
     def _accepted(self, sink: SinkDelivery) -> dict[str, Any]:
         """`upto_ts` where the log has the segment still."""
-        segments = [] if sink.accepted is None else [*self._read(range(sink.accepted, sink.accepted + 1))]
+        segments = [] if sink.accepted is None else [*self._followed.read(range(sink.accepted, sink.accepted + 1))]
         return {"sink": sink.sink, "seq": sink.accepted, "upto_ts": str(segments[0].manifest.upto_ts) if segments else None}
 
     # ---- what is kept -----------------------------------------------------------------------------------------------------
@@ -356,20 +346,22 @@ class TermCertificates:
         now_s = self._now_s()
         waited_s = now_s - self._saved_s
         due = waited_s >= (SAVE_S if any(dump.windows is not None for dump in self._dumps.values()) else SAVE_IDLE_S)
-        for dump in self._dumps.values():
+        for dump in list(self._dumps.values()):
             if dump.read > dump.saved and (due or len(dump.pending) >= PENDING_LINES_MAX):
-                lines = [*self._scoped(dump), *dump.pending]
-                write_part(self._log, dump.dump_id, Seq(dump.saved + 1), dump.read, lines)
-                dump.saved_lines()
+                self._separate(dump.dump_id, partial(self._save_dump, dump))
         self._saved_s = now_s if due else self._saved_s
         assert self._next is not None
         self._collected = min([dump.saved for dump in self._dumps.values()], default=Seq(self._next - 1))
 
+    def _save_dump(self, dump: CollectedDump) -> None:
+        lines = [*self._scoped(dump), *dump.pending]
+        write_part(self._log, self._owned.epoch, dump.dump_id, Seq(dump.saved + 1), dump.read, lines)
+        dump.saved_lines()
+
     def _scoped(self, dump: CollectedDump) -> list[ScopeLine]:
         """The dump's scope as of the last window that is in no part."""
-        manifest = dump.windows
-        result = () if manifest is None else dumps_of(self._log, manifest)
-        return [ScopeLine.of(dump.last, one) for one in result if one.dump_id == dump.dump_id]
+        progress = None if dump.windows is None else self._followed.dump_of(dump.windows, dump.dump_id)
+        return [] if progress is None else [ScopeLine.of(dump.last, progress)]
 
     def _drop(self, dump_id: OperationId, why: str) -> None:
         """It gets no certificate. `why`: empty for a dump that was stopped."""
@@ -378,8 +370,9 @@ class TermCertificates:
         self._forget(dump_id)
 
     def _forget(self, dump_id: OperationId) -> None:
+        self._owned.check_held()  # a late owner's error may be what a later one's retention has removed
         try:
-            remove_parts(self._log, dump_id)
+            remove_parts(self._log, self._owned.epoch, dump_id)
         except LogBroken as error:
             values = {"dump": dump_id, "reason": error.message, "hint": error.hint}
             self._log_line(LogEvent("parts of a certificate remain", values, "warning"))

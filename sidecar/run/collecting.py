@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sidecar.core.chunk import ClosedWindow
-from sidecar.core.model import FIRST_SEQ, CommitTs, OperationId, Seq, TableName, TableSchema
+from sidecar.core.model import FIRST_SEQ, OperationId, Seq, TableName, TableSchema
 from sidecar.errors import LogBroken
 from sidecar.log.certificate import ChunkLine, SchemaLine, SegmentLine
 from sidecar.log.certificate_parts import BatchLine, DroppedLine, Line, SampleLine, ScopeLine
@@ -19,10 +19,9 @@ from sidecar.log.manifest import Manifest
 from sidecar.pace.sinks import BatchDone
 from sidecar.run.samples import Samples
 
-NO_TS = CommitTs(0)
 WINDOWS_KEPT_MAX = 50_000
 
-NO_HINT = "nothing: the dump is whole and has no certificate; dump again for one"
+NO_HINT = "nothing: the dump is what it is without one, in whatever state; dump again for a certificate"
 
 
 class ReadSegment(NamedTuple):
@@ -78,8 +77,8 @@ def _seq(window: PassedWindow) -> Seq:
 
 @dataclass(slots=True)
 class CollectedDump:
-    """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed, at
-    `last_ts`. `sum`: of the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in
+    """Segments `first` to `read` are collected; those up to `saved` are in parts. `last`: the last one in which a window closed.
+    `sum`: of the manifest of `read`. `passed`: the last batch of each sink that was looked at. `windows`: the newest segment in
     which a window closed since the last part. `sampled_ms`: the time of the last sample."""
 
     dump_id: OperationId
@@ -88,7 +87,6 @@ class CollectedDump:
     saved: Seq
     last: Seq
     sinks: tuple[str, ...] = ()
-    last_ts: CommitTs = NO_TS
     sum: str = ""
     chunks: int = 0
     schemas: dict[TableName, SchemaLine] = field(default_factory=dict)
@@ -115,7 +113,7 @@ class CollectedDump:
                     dump.read = dump.saved = Seq(seq)
                     dump.sum = sha256
                 case ChunkLine(seq=seq) if dump is not None:
-                    dump.last, dump.chunks, dump.last_ts = Seq(seq), dump.chunks + 1, CommitTs(int(line.high_ts))
+                    dump.last, dump.chunks = Seq(seq), dump.chunks + 1
                 case SchemaLine() if dump is not None:
                     dump.schemas[TableName(line.schema, line.table)] = line
                 case ScopeLine(sinks=sinks) if dump is not None:
@@ -141,7 +139,7 @@ class CollectedDump:
                 self.windows = manifest
 
     def _add_window(self, seq: Seq, window: ClosedWindow, schemas: Mapping[TableName, TableSchema]) -> None:
-        self.last, self.sinks, self.last_ts = seq, window.sinks, window.high_ts
+        self.last, self.sinks = seq, window.sinks
         for chunk in window.chunks:
             schema = schemas.get(chunk.table)
             line = None if schema is None else SchemaLine.of(schema, seq)

@@ -27,7 +27,9 @@ from sidecar.core.schema_step import Beside
 from sidecar.errors import LogBroken, OwnershipLost, StorageFull, parted
 from sidecar.log import reserve, storage
 from sidecar.log.identity import claim_log
+from sidecar.log.owned import OwnedLog
 from sidecar.log.segment_log import FolderLog
+from sidecar.log.storage import Folder
 from sidecar.pipeline import Outside, Pipeline, PipelineLimits, attach
 from sidecar.ports import Deliveries, Ownership, SegmentLog
 from sidecar.run.logs import say
@@ -123,6 +125,10 @@ class Term:
     def _step(self) -> None:
         pipeline = self.pipeline
         pipeline.step(poll_s=POLL_BUSY_S if pipeline.source_busy() and pipeline.outage is None else POLL_S)
+
+    def owned(self, folder: Folder) -> OwnedLog:
+        """For what is written beside the segments."""
+        return OwnedLog(folder, self.epoch, partial(check_held, self.ownership))
 
     def close(self) -> None:
         """Free what this term holds, in the order opposite to its making; then, on a full volume, the reserve: nobody of ours writes."""

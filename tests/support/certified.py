@@ -25,6 +25,7 @@ from sidecar.core.chunk import WrittenChunk
 from sidecar.core.model import Seq, physical_ms
 from sidecar.core.progress import DumpState
 from sidecar.log.identity import claim_log, name_of
+from sidecar.log.owned import OwnedLog
 from sidecar.log.rows_file import write_chunk
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.spill import MemorySpill
@@ -97,6 +98,7 @@ class CertifiedDump:
         self.samples, self.chunks, self.wall_ms = Samples(every_s=SAMPLE_EVERY_S), Chunks(100, first=False), 0
         sink = FileSink(open_folder(str(self.out)), log_id=name_of("cf/1", self.log_id), file_format=file_format)
         self.loop = SinkLoop(SinkId(SINK, SINK), sink, JobSettings(self.folder), Here(), lambda _: None)
+        self.followers = 0
         self.certificates = self._follower()
 
     @property
@@ -177,8 +179,9 @@ class CertifiedDump:
     def _follower(self) -> TermCertificates:
         facts = CertificateFacts("cf/1", self.log_id, "default", "7000000000000000000", "0.0.0")
         reports, history = _Reports(self.loop), self.stored.history
+        self.followers += 1
         return TermCertificates(
-            self.folder,
+            OwnedLog(self.folder, self.followers),
             history,
             reports,
             DumpReports(self.folder, lambda: facts, self.samples, self.chunks, self.lines.append),

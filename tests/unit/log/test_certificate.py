@@ -67,9 +67,9 @@ def test_the_newest_are_kept(log: Folder, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(dump_files, "KEPT_MAX", 3)
     for dump_id in "abcde":
         write_certificate(log, HEAD | {"dump_id": dump_id}, tables=(), chunks=(), segments=())
-    CERTIFICATES.remove_old(log, map(OperationId, "ade"))
+    CERTIFICATES.remove_old(log, lambda: map(OperationId, "ade"))
     assert CERTIFICATES.ids(log) == ["a", "d", "e"]
-    CERTIFICATES.remove_old(log, map(OperationId, ""))
+    CERTIFICATES.remove_old(log, lambda: map(OperationId, ""))
     assert CERTIFICATES.ids(log) == ["a", "d", "e"], "an empty history removes none of them"
 
 
@@ -77,31 +77,31 @@ def test_the_newest_are_kept(log: Folder, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_of_a_segment_that_is_in_two_parts_the_lines_count_once(log: Folder) -> None:
-    write_part(log, DUMP, Seq(3), Seq(4), [segment(3), chunk(3), segment(4)])
-    write_part(log, DUMP, Seq(3), Seq(5), [segment(3), chunk(3), segment(4), segment(5), chunk(5)])
-    write_part(log, DUMP, Seq(5), Seq(7), [segment(5), chunk(5), segment(6), segment(7)])
-    write_part(log, OperationId("b"), Seq(5), Seq(5), [segment(5)])
-    lines = list(read_parts(log, DUMP))
+    write_part(log, 1, DUMP, Seq(3), Seq(4), [segment(3), chunk(3), segment(4)])
+    write_part(log, 1, DUMP, Seq(3), Seq(5), [segment(3), chunk(3), segment(4), segment(5), chunk(5)])
+    write_part(log, 1, DUMP, Seq(5), Seq(7), [segment(5), chunk(5), segment(6), segment(7)])
+    write_part(log, 1, OperationId("b"), Seq(5), Seq(5), [segment(5)])
+    lines = list(read_parts(log, 1, DUMP))
     assert [line.seq for line in lines if isinstance(line, SegmentLine)] == [3, 4, 5, 6, 7]
     assert [line.seq for line in lines if isinstance(line, ChunkLine)] == [3, 5]
     assert collected(log) == [DUMP, "b"]
-    remove_parts(log, DUMP)
+    remove_parts(log, 1, DUMP)
     assert collected(log) == ["b"]
 
 
 def test_a_gap_between_parts_is_broken(log: Folder) -> None:
-    write_part(log, DUMP, Seq(3), Seq(4), [segment(3), segment(4)])
-    write_part(log, DUMP, Seq(6), Seq(6), [segment(6)])
+    write_part(log, 1, DUMP, Seq(3), Seq(4), [segment(3), segment(4)])
+    write_part(log, 1, DUMP, Seq(6), Seq(6), [segment(6)])
     with pytest.raises(LogBroken, match="segment 5 is in no part"):
-        list(read_parts(log, DUMP))
+        list(read_parts(log, 1, DUMP))
 
 
 def test_a_part_that_cannot_be_read_is_broken(log: Folder) -> None:
-    write_part(log, DUMP, Seq(3), Seq(3), [segment(3)])
+    write_part(log, 1, DUMP, Seq(3), Seq(3), [segment(3)])
     [name] = [name for name in storage.list_names(log, deep=True) if ".parts/" in name]
     storage.write_atomically(log, name, b'{"is": "what"}\n')
     with pytest.raises(LogBroken, match="no part of a certificate"):
-        list(read_parts(log, DUMP))
+        list(read_parts(log, 1, DUMP))
 
 
 # ---- sums -----------------------------------------------------------------------------------------------------------------

@@ -41,14 +41,14 @@ def test_old_ones_go_before_those_that_the_history_has(log: Folder, monkeypatch:
     monkeypatch.setattr(dump_files, "KEPT_MAX", 3)
     write(log, REPORTS, *"abcde")
     write(log, CERTIFICATES, *"abcde")
-    REPORTS.remove_old(log, map(OperationId, "ab"))
+    REPORTS.remove_old(log, lambda: map(OperationId, "ab"))
     assert set(REPORTS.ids(log)) > {"a", "b"}
     assert len(REPORTS.ids(log)) == 3
     assert len(CERTIFICATES.ids(log)) == 5, "another kind"
-    REPORTS.remove_old(log, map(OperationId, "abcde"))
+    REPORTS.remove_old(log, lambda: map(OperationId, "abcde"))
     assert len(REPORTS.ids(log)) == 3
     write(log, REPORTS, *"abcde")
-    REPORTS.remove_old(log, map(OperationId, "abcde"))
+    REPORTS.remove_old(log, lambda: map(OperationId, "abcde"))
     assert len(REPORTS.ids(log)) == 5, "what the history has is kept, though it is more"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
 from sidecar.log.layout import chunk_name, manifest_name
 from sidecar.log.manifest import Manifest
+from sidecar.log.owned import OwnedLog
 from sidecar.log.segment_log import FolderLog
 from sidecar.log.storage import open_folder
 from sidecar.pace.sinks import BatchDone, DroppedRows, ReportTimes, SinkDelivery
@@ -64,13 +65,17 @@ class World:
         self.owner = FolderLog(self.log)
         self.owner.recover(epoch=1)
         self.history, self.reports, self.lines = MemoryHistory(), Reports(), list[LogEvent]()
-        self.now_s, self.next, self.chunks = 0.0, 0, 0
+        self.now_s, self.next, self.chunks, self.epoch = 0.0, 0, 0, 0
+        self.jumped_ts = 0
         self.counts: dict[str, dict[TableName, int]] = {}
+        self.check_held: Callable[[], object] = lambda: None
         self.made = self.follower()
 
     def follower(self) -> TermCertificates:
+        """Of the next owner."""
+        self.epoch += 1
         self.made = TermCertificates(
-            self.log,
+            OwnedLog(self.log, self.epoch, lambda: self.check_held()),
             self.history,
             self.reports,
             DumpReports(self.log, lambda: FACTS, Samples(), Chunks(100), self.lines.append),
@@ -89,19 +94,22 @@ class World:
         at = self.next if first is None else first
         return ClosedWindow(dump, CommitTs(at * 10 + 1), CommitTs(self.next * 10 + 5), Seq(at), tuple(files), sinks)
 
-    def segment(self, *windows: ClosedWindow, known: str | None = DUMP) -> Manifest:
-        """`known`: the dump whose progress the segment has."""
+    def jump_ms(self, milliseconds: int) -> None:
+        """Of the log's time."""
+        self.jumped_ts += CommitTs(milliseconds << 18)
+
+    def segment(self, *windows: ClosedWindow, known: str | Sequence[str] | None = DUMP) -> Manifest:
+        """`known`: the dumps whose progress the segment has."""
         for window in windows:
             counts = self.counts.setdefault(window.dump_id, {})
             for chunk in window.chunks:
                 counts[chunk.table] = counts.get(chunk.table, 0) + 1
-        tables = tuple(TableProgress(table, chunks=number) for table, number in self.counts.get(known or "", {T: 0}).items())
-        progress = Progress(known or "", DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(self.next), tables)
+        dumps = [self._progress(dump) for dump in ([known] if isinstance(known, str) else known or ())]
         made = Manifest(
             Seq(self.next),
             1,
-            CommitTs(self.next * 10),
-            CommitTs(self.next * 10 + 10),
+            CommitTs(self.next * 10 + self.jumped_ts),
+            CommitTs(self.next * 10 + 10 + self.jumped_ts),
             None,
             0,
             0,
@@ -109,12 +117,17 @@ class World:
             self.owner.write_schemas(SCHEMAS),
             "canal-json",
             windows=windows,
-            progress=None if known is None else progress.to_json(),
+            progress=dumps[0] if dumps else None,
+            more_dumps=tuple(dumps[1:]),
             id=f"{self.next:016x}",
         )
         self.owner.commit(made)
         self.next += 1
         return made
+
+    def _progress(self, dump: str) -> dict[str, Any]:
+        tables = tuple(TableProgress(table, chunks=number) for table, number in self.counts.get(dump, {T: 0}).items())
+        return Progress(dump, DumpState.RUNNING, Brackets.WATERMARK, 10, 1, 1, Seq(self.next), tables).to_json()
 
     def records(self, state: DumpState, dump: str = DUMP, chunks: int = 0) -> None:
         asker = Asker("certificate alice", "10.0.0.7:1", "why not")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sidecar.core.model import Seq, TableName
-from sidecar.core.progress import DumpState
-from sidecar.errors import LogBroken, LogUnreachable
+from sidecar.core.model import OperationId, Seq, TableName
+from sidecar.core.progress import DumpState, Progress
+from sidecar.errors import LogBroken, LogUnreachable, OwnershipLost
 from sidecar.log import storage
 from sidecar.log.certificate import SegmentLine
 from sidecar.log.certificate_parts import collected, read_parts, remove_parts
@@ -21,8 +25,9 @@ from sidecar.log.manifest import Manifest
 from sidecar.log.segment_log import FolderLog
 from sidecar.pace.sinks import BatchDone
 from sidecar.run import certifying
-from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates, dumps_of
+from sidecar.run.certifying import ACCEPT_WAIT_S, HOLD_MAX_S, SAVE_S, TermCertificates
 from sidecar.run.collecting import ReadSegment
+from sidecar.run.followed_log import FollowedLog
 from tests.unit.run.followed_dumps import DUMP, OTHER, T, U, World, batch
 
 
@@ -96,7 +101,7 @@ def test_one_manifest_of_a_backlog_is_decoded_at_a_time(world: World, monkeypatc
         passed(self, segment)
 
     passed = TermCertificates._pass
-    monkeypatch.setattr("sidecar.run.certifying.read_manifest", reading)
+    monkeypatch.setattr("sidecar.run.followed_log.read_manifest", reading)
     monkeypatch.setattr(TermCertificates, "_pass", passing)
     world.step()
     assert at_once == [1] * 100
@@ -135,7 +140,7 @@ def test_retention_waits_for_what_is_not_in_a_part(world: World) -> None:
     assert world.made.collected() == 1
     world.step(SAVE_S)
     assert world.made.collected() == 3
-    assert [line.seq for line in read_parts(world.log, DUMP) if isinstance(line, SegmentLine)] == [1, 2, 3]
+    assert [line.seq for line in read_parts(world.log, world.epoch, DUMP) if isinstance(line, SegmentLine)] == [1, 2, 3]
 
 
 def test_the_next_follower_continues_where_the_parts_end_and_retention_may_have_removed_what_they_have(world: World) -> None:
@@ -234,9 +239,16 @@ def test_a_failed_dump_that_was_resumed_has_a_whole_certificate(world: World) ->
     assert [line["seq"] for line in world.finish()["segments"]] == [0, 1, 2]
 
 
+def knows_both(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress of one is that of the other."""
+    world.segment()
+    progress = world.made._followed.dump_of(world.segment(known=DUMP), DUMP)
+    assert progress is not None
+    monkeypatch.setattr(FollowedLog, "dump_of", lambda _, manifest, dump_id: replace(progress, dump_id=dump_id))
+
+
 def test_two_dumps_at_once_have_a_certificate_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.log, world.segment(known=DUMP))]
-    monkeypatch.setattr(certifying, "dumps_of", lambda *_: both)
+    knows_both(world, monkeypatch)
     world.records(DumpState.RUNNING, OTHER)
     world.segment(world.window(T), world.window(U, dump=OTHER))
     world.segment(world.window(U))
@@ -288,8 +300,7 @@ def test_dropped_rows_that_are_not_known_are_null(world: World, reported: list[B
 
 
 def test_rows_that_may_be_another_dumps_are_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [replace(one, dump_id=dump) for dump in (DUMP, OTHER) for one in dumps_of(world.log, world.segment(known=DUMP))]
-    monkeypatch.setattr(certifying, "dumps_of", lambda *_: both)
+    knows_both(world, monkeypatch)
     world.segment(world.window(T, U), world.window(T, dump=OTHER))
     world.step()
     world.reports.say(2, batch(0, 2, {T: 3, U: 4}))
@@ -388,20 +399,99 @@ def test_a_storage_that_stays_away_holds_retention_for_a_bounded_time_and_says_s
     assert world.reported("no certificate") == []
 
 
-@pytest.mark.parametrize("hours", [23, 25])
+@pytest.mark.parametrize("segments", [5, 6])
 def test_a_dump_that_is_idle_for_long_gets_no_certificate_and_its_parts_go(
-    world: World, monkeypatch: pytest.MonkeyPatch, hours: int
+    world: World, monkeypatch: pytest.MonkeyPatch, segments: int
 ) -> None:
-    """Paused, or failed and not resumed."""
+    """Paused, or failed and not resumed. A jump of the log's time alone costs no certificate."""
     world.segment(world.window())
     world.step(SAVE_S)
-    monkeypatch.setattr(certifying, "physical_ms", lambda ts: (ts // 10) * 3_600_000)  # a segment an hour
-    for _ in range(hours):
+    monkeypatch.setattr(certifying, "IDLE_SEGMENTS_MAX", 5)
+    world.jump_ms(48 * 3_600_000)
+    for _ in range(segments):
         world.segment()
     world.follower()
     world.step(SAVE_S)
-    assert bool(collected(world.log)) == (hours < 24)
-    assert world.reported("no certificate") == ([] if hours < 24 else ["no window of it has closed for 24 h"])
+    assert bool(collected(world.log)) == (segments <= 5)
+    assert world.reported("no certificate") == ([] if segments <= 5 else ["no window of it has closed in 5 segments"])
+
+
+@given(damaged=st.sets(st.sampled_from([DUMP, OTHER])), foreign=st.booleans(), order=st.permutations([DUMP, OTHER]))
+def test_what_is_wrong_with_a_dump_costs_its_certificate_alone(
+    tmp_path_factory: pytest.TempPathFactory, damaged: set[str], foreign: bool, order: list[str]
+) -> None:
+    """Its progress in manifests and the file that they name, whichever of two dumps it is of; and the id of a dump of another program."""
+    world = World(tmp_path_factory.mktemp("log") / "log")
+    for dump in order:
+        world.records(DumpState.RUNNING, dump)
+    with pytest.MonkeyPatch.context() as patched:
+        whole = FollowedLog.dump_of
+
+        def read(followed: FollowedLog, manifest: Manifest, dump_id: OperationId) -> Progress | None:
+            return whole(followed, replace(manifest, dumps_file="gone") if dump_id in damaged else manifest, dump_id)
+
+        patched.setattr(FollowedLog, "dump_of", read)
+        strange = [replace(world.window(), dump_id="not/ours")] if foreign else []
+        world.segment(*strange, *(world.window(dump=dump) for dump in order), known=order)
+        world.segment(*strange, world.window(dump=order[0]), known=order)
+        world.step(SAVE_S)
+        for dump in order:
+            world.records(DumpState.FINISHED, dump)
+        world.step()
+        world.step(ACCEPT_WAIT_S)
+    assert set(CERTIFICATES.ids(world.log)) == {DUMP, OTHER} - damaged
+    assert len(world.reported("no certificate")) == len(damaged)
+    assert all("gone" in reason for reason in world.reported("no certificate"))
+    assert len(world.reported("windows of a foreign dump")) == foreign
+
+
+LATE: dict[str, Callable[[TermCertificates], object]] = {
+    "follows": lambda late: late.step(),
+    "gives up": lambda late: late._give_up("an error"),
+    "drops the dump": lambda late: late._drop(DUMP, "an error"),
+    "begins again": lambda late: late._resume(),
+}
+
+
+@given(begins=st.integers(0, 2), actions=st.lists(st.sampled_from(sorted(LATE)), min_size=1, max_size=4))
+def test_a_late_owner_removes_and_replaces_nothing_of_a_later_ones(
+    tmp_path_factory: pytest.TempPathFactory, begins: int, actions: list[str]
+) -> None:
+    """It acts between the steps of the later one, and believes that it is the owner."""
+    world = World(tmp_path_factory.mktemp("log") / "log")
+    world.records(DumpState.RUNNING)
+    late = world.made
+    for number in range(3):
+        world.segment(world.window())
+        if number <= begins:
+            world.step(SAVE_S)
+    world.follower().step()
+    for action in actions:
+        with suppress(LogBroken):
+            LATE[action](late)
+        world.segment(world.window())
+        world.step(SAVE_S)
+    assert [line["seq"] for line in world.finish()["segments"]] == list(range(world.next))
+    assert not list(read_parts(world.log, world.epoch, DUMP))
+
+
+def test_an_owner_that_knows_that_it_is_late_removes_nothing(world: World) -> None:
+    """What it takes for a broken log is what the next owner's retention has removed."""
+    held = True
+
+    def check_held() -> None:
+        if not held:
+            raise OwnershipLost("late", hint="")
+
+    world.check_held = check_held
+    late = world.made
+    world.segment(world.window())
+    world.step(SAVE_S)
+    held = False
+    for action in LATE.values():
+        with suppress(OwnershipLost):
+            action(late)
+    assert collected(world.log) == [DUMP]
 
 
 def test_a_broken_log_ends_certificates_with_a_line_and_lets_retention_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +530,7 @@ def test_a_dump_whose_parts_an_earlier_owner_has_removed_has_no_certificate(worl
     world.step(SAVE_S)
     world.segment(world.window())
     world.step()
-    remove_parts(world.log, DUMP)
+    remove_parts(world.log, world.epoch, DUMP)
     world.records(DumpState.FINISHED, chunks=2)
     world.step()
     world.step(ACCEPT_WAIT_S)

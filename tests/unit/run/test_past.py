@@ -41,17 +41,17 @@ def past(folder: Folder, samples: Samples, lines: list[LogEvent] | None = None) 
 
 def test_a_chart_begins_before_this_process_where_a_dump_has_been_sampled(tmp_path: Path) -> None:
     log = open_folder(str(tmp_path))
-    write_part(log, DUMP, Seq(1), Seq(2), [chunk_line(1), sample(10), sample(12)])
-    write_part(log, DUMP, Seq(3), Seq(4), [sample(12), sample(14), chunk_line(3), structs.replace(sample(14), epoch=2)])
-    write_part(log, OTHER, Seq(3), Seq(4), [sample(13)])
-    write_part(log, OTHER, Seq(5), Seq(6), [chunk_line(5)])
+    write_part(log, 1, DUMP, Seq(1), Seq(2), [chunk_line(1), sample(10), sample(12)])
+    write_part(log, 1, DUMP, Seq(3), Seq(4), [sample(12), sample(14), chunk_line(3), structs.replace(sample(14), epoch=2)])
+    write_part(log, 1, OTHER, Seq(3), Seq(4), [sample(13)])
+    write_part(log, 1, OTHER, Seq(5), Seq(6), [chunk_line(5)])
     assert times(past(log, begun(20))) == [10, 12, 13, 14, 14, 20]
     assert times(past(log, begun(13.5))) == [10, 12, 13, 13.5], "this process knows what it has seen itself"
 
 
 def test_no_more_than_a_day_is_read(tmp_path: Path) -> None:
     log = open_folder(str(tmp_path))
-    write_part(log, DUMP, Seq(1), Seq(2), [sample(-DAY_MS / 1000), sample(1)])
+    write_part(log, 1, DUMP, Seq(1), Seq(2), [sample(-DAY_MS / 1000), sample(1)])
     assert times(past(log, begun(10))) == [1, 10]
 
 
@@ -63,9 +63,9 @@ def test_without_samples_of_its_own_or_parts_there_is_nothing_before(tmp_path: P
 
 def test_what_cannot_be_read_costs_the_past_alone(tmp_path: Path) -> None:
     log = open_folder(str(tmp_path))
-    write_part(log, DUMP, Seq(1), Seq(2), [sample(1)])
-    write_part(log, DUMP, Seq(3), Seq(4), [sample(3)])
-    damaged = next(name for name in storage.list_names(log, deep=True) if name.endswith(f"{3:020d}-{4:020d}.jsonl"))
+    write_part(log, 1, DUMP, Seq(1), Seq(2), [sample(1)])
+    write_part(log, 1, DUMP, Seq(3), Seq(4), [sample(3)])
+    damaged = next(name for name in storage.list_names(log, deep=True) if name.endswith(f"{3:020d}-{4:020d}-{1:010d}.jsonl"))
     storage.write_atomically(log, damaged, b"no line of a part\n")
     assert times(past(log, begun(10))) == [1, 10]
     lines: list[LogEvent] = []

@@ -1,0 +1,58 @@
+"""What certificates read of the log: manifests in a row, the schemas that they name, and one dump's progress.
+
+What is wrong with the progress of one dump is raised for that dump alone: a manifest, and the file that it names, has those of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from sidecar.core.model import OperationId, Seq, TableName, TableSchema
+from sidecar.core.progress import Progress
+from sidecar.log import storage
+from sidecar.log.errors import storage_errors
+from sidecar.log.hashed import sha256_of
+from sidecar.log.layout import logged_dumps, logged_schemas, manifest_name, missing_files, read_manifest, with_logged_tables
+from sidecar.log.manifest import Manifest
+from sidecar.log.storage import Folder
+from sidecar.run.collecting import ReadSegment
+
+
+class FollowedLog:
+    """For one thread. Raises LogBroken, and as the log's storage."""
+
+    def __init__(self, log: Folder) -> None:
+        self._log = log
+        self._schemas: tuple[str, Mapping[TableName, TableSchema]] = ("", {})
+
+    def read(self, seqs: range) -> Iterator[ReadSegment]:
+        """Those in a row that are there. One is decoded at a time: each has the progress of all dumps."""
+        names = [manifest_name(Seq(seq)) for seq in seqs]
+        with storage_errors(self._log):
+            files = storage.read_files(self._log, names)
+        for name in names:
+            if name not in files:
+                return
+            yield ReadSegment(read_manifest(self._log, name, files[name]), sha256_of(files[name]))
+
+    def schemas_of(self, manifest: Manifest) -> Mapping[TableName, TableSchema]:
+        name = manifest.schemas
+        if self._schemas[0] != name:
+            with storage_errors(self._log):
+                data = storage.read_if_there(self._log, name)
+            if data is None:
+                raise missing_files(self._log, [name])
+            self._schemas = name, logged_schemas(self._log, name, data)
+        return self._schemas[1]
+
+    def dump_of(self, manifest: Manifest, dump_id: OperationId) -> Progress | None:
+        """Of the dump after the segment; None: the segment does not know it."""
+        mine = [one for one in manifest.dumps if one.get("dump_id") == dump_id]
+        if not mine:
+            return None
+        alone = replace(manifest, progress=mine[0], more_dumps=())
+        with storage_errors(self._log):
+            [progress] = logged_dumps(with_logged_tables(self._log, alone, partial(storage.read_if_there, self._log)).dumps)
+        return progress
