@@ -2,8 +2,9 @@
 the worker's own process, the sinks, which read the same segments each at its own pace.
 
 - A table is decoded once, however many threads request it at once: sinks that follow the log closely all want its newest segment.
-- What is kept is bounded, by what it takes and not by its values alone, and in time, as of the last table that was decoded; the least
-  recently requested goes first. A table that is in use lives as long as its user, kept or not.
+- What is kept is bounded, by what it takes and not by its values alone, and in time; the least recently requested goes first. The bound in
+  time holds at each request, and where nobody requests anything, at each `expire`. A table that is in use lives as long as its user, kept
+  or not.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class DecodedRows:
     def get(self, place: Hashable, decode: Callable[[], DecodedTables]) -> DecodedTables:
         """What `decode` gives for the place, now or earlier. What it raises all who are waiting for it get; nothing is kept of it."""
         with self._lock:
+            self._drop_old()
             result = self._rows.get(place)
             if result is not None:
                 self._rows.move_to_end(place)
@@ -86,11 +88,23 @@ class DecodedRows:
 
     def _keep(self, place: Hashable, size: int) -> None:
         with self._lock:
-            now_s = self._now_s()
-            self._bytes[place], self._used_s[place] = size, now_s
+            self._bytes[place], self._used_s[place] = size, self._now_s()
             self._all_bytes += size
-            while (oldest := next((one for one in self._rows if one in self._bytes), None)) is not None:
-                if self._all_bytes <= BYTES_MAX and self._used_s[oldest] >= now_s - IDLE_MAX_S:
-                    break
-                del self._rows[oldest], self._used_s[oldest]
-                self._all_bytes -= self._bytes.pop(oldest)
+            self._drop_old()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._bytes)
+
+    def expire(self) -> None:
+        """For a thread that looks again and again."""
+        with self._lock:
+            self._drop_old()
+
+    def _drop_old(self) -> None:
+        until_s = self._now_s() - IDLE_MAX_S
+        while (oldest := next((one for one in self._rows if one in self._bytes), None)) is not None:
+            if self._all_bytes <= BYTES_MAX and self._used_s[oldest] >= until_s:
+                break
+            del self._rows[oldest], self._used_s[oldest]
+            self._all_bytes -= self._bytes.pop(oldest)

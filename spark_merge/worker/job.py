@@ -290,7 +290,7 @@ class SparkJob:
         """Set after each batch, and when a sink begins or fails."""
         self.counts: dict[TableName, Rows] = {}
         self.delivered = 0
-        cache = DecodedRows()
+        cache = self._cache = DecodedRows()
         self._places = {name: Places(spark, rows_max=worker_rows, watched=watched, cache=cache) for name in sinks}
         self._counting, self._counted = Lock(), -1
         ids = [SinkId(name, (outputs or {}).get(name, name)) for name in sinks]
@@ -310,6 +310,10 @@ class SparkJob:
         self.spark.check()
         for loop in self._loops:
             loop.check()
+
+    def forget_old(self) -> None:
+        """Of decoded rows, what nobody has requested for a while: an idle log holds no memory."""
+        self._cache.expire()
 
     def opened(self) -> bool:
         """Whether each sink's position is known, or why it is not."""

@@ -188,6 +188,7 @@ class Worker:
             job.changed.wait(LOOK_EVERY_S)
             job.changed.clear()
             job.check()
+            job.forget_old()
             if quiet.seconds(sum(rows.dump for rows in list(job.counts.values())), time.monotonic()) >= SPARK_QUIET_S:
                 job.spark.want()
             self._notice_errors(job)

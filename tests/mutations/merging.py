@@ -18,9 +18,16 @@ JOURNAL = "tests/contract/test_positions.py::TestClickHouse"
 MERGING = [
     Mutation(
         "rows that nobody has requested for long are kept",
-        "spark_merge/log/cache.py::DecodedRows._keep",
-        "self._used_s[oldest] >= now_s - IDLE_MAX_S",
+        "spark_merge/log/cache.py::DecodedRows._drop_old",
+        "self._used_s[oldest] >= until_s",
         "True",
+        "tests/unit/merge/test_cache.py::test_what_is_kept_is_bounded_in_bytes_and_in_time",
+    ),
+    Mutation(
+        "an idle log keeps decoded rows",
+        "spark_merge/log/cache.py::DecodedRows.expire",
+        "self._drop_old()",
+        "pass",
         "tests/unit/merge/test_cache.py::test_what_is_kept_is_bounded_in_bytes_and_in_time",
     ),
     Mutation(

@@ -79,24 +79,38 @@ def _decode(size: int, decoded: list[Sized]) -> Sized:
     return decoded[-1]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.sampled_from([0.0, 20.0, 45.0, 61.0])), max_size=60))
-def test_what_is_kept_is_bounded_in_bytes_and_in_time(requests: list[tuple[int, int, float]]) -> None:
-    """`requests`: a place, what its rows take if they are decoded, and how long the next request takes to come."""
+def _evict(kept: dict[int, tuple[float, int]], now_s: float) -> None:
+    for one in list(kept):
+        if sum(each for _, each in kept.values()) > 100 or kept[one][0] < now_s - cache.IDLE_MAX_S:
+            del kept[one]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 60), st.sampled_from([0.0, 20.0, 45.0, 61.0]), st.booleans()),
+        max_size=60,
+    )
+)
+def test_what_is_kept_is_bounded_in_bytes_and_in_time(requests: list[tuple[int, int, float, bool]]) -> None:
+    """`requests`: a place, what its rows take if they are decoded, how long the next request takes to come, and whether somebody looks
+    meanwhile."""
     now_s, kept = 0.0, dict[int, tuple[float, int]]()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(cache, "BYTES_MAX", 100)
         rows = DecodedRows(lambda: now_s)
-        for place, size, pause_s in requests:
+        for place, size, pause_s, looks in requests:
             decoded = list[Sized]()
+            _evict(kept, now_s)
             rows.get(place, partial(_decode, size, decoded))
             assert bool(decoded) == (place not in kept)
             held = size if decoded else kept.pop(place)[1]
             kept[place] = now_s, held
-            if decoded:
-                for one in list(kept):
-                    if sum(each for _, each in kept.values()) > 100 or kept[one][0] < now_s - cache.IDLE_MAX_S:
-                        del kept[one]
+            _evict(kept, now_s)
             now_s += pause_s
+            if looks:
+                rows.expire()
+                _evict(kept, now_s)
+                assert len(rows) == len(kept)
 
 
 @pytest.mark.parametrize("tables", [1, 10, 100])
