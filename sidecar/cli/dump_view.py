@@ -17,6 +17,7 @@ from rich.text import Text
 from sidecar.cli.fitted import Bar, FittedColumn, FittedTable, OverallBar, facts_table
 from sidecar.cli.terminal import TerminalLook, moment
 from sidecar.cli.timeline_view import Sparkline, change_rates, dump_rates, live_times
+from sidecar.cli.verify_view import plain_line as verification_line
 from sidecar.control.wire import BRACKETS_NAMES, STATE_NAMES, rows_in_words, share_done, table_state, table_turn
 from sidecar.core.messages import ReadWith
 from sidecar.core.model import CommitTs, complete_since
@@ -103,6 +104,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
     if status.tables:
         yield "progress", Group(*_overall(status), Text(_progress(status)))
     yield "waiting for", Text(status.waiting_for, style="yellow") if status.waiting_for else "nothing"
+    if status.HasField("verification"):
+        yield "verification", verification_line(status.verification)
     if status.last_error:
         yield "last error", status.last_error
     for service in status.services:

@@ -141,7 +141,8 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
 
     if detach or not verification.id:
         return verification
-    request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id)
+    whole = watch and call.as_json
+    request = pb.VerificationRequest(changefeed=call.changefeed, id=verification.id, brief=not whole)
     reported = False
     with _continues(verification.id), View(call.console, every_s=PLAIN_LINE_EVERY_S if watch else PROGRESS_EVERY_S, transient=True) as view:
         while not is_over(verification):
@@ -151,6 +152,8 @@ def _awaited(call: Call, verification: pb.Verification, watch: bool, detach: boo
                 _print_json(call, verification_json(verification))
             sleep(ASK_EVERY_S)
             verification = call.client.call("VerifyQuery", request)
+    if not whole:
+        verification = call.client.call("VerifyQuery", pb.VerificationRequest(changefeed=call.changefeed, id=verification.id))
     return _followed(call, verification, watch) if verification.HasField("repair") else verification
 
 

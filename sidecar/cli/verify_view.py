@@ -58,17 +58,17 @@ def look(verification: pb.Verification) -> TerminalLook:
         verification.state,
         verification.repair.state,
         len(verification.repair.dumps),
+        verification.tables_done,
         *(table.state for table in verification.tables),
     )
     return TerminalLook(kind, picture=partial(report_view, verification), line=partial(plain_line, verification))
 
 
 def plain_line(verification: pb.Verification) -> str:
-    done = sum(table.state not in (pb.CHECK_STATE_WAITING, pb.CHECK_STATE_RUNNING) for table in verification.tables)
-    rows = sum(table.rows for table in verification.tables)
+    done, tables, rows, differences = _totals(verification)
     parts = [
         f"verification {verification.id} {CHECK_NAMES[verification.state]}",
-        f"{done}/{len(verification.tables)} tables",
+        f"{done:,}/{tables:,} tables",
         f"{rows:,} rows",
     ]
     parts += [
@@ -77,10 +77,19 @@ def plain_line(verification: pb.Verification) -> str:
         if running.state == pb.CHECK_STATE_RUNNING
     ]
     parts += [_pace(verification)] if verification.state == pb.CHECK_STATE_RUNNING else []
-    parts += [f"{differences:,} differences"] if (differences := sum(map(_differences, verification.tables))) else []
+    parts += [f"{differences:,} differences"] if differences else []
     parts += [f"waiting for {verification.waiting_for}"] if verification.waiting_for else []
     parts += [f"repair {_repair(verification.repair)}"] if verification.HasField("repair") else []
     return "  ".join(parts)
+
+
+def _totals(verification: pb.Verification) -> tuple[int, int, int, int]:
+    """Tables that are done and all, rows, differences; a sidecar of an older version, or a dry run, does not count them."""
+    if verification.table_count:
+        return verification.tables_done, verification.table_count, verification.rows, verification.differences
+    tables = verification.tables
+    done = sum(table.state not in (pb.CHECK_STATE_WAITING, pb.CHECK_STATE_RUNNING) for table in tables)
+    return done, len(tables), sum(table.rows for table in tables), sum(map(_differences, tables))
 
 
 def report_view(verification: pb.Verification) -> RenderableType:
@@ -112,8 +121,8 @@ def _tables(verification: pb.Verification) -> Iterable[RenderableType]:
         yield FittedTable(
             TABLE_COLUMNS, [_table_cells(table, bool(verification.id)) for table in _worst_first(verification.tables)[:TABLES_SHOWN]]
         )
-    if len(verification.tables) > TABLES_SHOWN:
-        yield Text(f"… {len(verification.tables) - TABLES_SHOWN:,} more tables; --json shows all", style="dim")
+    if (more := _totals(verification)[1] - min(len(verification.tables), TABLES_SHOWN)) > 0:
+        yield Text(f"… {more:,} more tables; --json shows all", style="dim")
 
 
 def _table_cells(table: pb.CheckedTable, started: bool) -> Sequence[RenderableType]:
@@ -199,6 +208,8 @@ def _pace(verification: pb.Verification) -> str:
 
 
 def _progress(table: pb.CheckedTable) -> str:
+    if table.look:
+        return f"look {table.look} at {table.pending:,} keys since {clock_time(table.look_ms)}"
     return f"{100 * table.parts_done // table.parts}%" if table.parts else "0%"
 
 

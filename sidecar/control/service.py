@@ -39,7 +39,7 @@ from sidecar.control.repeated import already_done, is_set
 from sidecar.control.served import Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
-from sidecar.control.verification_messages import VerificationPort, after_dump, asked, expected, row_difference, verification
+from sidecar.control.verification_messages import VerificationPort, after_dump, answer_of, asked, expected, note_running, row_difference
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
@@ -139,11 +139,16 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):
-            status = dump_status(self._owned_with(request, context), request.dump_id)
+            status = self._dump_status(request, context)
             status.subscribers.extend(self._subscriptions.states())
             if request.HasField("timeline_after_ms"):
                 status.timeline.CopyFrom(self._served.timeline(request.timeline_after_ms))
             return status
+
+    def _dump_status(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:
+        status = dump_status(self._owned_with(request, context), request.dump_id)
+        note_running(status, self._served.verifications())
+        return status
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
         with _errors_reported(request, context):
@@ -168,7 +173,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
         """Each that differs from the one before, until the client or this service ends."""
         last, after_ms = None, request.timeline_after_ms
         while not self._closing and context.is_active():
-            status = dump_status(self._owned_with(request, context), request.dump_id)
+            status = self._dump_status(request, context)
             if status != last:
                 last = status
                 if request.HasField("timeline_after_ms"):
@@ -198,7 +203,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
                     at_most = request.delete_at_most if request.HasField("delete_at_most") else None
                     port.allow(known, at_most, self._served.asker(context))
-                return self._verification(port, request)
+                return answer_of(port, request)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
@@ -207,27 +212,27 @@ class ControlService(control_pb2_grpc.ControlServicer):
             if request.dry_run:
                 return expected(wanted, scope.estimates)
             port.start(wanted, served.asker(context))
-            return self._verification(port, request)
+            return answer_of(port, request)
 
     def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
-            return self._verification(self._verifications(context), request)
+            return answer_of(self._verifications(context), request, is_brief=request.brief)
 
     def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = self._verification(port, request)
+            shown = answer_of(port, request)
             if shown.id:
                 port.stop(operation_id(shown.id), self._served.asker(context))
-            return self._verification(port, pb.VerificationRequest(changefeed=request.changefeed, id=shown.id))
+            return answer_of(port, pb.VerificationRequest(changefeed=request.changefeed, id=shown.id))
 
     def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = self._verification(port, request)
+            shown = answer_of(port, request)
             for table, row in port.differences(operation_id(shown.id)) if shown.id else ():
                 yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
 
@@ -236,16 +241,6 @@ class ControlService(control_pb2_grpc.ControlServicer):
         if port is None:
             _abort(context, grpc.StatusCode.UNAVAILABLE, "this sidecar is attaching to the changefeed")
         return port
-
-    def _verification(self, port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest) -> pb.Verification:
-        """Of the id that the request has, or the last one. Raises RefusedRequest for one that is not there."""
-        wanted = operation_id(request.id) if request.id else port.last_id()
-        there = port.find(wanted) if wanted else None
-        if there is None and request.id:
-            raise RefusedRequest(f"there is no verification {request.id}, or its report is removed", hint="see dumpverify --list")
-        shown = verification(*there) if there is not None else pb.Verification()
-        shown.changefeed.CopyFrom(request.changefeed)
-        return shown
 
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[delivery_pb2.Delivery]:  # noqa: N802
         if self._subscriptions.full():

@@ -18,9 +18,10 @@ from sidecar.control.judging import Targets, not_repairable, unjudged
 from sidecar.control.wire import CHECKS, REPAIRS
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import Asker
-from sidecar.core.model import OperationId
+from sidecar.core.model import OperationId, operation_id
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
+    TABLE_OVER,
     CheckState,
     RepairReport,
     RequestedTable,
@@ -30,6 +31,7 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
 )
+from sidecar.log.verification_state import VerifyState, state_of
 from sidecar.ports import TableEstimate
 from ticdc_dump.v1 import control_pb2 as pb
 
@@ -59,6 +61,12 @@ class VerificationPort(Protocol):
         """The request, how far it is, and its repair; no report before these begin. None: there is none of this id, or its files are
         removed."""
 
+    def look(self, operation_id: OperationId) -> tuple[VerifyState, RepairReport | None] | None:
+        """How far it is, without its tables and its request. None: it has not begun."""
+
+    def running(self) -> VerifyState | None:
+        """How far the one is that runs, as of a moment ago; None: none runs. Reads no file."""
+
     def differences(self, operation_id: OperationId) -> Iterator[tuple[TableReport, RowDifference]]:
         """All that the verification has."""
 
@@ -78,13 +86,14 @@ def asked(
     if not chosen and not refusals:
         refusals.append("no sink can be read back: " + "; ".join(f"{name}: {why}" for name, why in sinks.items() if why))
     legitimate = unjudged(scope, chosen, targets)
+    rows = {one.table: one.rows or 0 for one in scope.estimates}
     refusals += not_repairable(legitimate) if request.repair else ()
     if refusals:
         raise refused(refusals, hint="see dumpverify --dry-run for what would be compared")
     return VerifyRequest(
         id=OperationId(request.id),
         sinks=chosen,
-        tables=tuple(RequestedTable(*table, scope.where.get(table, "")) for table in scope.tables),
+        tables=tuple(RequestedTable(*table, scope.where.get(table, ""), rows.get(table, 0)) for table in scope.tables),
         sample=request.sample or 1.0,
         left_out={name: why for name, why in sinks.items() if why and not request.sinks},
         asked_ms=asked_ms,
@@ -120,7 +129,7 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
     """Of a request that is not to be carried out: it has no id, and waits for nothing."""
     rows = {one.table: one.rows or 0 for one in estimates}
     result = verification(request, None)
-    for name in ("id", "asked_ms", "state", "waiting_for"):
+    for name in ("id", "asked_ms", "state", "waiting_for", "table_count"):
         result.ClearField(name)
     for sink in request.sinks:
         for table in request.tables:
@@ -140,26 +149,62 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
 
 
 def verification(request: VerifyRequest, report: VerifyReport | None, repair: RepairReport | None = None) -> pb.Verification:
-    result = pb.Verification(
-        id=request.id,
-        state=CHECKS[report.state if report else CheckState.WAITING],
-        asked_ms=request.asked_ms,
-        sample=request.sample,
-        left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
-        waiting_for=report.waits if report else _waiting_for(request),
-    )
-    if report is not None:
-        result.started_ms, result.ended_ms = report.started_ms, report.ended_ms
-        if report.state is CheckState.RUNNING:
-            result.rows_per_second, result.remaining_s = report.rows_per_s, report.remaining_s
+    result = brief(request, None if report is None else state_of(report, request), repair)
+    if report is None:
+        result.table_count = len(request.sinks) * len(request.tables)
+    else:
+        result.ClearField("tables")
         wheres = {table.name: table.where for table in request.tables}
         room = EXAMPLES_REPORTED_MAX
         for table in report.tables:
             result.tables.append(_table(table, wheres.get(table.name, ""), examples_max=room))
             room -= len(result.tables[-1].examples)
-        if request.is_to_repair(report):
+    return result
+
+
+def brief(request: VerifyRequest, state: VerifyState | None, repair: RepairReport | None = None) -> pb.Verification:
+    """With the tables that the state shows. `request`: its tables may be omitted."""
+    result = pb.Verification(
+        id=request.id,
+        state=CHECKS[state.state if state else CheckState.WAITING],
+        asked_ms=request.asked_ms,
+        sample=request.sample,
+        left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
+        waiting_for=state.waiting_for if state else _waiting_for(request),
+    )
+    if state is not None:
+        result.started_ms, result.ended_ms = state.started_ms, state.ended_ms
+        result.rows, result.differences = state.rows, state.differences
+        result.table_count = sum(state.tables.values())
+        result.tables_done = sum(number for one, number in state.tables.items() if one in TABLE_OVER)
+        if state.state is CheckState.RUNNING:
+            result.rows_per_second, result.remaining_s = state.rows_per_s, state.remaining_s
+        result.tables.extend(_table(table, "", examples_max=0) for table in state.shown)
+        if request.is_to_repair(state):
             result.repair.CopyFrom(_repair(repair or RepairReport()))
     return result
+
+
+def answer_of(port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest, *, is_brief: bool = False) -> pb.Verification:
+    """Of the id that the request has, or the last one. Raises RefusedRequest for one that is not there, and as the port."""
+    wanted = operation_id(request.id) if request.id else port.last_id()
+    looked = port.look(wanted) if wanted and is_brief else None
+    if looked is not None and (known := looked[0].request) is not None:
+        shown = brief(known, *looked)
+    else:
+        there = port.find(wanted) if wanted else None
+        if there is None and request.id:
+            raise RefusedRequest(f"there is no verification {request.id}, or its report is removed", hint="see dumpverify --list")
+        shown = verification(*there) if there is not None else pb.Verification()
+    shown.changefeed.CopyFrom(request.changefeed)
+    return shown
+
+
+def note_running(status: pb.DumpStatus, port: VerificationPort | None) -> None:
+    """The verification that is under way, in a status."""
+    running = None if port is None else port.running()
+    if running is not None and running.request is not None:
+        status.verification.CopyFrom(brief(running.request, running))
 
 
 def row_difference(difference: RowDifference) -> pb.RowDifference:
@@ -211,6 +256,9 @@ def _table(report: TableReport, where: str, *, examples_max: int) -> pb.CheckedT
         duplicate=report.duplicate,
         expected=report.expected,
         unjudged=_unjudged(report.unjudged),
+        look=report.look,
+        look_ms=report.look_ms,
+        pending=report.pending,
     )
 
 

@@ -215,6 +215,7 @@ def status_json(status: pb.DumpStatus) -> dict[str, Any]:
         "state": STATE_NAMES[status.state],
         "brackets": BRACKETS_NAMES[status.brackets],
         "dumps": [_json(dump) | {"state": STATE_NAMES[dump.state]} for dump in status.dumps],
+        "verification": verification_json(status.verification) if status.HasField("verification") else None,
     }
 
 

@@ -9,7 +9,8 @@
     absent             rows of a chunk's file that are keys without a row
     inbox              messages of TiCDC's own sink that no segment has yet
     spill              sorted runs outside of memory, before there is a segment
-    verification       the request for a verification, and its results;  verification_files  its files
+    verification       the request for a verification, and its results;  verification_files  its files;  verification_state  a summary
+    owned              what an owner writes beside the segments, so that a late one changes nothing of a later one's
     certificate        the certificate of a finished dump;  certificate_parts  what is collected for it;  certificate_sums  what that is
     dump_files         files of dumps that are over: certificates, reports
     sink_tables        which tables each sink has whole, as its worker writes it

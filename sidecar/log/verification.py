@@ -1,29 +1,32 @@
 """The files of a verification beside the segments: the requests to the merge worker, and its results.
 
     verify/{id}/request.json        written by the sidecar          verify/{id}/stop    the sidecar asks for its end
-    verify/{id}/report.json         written by the worker, again after each piece of work
+    verify/{id}/report.json         written by the worker, again after pieces of work
+    verify/{id}/state.json          what of the report is read each second (verification_state.py), written after it
     verify/{id}/waiting.json        the request, until the dump after which it is to begin has finished
     verify/{id}/begun.json          how often the worker's process has begun with it at the same place
-    verify/{id}/repair.json         written by the sidecar: the dumps that correct the differences
+    verify/{id}/repair-{epoch}.json     written by the sidecar: the dumps that correct the differences
     verify/{id}/differences-{n}.jsonl   all differences of the report's table n, one a line
     verify/{id}/work/…              digests, while a table is compared
-    verify/cycle.json               of continuous verification: what was compared when (sidecar/run/cycle.py)
+    verify/cycle-{epoch}.json       of continuous verification: what was compared when (sidecar/run/cycle.py)
 
-JSON by msgspec; every TSO is a decimal string there. What reads and writes these files is `verification_files`.
+JSON by msgspec; every TSO is a decimal string there. What reads and writes these files is `verification_files`; owned.py says of whom the
+names with an epoch are. The sidecar writes a stop, and removes files, once the history says that the verification is over or is to stop:
+the history is fenced, so a late owner ends nothing of a later one.
 """
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
 from sidecar.core.model import OPERATION_ID, OperationId, TableName
 
-REQUEST_NAME = re.compile(rf"verify/({OPERATION_ID})/request\.json")
-CYCLE_NAME = "verify/cycle.json"
+REQUEST_NAME, WAITING_NAME = (re.compile(rf"verify/({OPERATION_ID})/{name}\.json") for name in ("request", "waiting"))
+CYCLE_STEM = "verify/cycle"
 TEXT_CHARACTERS_MAX = 200
 """Of a value in an example: the whole value is in the file of differences."""
 EXAMPLES_MAX = 100
@@ -58,8 +61,12 @@ def begun_name(operation_id: OperationId) -> str:
     return f"{verify_folder(operation_id)}/begun.json"
 
 
-def repair_name(operation_id: OperationId) -> str:
-    return f"{verify_folder(operation_id)}/repair.json"
+def repair_stem(operation_id: OperationId) -> str:
+    return f"{verify_folder(operation_id)}/repair"
+
+
+def state_name(operation_id: OperationId) -> str:
+    return f"{verify_folder(operation_id)}/state.json"
 
 
 def differences_name(operation_id: OperationId, table: int) -> str:
@@ -67,11 +74,13 @@ def differences_name(operation_id: OperationId, table: int) -> str:
 
 
 class RequestedTable(msgspec.Struct, frozen=True):
-    """A table, as it is called in the log. `where`: an SQL predicate of the source's rows that are compared; empty: all of them."""
+    """A table, as it is called in the log. `where`: an SQL predicate of the source's rows that are compared; empty: all of them. `rows`: by
+    the source's statistics when it was requested; 0: not known."""
 
     schema: str
     table: str
     where: str = ""
+    rows: int = 0
 
     @property
     def name(self) -> TableName:
@@ -106,6 +115,15 @@ class Unjudged(msgspec.Struct, frozen=True):
         return TableName(self.schema, self.table)
 
 
+class VerifyResult(Protocol):
+    """A report, or its state. `differing`: what a repair can correct, or whether there is something."""
+
+    @property
+    def state(self) -> CheckState: ...
+    @property
+    def differing(self) -> object: ...
+
+
 class VerifyRequest(msgspec.Struct, frozen=True):
     """`sinks`: their names. `sample`: of each table the part whose rows are compared, 1 for all. `left_out`: why other sinks are not read,
     by name. Verifications are carried out in the order of their times, since 1970. `repair`: whether what differs is to be corrected.
@@ -131,9 +149,9 @@ class VerifyRequest(msgspec.Struct, frozen=True):
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
 
-    def is_to_repair(self, report: VerifyReport) -> bool:
+    def is_to_repair(self, result: VerifyResult) -> bool:
         """Of one that is over."""
-        return self.repair and bool(report.differing) and (self.partly or report.state is CheckState.DIFFERENT)
+        return self.repair and bool(result.differing) and (self.partly or result.state is CheckState.DIFFERENT)
 
 
 def request_from_json(data: bytes) -> VerifyRequest:
@@ -189,13 +207,10 @@ def _beginning(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}… ({len(text):,} characters)"
 
 
-SHARE_MIN = 0.02
-"""Of the work. From less of it nobody knows how long the rest takes."""
-
-
 class TableReport(msgspec.Struct):
     """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
-    statistics. `moving`: keys that changed each time that they were looked at.
+    statistics. `moving`: keys that changed each time that they were looked at. `look`: which one is under way, since `look_ms`, at
+    `pending` keys; 0: the first one, at all rows.
     `columns`: how many rows differ in each column. `unlooked`: of the differences, how many were seen once only, because there are too many
     to look at each again. `partial`: only rows of a predicate, a sample or a slice were compared, so extra rows were not looked for.
     `expected`: rows that differ in a kind that `unjudged` names, so that they are no differences.
@@ -229,6 +244,9 @@ class TableReport(msgspec.Struct):
     expected: int = 0
     unjudged: list[Unjudged] = []
     waiting_for: str = ""
+    look: int = 0
+    look_ms: int = 0
+    pending: int = 0
 
     @property
     def name(self) -> TableName:
@@ -241,8 +259,8 @@ class TableReport(msgspec.Struct):
 
 class VerifyReport(msgspec.Struct):
     """`id`: the verification's. Times in milliseconds since 1970; `written_ms`: of this report, 0: unknown. `needs_from`: the first
-    segment of the log that is still to be read, and must not be removed; None: there is none. `waiting_for`: as of TableReport, of all
-    tables."""
+    segment of the log that is still to be read, and must not be removed, and it is that one since `needs_since_ms`; None: there is none.
+    `waiting_for`: as of TableReport, of all tables. `worked_s`: for how long a process has carried it out, without outages."""
 
     id: StoredId
     state: CheckState
@@ -252,24 +270,18 @@ class VerifyReport(msgspec.Struct):
     needs_from: int | None = None
     written_ms: int = 0
     waiting_for: str = ""
+    needs_since_ms: int = 0
+    worked_s: float = 0.0
 
     @property
     def waits(self) -> str:
         """What it, or a table of it, waits for; empty: nothing."""
         return self.waiting_for or next((one.waiting_for for one in self.tables if one.waiting_for), "")
 
-    @property
-    def rows_per_s(self) -> float:
-        """Of the source, since it began; 0: not known."""
-        seconds = (self.written_ms - self.started_ms) / 1000
-        return sum(one.rows for one in self.tables) / seconds if seconds > 0 else 0.0
-
-    @property
-    def remaining_s(self) -> float:
-        """About, if the rest takes as long as what is done, with all tables alike; 0: not known."""
-        done = [1.0 if one.state in TABLE_OVER else one.parts_done / max(one.parts, one.parts_done, 1) for one in self.tables]
-        share = sum(done) / max(len(done), 1)
-        return max(self.written_ms - self.started_ms, 0) / 1000 * (1 - share) / share if share >= SHARE_MIN else 0.0
+    def needs(self, first: int | None, now_ms: int) -> None:
+        """From this segment on."""
+        if first != self.needs_from:
+            self.needs_from, self.needs_since_ms = first, 0 if first is None else now_ms
 
     @property
     def differing(self) -> list[TableReport]:
@@ -286,25 +298,8 @@ def stopped(report: VerifyReport | None, operation_id: OperationId, now_ms: int,
     report = report or VerifyReport(operation_id, end, now_ms)
     open_ = {"state": end, "waiting_for": ""} | ({"why": why} if why else {})
     tables = [one if one.state in TABLE_OVER else msgspec.structs.replace(one, **open_) for one in report.tables]
-    return msgspec.structs.replace(report, state=end, tables=tables, needs_from=None, ended_ms=now_ms, waiting_for="")
-
-
-class Beginnings(msgspec.Struct, frozen=True):
-    """How many `times` a process has begun with a verification of which `parts_done` were done, and has not ended in good order."""
-
-    parts_done: int
-    times: int
-
-    def to_json(self) -> bytes:
-        return msgspec.json.encode(self)
-
-
-def beginnings_from_json(data: bytes) -> Beginnings:
-    """Raises ValueError for what is none."""
-    try:
-        return msgspec.json.decode(data, type=Beginnings)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"no count of beginnings: {error}") from error
+    ended = {"needs_from": None, "needs_since_ms": 0, "ended_ms": now_ms, "waiting_for": ""}
+    return msgspec.structs.replace(report, state=end, tables=tables, **ended)
 
 
 def report_from_json(data: bytes) -> VerifyReport:

@@ -1,13 +1,14 @@
 """Reading and removing the files of verifications; verification.py has their names and contents. Raises the errors of the log's storage.
 
 A read changes nothing: of a file that is none of its kind it raises FileDamaged. Only those that carry verifications out, the sidecar's
-term and the merge worker, set such a file aside (`set_aside`), so that the next read finds none.
+term and the merge worker, set such a file aside (`set_aside`), so that the next read finds none. A state repeats what the report has: a
+damaged one counts as none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -16,30 +17,31 @@ from sidecar.core.model import OperationId
 from sidecar.errors import FileDamaged, LogBroken
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
+from sidecar.log.owned import OwnedLog, latest
 from sidecar.log.storage import Folder
 from sidecar.log.verification import (
-    CYCLE_NAME,
     OVER,
     REQUEST_NAME,
-    Beginnings,
+    WAITING_NAME,
     RepairReport,
     RowDifference,
     TableReport,
     VerifyReport,
     VerifyRequest,
-    beginnings_from_json,
     begun_name,
     differences_name,
     repair_from_json,
-    repair_name,
+    repair_stem,
     report_from_json,
     report_name,
     request_from_json,
     request_name,
+    state_name,
     stopped,
     verify_folder,
     waiting_name,
 )
+from sidecar.log.verification_state import Beginnings, VerifyState, beginnings_from_json, state_from_json, state_of
 
 R = TypeVar("R")
 
@@ -50,6 +52,28 @@ UNREADABLE = ".unreadable"
 def read_report(log: Folder, operation_id: OperationId) -> VerifyReport | None:
     """None: no worker has begun. Raises FileDamaged for a file that is not a report."""
     return _read(log, report_name(operation_id), report_from_json)
+
+
+def read_state(log: Folder, operation_id: OperationId) -> VerifyState | None:
+    """As `read_report`, of which it is."""
+    with suppress(FileDamaged):
+        if (state := _read(log, state_name(operation_id), state_from_json)) is not None:
+            return state
+    report = read_report(log, operation_id)
+    return None if report is None else state_of(report, read_request(log, operation_id))
+
+
+def write_report(log: Folder, report: VerifyReport, request: VerifyRequest | None) -> None:
+    """With its state. Raises as the log's storage."""
+    with storage_errors(log):
+        storage.write_atomically(log, report_name(report.id), report.to_json())
+    write_state(log, report, request)
+
+
+def write_state(log: Folder, report: VerifyReport, request: VerifyRequest | None) -> None:
+    """Of a report that is as it is in its file, or under way. Raises as the log's storage."""
+    with storage_errors(log):
+        storage.write_atomically(log, state_name(report.id), state_of(report, request).to_json())
 
 
 def read_request(log: Folder, operation_id: OperationId) -> VerifyRequest | None:
@@ -63,32 +87,50 @@ def read_waiting(log: Folder, operation_id: OperationId) -> VerifyRequest | None
 
 
 def read_repair(log: Folder, operation_id: OperationId) -> RepairReport | None:
-    """None: none has begun."""
-    return _read(log, repair_name(operation_id), repair_from_json)
+    """Of the latest owner; None: none has begun."""
+    name = latest(log, repair_stem(operation_id))
+    return None if name is None else _read(log, name, repair_from_json)
 
 
-def count_beginning(log: Folder, operation_id: OperationId) -> int:
-    """A process begins with it: which time that is without a piece of work since the first. Durable: what ends this process may end all
-    that counts deaths, as the kernel does in a container without memory."""
+def count_beginning(log: Folder, operation_id: OperationId) -> Beginnings:
+    """A process begins with it. Durable: what ends this process may end all that counts deaths, as the kernel does in a container without
+    memory."""
     report = read_report(log, operation_id)
     done = sum(one.parts_done for one in report.tables) if report is not None else 0
     before = _read(log, begun_name(operation_id), beginnings_from_json)
-    now = Beginnings(done, before.times + 1 if before is not None and before.parts_done == done else 1)
+    return _write_beginnings(log, operation_id, (before or Beginnings(done, 0)).next(done))
+
+
+def take_back_beginning(log: Folder, operation_id: OperationId) -> None:
+    """Its process has ended in good order."""
+    if (last := _read(log, begun_name(operation_id), beginnings_from_json)) is not None:
+        _write_beginnings(log, operation_id, last.taken_back())
+
+
+def _write_beginnings(log: Folder, operation_id: OperationId, now: Beginnings) -> Beginnings:
     with storage_errors(log):
         storage.write_atomically(log, begun_name(operation_id), now.to_json())
-    return now.times
+    return now
 
 
-def forget_beginnings(log: Folder, operation_id: OperationId) -> None:
-    """Its process has ended in good order."""
+def is_requested(log: Folder, operation_id: OperationId) -> bool:
     with storage_errors(log):
-        storage.remove(log, [begun_name(operation_id)])
+        return storage.exists(log, request_name(operation_id))
 
 
 def request_ids(log: Folder) -> list[OperationId]:
     with storage_errors(log):
-        names = storage.list_names(log, deep=True, beginning="verify/")
-    return [OperationId(match[1]) for match in map(REQUEST_NAME.fullmatch, names) if match]
+        return [OperationId(match[1]) for match in map(REQUEST_NAME.fullmatch, _names(log)) if match]
+
+
+def waiting_ids(log: Folder) -> list[OperationId]:
+    """Of those that have a request to begin after a dump."""
+    with storage_errors(log):
+        return [OperationId(match[1]) for match in map(WAITING_NAME.fullmatch, _names(log)) if match]
+
+
+def _names(log: Folder) -> list[str]:
+    return [name for name in storage.list_names(log, deep=True, beginning="verify/") if name.startswith("verify/")]
 
 
 def read_differences(log: Folder, operation_id: OperationId, table: int) -> Iterator[RowDifference]:
@@ -111,8 +153,12 @@ def differences_of(log: Folder, operation_id: OperationId, report: VerifyReport 
             yield table, row
 
 
-def remove_files(log: Folder, operation_id: OperationId) -> None:
-    remove_below(log, verify_folder(operation_id))
+def remove_files(log: OwnedLog, operation_id: OperationId) -> None:
+    """Of one that is over. Raises OwnershipLost, too."""
+    folder = f"{verify_folder(operation_id)}/"
+    with storage_errors(log.folder):
+        names = log.of_no_later(lambda: storage.list_names(log.folder, deep=True, beginning=folder))
+        storage.remove(log.folder, [name for name in names if name.startswith(folder)])
 
 
 def remove_below(log: Folder, folder: str) -> None:
@@ -134,8 +180,7 @@ def end_stopped(log: Folder, operation_id: OperationId, now_ms: int, *, why: str
     report = read_report(log, operation_id)
     if report is None or report.state not in OVER:
         report = stopped(report, operation_id, now_ms, why=why)
-        with storage_errors(log):
-            storage.write_atomically(log, report_name(operation_id), report.to_json())
+        write_report(log, report, read_request(log, operation_id))
     return report
 
 
@@ -144,13 +189,12 @@ def remove_work(log: Folder, operation_id: OperationId) -> None:
     remove_below(log, f"{verify_folder(operation_id)}/work")
 
 
-def remove_others(log: Folder, kept: Collection[OperationId]) -> None:
-    """All files of verifications whose ids are not among `kept`."""
-    with storage_errors(log):
-        listed = storage.list_names(log, deep=True, beginning="verify/")
-        names = [name for name in listed if name.startswith("verify/") and name != CYCLE_NAME]
-        whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept)
-        storage.remove(log, [name for name in names if not name.startswith(whole)])
+def remove_others(log: OwnedLog, kept: Callable[[], Collection[OperationId]]) -> None:
+    """All files of verifications whose ids are not among `kept`, which is read once they are listed. Raises OwnershipLost, too."""
+    with storage_errors(log.folder):
+        names = log.of_no_later(lambda: [name for name in _names(log.folder) if name.count("/") > 1])
+        whole = tuple(f"{verify_folder(operation_id)}/" for operation_id in kept())
+        storage.remove(log.folder, [name for name in names if not name.startswith(whole)])
 
 
 def _read(log: Folder, name: str, decoded: Callable[[bytes], R]) -> R | None:
@@ -167,11 +211,13 @@ def _damaged(log: Folder, name: str, error: ValueError) -> FileDamaged:
 
 
 @contextmanager
-def set_aside(log: Folder) -> Iterator[None]:
-    """For those that carry verifications out: a file that proves to be damaged gets another name, which the error says."""
+def set_aside(log: Folder, check_held: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """For those that carry verifications out: a file that proves to be damaged gets another name, which the error says. `check_held`: as of
+    OwnedLog."""
     try:
         yield
     except FileDamaged as damaged:
+        check_held()
         aside = f"{damaged.name}{UNREADABLE}"
         with storage_errors(log):
             storage.copy_files(log, [(damaged.name, aside)])

@@ -6,9 +6,11 @@
     beginning          whether a new log can begin at the present;  leaving  what `ticdc-dump remove` removes
     gauge              what the pipeline is doing, as control.status;  metrics  the same for Prometheus
     auxiliary          services beside the pipeline, whose errors end nothing else
-    term_verifications verifications: requested of the merge worker, followed, kept in the history;  repairing  corrects differences
+    term_verifications verifications: requested of the merge worker, followed, kept in the history
+    term_repairs       the repairs of a term;  repairing  one of them: corrects differences
     awaited_dumps      the dumps that verifications wait for;  verification_texts  what the history and the log say of a verification
     certifying         certificates of finished dumps;  collecting  one dump's;  certificates  what they say of the sidecar
+    followed_log       what certificates read of the log
     console            the web console of this process
     samples            the status every few seconds;  past  those before this process;  ddls  the last ones
     dump_reports       reports of dumps that are over

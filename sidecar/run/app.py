@@ -279,7 +279,7 @@ class Sidecar:
         """Nothing of them is read, written or requested in this thread."""
         services = Services()
         ending.callback(services.close)
-        log, history = storage.log_folder(self.config.log.uri), term.pipeline.outside.progress.history
+        log, history = term.owned(storage.log_folder(self.config.log.uri)), term.pipeline.outside.progress.history
         verifications = TermVerifications(
             *(log, AwaitedDumps(history, partial(position, term.pipeline, self.deliveries)), wall_ms),
             start_dump=lambda dump: start_key_dump(self._served(), dump),

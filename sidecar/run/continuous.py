@@ -1,8 +1,9 @@
 """Continuous verification: a slice of a table in a sink is compared, then there is a pause, then comes the next one.
 
-    due? ─► cycle.py: which slice ─► cycle.json ─► the request, as of an operator (term_verifications.py) ─► its report ─► cycle.json
+    due? ─► cycle.py: which slice ─► its file ─► the request, as of an operator (term_verifications.py) ─► its report ─► its file
 
-- The file is written before the request and after the report, so the next owner continues with the slice that is under way.
+- The file is written before the request and after the report, so the next owner continues with the slice that is under way. It is of its
+  owner's epoch (owned.py), so that what a late owner writes is none of the next one's.
 - One slice at a time, and none while a dump or another verification is there.
 - Only sinks that work and can be read back, and only tables of which they have all rows.
 - A file that cannot be read begins a cycle: what was compared is compared again.
@@ -27,8 +28,8 @@ from sidecar.core.model import OperationId, TableName, operation_id
 from sidecar.errors import LogBroken, LogUnreachable, RefusedRequest, StorageFull, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
-from sidecar.log.storage import Folder
-from sidecar.log.verification import CYCLE_NAME, Slice, VerifyReport, VerifyRequest
+from sidecar.log.owned import OwnedLog, latest
+from sidecar.log.verification import CYCLE_STEM, Slice, VerifyReport, VerifyRequest
 from sidecar.ports import Caller, SchemaSource
 from sidecar.run.cycle import DAY_MS, Cycle, TableInSink, VerifiedSinks, VerifiedTable, cycle_from_json
 from sidecar.run.log_event import LogEvent
@@ -59,10 +60,11 @@ class SliceSource(Protocol):
 
 
 class ContinuousVerification:
-    """For one thread, but for `metrics`. `share_per_day`: of all rows; 0: no slices, and only what operators verify is recorded."""
+    """For the thread of the service, but for `metrics`. `share_per_day`: of all rows; 0: no slices, and only what operators verify is
+    recorded."""
 
     def __init__(
-        self, log: Folder, share_per_day: float, wall_ms: Callable[[], int], source: SliceSource, log_line: Callable[[LogEvent], object]
+        self, log: OwnedLog, share_per_day: float, wall_ms: Callable[[], int], source: SliceSource, log_line: Callable[[LogEvent], object]
     ) -> None:
         self._log, self._share_per_day, self._wall_ms = log, share_per_day, wall_ms
         self._source, self._log_line = source, log_line
@@ -72,14 +74,15 @@ class ContinuousVerification:
 
     def begin(self) -> OperationId | None:
         """What an earlier owner has left: the id of the slice's verification that is under way. Raises what a retry can help."""
-        self._cycle, requested = Cycle(), None
+        self._cycle, requested, log = Cycle(), None, self._log.folder
+        name = latest(log, CYCLE_STEM)
         try:
-            with storage_errors(self._log):
-                data = storage.read_files(self._log, [CYCLE_NAME]).get(CYCLE_NAME)
+            with storage_errors(log):
+                data = None if name is None else storage.read_if_there(log, name)
             self._cycle = cycle_from_json(data) if data is not None else Cycle()
             requested = operation_id(self._cycle.asked) if self._cycle.asked else None
         except (ValueError, LogBroken) as error:
-            self._log_line(LogEvent("continuous verification begins again", {"file": CYCLE_NAME, "text": str(error)}, "warning"))
+            self._log_line(LogEvent("continuous verification begins again", {"file": name, "text": str(error)}, "warning"))
         self._know()
         return requested
 
@@ -159,8 +162,7 @@ class ContinuousVerification:
         self._known = tuple(known)
 
     def _write(self) -> None:
-        with storage_errors(self._log):
-            storage.write_atomically(self._log, CYCLE_NAME, msgspec.json.encode(self._cycle))
+        self._log.write(CYCLE_STEM, msgspec.json.encode(self._cycle))
 
 
 class ServedSlices:

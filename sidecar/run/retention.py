@@ -3,7 +3,8 @@
     what holds                               until                            and at the latest
     a window of a dump that is open          it closes                        its chunks are read again (core/window.py)
     certificates                             what they need is in a part      certifying.HOLD_MAX_S of errors, SAVE_IDLE_S without one
-    a verification                           it has read the segment          KEPT_MAX_S at one segment: it fails
+    a verification                           it has read the segment          KEPT_MAX_S at one segment: it fails. Counted by its state's
+                                                                              file, so that no term and no process begins again with it
 
 Whatever is added here has a bound of its own, and a row. What the sinks have not accepted is no hold: it is their lag. On a full volume the
 next term removes what every sink has accepted, whatever holds it (Term.make_room).
@@ -12,11 +13,11 @@ next term removes what every sink has accepted, whatever holds it (Term.make_roo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import monotonic
 
 from sidecar.control.status import RetentionHold
 from sidecar.core.model import Seq
 from sidecar.errors import RefusedRequest
+from sidecar.report.figures import clock_time
 from sidecar.run.log_event import LogEvent
 
 WINDOWS, CERTIFICATES, VERIFICATIONS = "a window of a dump", "certificates", "a verification"
@@ -31,18 +32,18 @@ KEPT_MAX_S = 6 * 3_600.0
 class NeededSegments:
     """The first segment that each verification still has to read, by its id, and since when it is that one. Any thread."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[Seq, float]] = {}
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._kept: dict[str, tuple[Seq, int]] = {}
 
-    def put(self, operation_id: str, first: Seq) -> None:
-        """By its last report. Raises RefusedRequest for one that has kept it for too long."""
-        now_s = monotonic()
-        before = self._kept.get(operation_id)
-        since_s = now_s if before is None or before[0] != first else before[1]
-        self._kept[operation_id] = first, since_s
-        if now_s - since_s >= KEPT_MAX_S:
+    def put(self, operation_id: str, first: Seq, since_ms: int) -> None:
+        """By its last state; 0: an older worker does not say since when. Raises RefusedRequest for one that has kept it for too long."""
+        before, now_ms = self._kept.get(operation_id), self._wall_ms()
+        since_ms = since_ms or (now_ms if before is None or before[0] != first else before[1])
+        self._kept[operation_id] = first, since_ms
+        if now_ms - since_ms >= KEPT_MAX_S * 1000:
             raise RefusedRequest(
-                f"it has kept the log from segment {first} on for {KEPT_MAX_S / 3600:g} h without a step",
+                f"it has kept the log from segment {first} on since {clock_time(since_ms)}, for {KEPT_MAX_S / 3600:g} h without a step",
                 hint="see the merge worker's lines for why, then verify again",
             )
 

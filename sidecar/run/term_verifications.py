@@ -1,24 +1,27 @@
 """A term's verifications: requested from the merge worker by files beside the log, followed by its reports, and kept in the history.
 
-    operator ─► history entry, request.json ─► merge worker ─► report.json ─► history entry
-    continuous.py ─► request.json ─► merge worker ─► report.json ─► history entry, unless all rows are equal
+    operator ─► history entry, request.json ─► merge worker ─► state.json, report.json ─► history entry
+    continuous.py ─► request.json ─► merge worker ─► state.json, report.json ─► history entry, unless all rows are equal
 
 - The entry comes first. If a death prevents the request's file, the client repeats the request, or the verification ends here as failed.
-- A report is in the history within FOLLOW_S, its rows within PROGRESS_S. Retention keeps what is still to be read (`needs_from`).
+  So it does at the end: a stop is written, and files are removed, of what the history says is over or is to stop. The history is fenced,
+  so a late owner ends nothing of a later one; and a later one does what the history says and the files do not yet (`_end_left`).
+- A state is read each second, a report once it is over or somebody asks for all of it. Its end is in the history within FOLLOW_S, its rows
+  within PROGRESS_S. Retention keeps what is still to be read (`needs_from`).
+- The service's thread alone counts what continuous verification has compared; an end by another thread waits for it (`_to_count`).
 - A service beside the stream (auxiliary.py). What is wrong with one verification or its files ends that one, by a result that says so; an
   outage of etcd ends the service's life, and the next one takes over again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event, RLock
 from time import monotonic
-
-from msgspec import structs
 
 from sidecar.core.messages import Asker
 from sidecar.core.model import FIRST_SEQ, OperationId, Seq
@@ -28,27 +31,33 @@ from sidecar.history.entry import HistoryEntry, OperationKind
 from sidecar.log import storage
 from sidecar.log import verification as files
 from sidecar.log.errors import storage_errors
-from sidecar.log.storage import Folder
-from sidecar.log.verification import CheckState, RepairReport, RepairState, RowDifference, TableReport, VerifyReport, VerifyRequest
+from sidecar.log.owned import OwnedLog
+from sidecar.log.verification import CheckState, RepairReport, RowDifference, TableReport, VerifyReport, VerifyRequest
 from sidecar.log.verification_files import (
     differences_of,
     end_stopped,
+    is_requested,
     read_repair,
     read_report,
     read_request,
+    read_state,
     read_waiting,
     remove_files,
     remove_others,
     remove_waiting,
+    request_ids,
     set_aside,
+    waiting_ids,
 )
+from sidecar.log.verification_state import VerifyState
 from sidecar.run import logs, retention
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ASKER, ContinuousVerification
 from sidecar.run.cycle import VerifiedSinks
 from sidecar.run.log_event import LogEvent
-from sidecar.run.repairing import KeyDump, Repair, ended_by, follow_up, question, rows_to_delete
-from sidecar.run.verification_texts import EQUAL, STATES, deletes_line, ended_line, entry_of, repair_line, result_of
+from sidecar.run.repairing import KeyDump
+from sidecar.run.term_repairs import TermRepairs
+from sidecar.run.verification_texts import STATES, ended_line, entry_of, result_of
 
 FOLLOW_S, PROGRESS_S = 1.0, 10.0
 WAITING_MAX = 20
@@ -64,7 +73,7 @@ class TermVerifications:
 
     def __init__(
         self,
-        log: Folder,
+        log: OwnedLog,
         dumps: AwaitedDumps,
         wall_ms: Callable[[], int],
         *,
@@ -72,15 +81,18 @@ class TermVerifications:
         continuous: ContinuousVerification,
         log_line: Callable[[LogEvent], object] = logs.say,
     ) -> None:
-        self._log, self._history, self._wall_ms, self._log_line = log, dumps.history, wall_ms, log_line
-        self._start_dump, self._continuous = start_dump, continuous
-        self._awaited = dumps
+        self._owned, self._log = log, log.folder
+        self._history, self._wall_ms, self._log_line = dumps.history, wall_ms, log_line
+        self._continuous, self._awaited = continuous, dumps
         self._slice: VerifyRequest | None = None
-        self._repairs: dict[OperationId, Repair] = {}
         self._lock = RLock()
+        self._repairs = TermRepairs(log, dumps.history, wall_ms, self._lock, start_dump, log_line)
+        self._to_count: deque[tuple[VerifyRequest, VerifyReport | None, bool]] = deque()
+        self._to_stop: set[OperationId] = set()
+        self._states: dict[OperationId, VerifyState] = {}
         self._begun, self._hold_until_s = False, monotonic() + HOLD_S
         self._running: dict[OperationId, HistoryEntry] = {}
-        self._needs = retention.NeededSegments()
+        self._needs = retention.NeededSegments(wall_ms)
         self._recorded_s: dict[OperationId, float] = {}
         self._last: OperationId | None = None
 
@@ -92,23 +104,38 @@ class TermVerifications:
 
     def begin(self) -> None:
         """Take over what an earlier term or life has left. Raises as `serve`."""
-        with self._lock, set_aside(self._log):
-            self._running, self._repairs, self._slice, self._needs = {}, {}, None, retention.NeededSegments()
+        with self._lock, self._set_aside():
+            self._running, self._slice, self._needs = {}, None, retention.NeededSegments(self._wall_ms)
+            self._repairs.running.clear()
+            self._to_count.clear()
+            self._states.clear()
+            there = self._owned.of_no_later(lambda: {*waiting_ids(self._log), *request_ids(self._log)})  # before the history is read
             entries = [entry for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION]
             self._last = entries[0].id if entries else None
             for entry in entries:
                 self._separate(entry.id, partial(self._take_over, entry))
             self._take_over_slice()
+            for operation_id in there - self._running.keys():
+                self._separate(operation_id, partial(self._end_left, operation_id))
         self.follow()
         self._begun = True
 
     def _take_over(self, entry: HistoryEntry) -> None:
         if entry.state in OVER:
-            self._take_over_repair(entry)
+            self._repairs.take_over(entry)
             return
         self._running[entry.id] = entry
         if read_request(self._log, entry.id) is None and read_waiting(self._log, entry.id) is None:
             self._end(entry.id, DumpState.FAILED, "the sidecar ended before it could request this from the merge worker")
+        elif any(one.command == "stop" for one in entry.commands):
+            self._stop(entry.id)
+
+    def _end_left(self, operation_id: OperationId) -> None:
+        """Of one that is over by the history, or that it never had, as a late owner's slice."""
+        remove_waiting(self._log, operation_id)
+        state = read_state(self._log, operation_id)
+        if is_requested(self._log, operation_id) and (state is None or not state.is_over):
+            self._to_stop.add(operation_id)
 
     def needs_from(self) -> Seq | None:
         """The first segment that a verification still has to read, by the last report."""
@@ -139,44 +166,22 @@ class TermVerifications:
         with self._lock:
             entry = self._running.get(operation_id)
             if entry is None:
-                self._stop_repair(operation_id, asker)
+                self._repairs.stop(operation_id, asker)
                 return
-            self._write(files.stop_name(operation_id), b"")
-            self._running[operation_id] = entry.commanded("stop", asker, self._wall_ms())
-            if read_waiting(self._log, operation_id) is not None:
-                self._end_waiting(operation_id, "before it began")
-            else:
-                self._received(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
+            self._running[operation_id] = entry = entry.commanded("stop", asker, self._wall_ms())
+            self._history.record(entry)
+            self._stop(operation_id)
 
-    def _stop_repair(self, operation_id: OperationId, asker: Asker) -> None:
-        """Of a verification that is over. Again it changes nothing."""
-        entry, known = self._history.find(operation_id), self._repairs.get(operation_id)
-        report = read_repair(self._log, operation_id) if known is None else known.report
-        if entry is None or report is None or report.state in (RepairState.FINISHED, RepairState.FAILED):
-            if entry is not None and any(one.command == "stop" for one in entry.commands):
-                return
-            raise RefusedRequest(f"verification {operation_id} is over, and it has no repair to end", hint="see dumpverify --list")
-        ended = ended_by(asker, report, self._history.find(report.dumps[-1]) if report.dumps else None)
-        self._history.record(entry.commanded("stop", asker, self._wall_ms()))
-        self._write(files.repair_name(operation_id), ended.to_json())
-        self._repairs.pop(operation_id, None)
-        self._log_line(repair_line(operation_id, ended))
+    def _stop(self, operation_id: OperationId) -> None:
+        """As the history says."""
+        self._write(files.stop_name(operation_id), b"")
+        if read_waiting(self._log, operation_id) is not None:
+            self._end_waiting(operation_id, "before it began")
+        else:
+            self._received(operation_id, end_stopped(self._log, operation_id, self._wall_ms()))
 
     def allow(self, operation_id: OperationId, delete_at_most: int | None, asker: Asker) -> None:
-        with self._lock:
-            report, repair = read_report(self._log, operation_id), read_repair(self._log, operation_id)
-            entry = self._history.find(operation_id)
-            if entry is None or report is None or repair is None or repair.state is not RepairState.ASKS:
-                return  # another call was first
-            deletes = rows_to_delete(report, delete_at_most)
-            if requested := question(operation_id, deletes):
-                raise RefusedRequest(
-                    f"the repair of {operation_id} waits for {requested}", hint="look at the extra rows first: --differences"
-                )
-            self._history.record(entry.commanded("repair", asker, self._wall_ms()))
-            allowed = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
-            self._write(files.repair_name(operation_id), allowed.to_json())
-            self._begin_repair(entry, report, delete_at_most)
+        self._repairs.allow(operation_id, delete_at_most, asker)
 
     def last_id(self) -> OperationId | None:
         return self._last
@@ -184,6 +189,14 @@ class TermVerifications:
     def find(self, operation_id: OperationId) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
         request = read_request(self._log, operation_id) or read_waiting(self._log, operation_id)
         return None if request is None else (request, read_report(self._log, operation_id), read_repair(self._log, operation_id))
+
+    def look(self, operation_id: OperationId) -> tuple[VerifyState, RepairReport | None] | None:
+        state = read_state(self._log, operation_id)
+        return None if state is None else (state, read_repair(self._log, operation_id) if state.differing else None)
+
+    def running(self) -> VerifyState | None:
+        with self._lock:
+            return next((one for one in self._states.values() if not one.is_over), None)
 
     def differences(self, operation_id: OperationId) -> Iterator[tuple[TableReport, RowDifference]]:
         return differences_of(self._log, operation_id, read_report(self._log, operation_id))
@@ -195,16 +208,32 @@ class TermVerifications:
         for operation_id in tuple(self._running):  # a copy: other threads change it
             with suppress(LogUnreachable, StorageFull):
                 self._separate(operation_id, partial(self._follow_one, operation_id))
-        for operation_id, repair in list(self._repairs.items()):
+        for operation_id, repair in list(self._repairs.running.items()):
             with suppress(LogUnreachable, StorageFull):
-                self._separate(operation_id, partial(self._repair, operation_id, repair))
-        with suppress(LogUnreachable, StorageFull), set_aside(self._log):
+                self._separate(operation_id, partial(self._repairs.step, operation_id, repair, self.start))
+        with suppress(LogUnreachable, StorageFull), self._set_aside():
+            for operation_id in tuple(self._to_stop):
+                self._write(files.stop_name(operation_id), b"")
+                self._to_stop.discard(operation_id)
+            self._count()
             self._begin_slice()
+
+    def _count(self) -> None:
+        """What has ended, for continuous verification. An equal slice leaves no files."""
+        while self._to_count:
+            request, report, leaves_files = self._to_count[0]
+            self._continuous.ended(request, report)
+            if not leaves_files:
+                remove_files(self._owned, request.id)
+            self._to_count.popleft()
+
+    def _set_aside(self) -> AbstractContextManager[None]:
+        return set_aside(self._log, self._owned.check_held)
 
     def _separate(self, operation_id: OperationId, work: Callable[[], object]) -> None:
         """Whatever is wrong with one of them ends that one. Raises what a retry can help, and what the history raises."""
         try:
-            with set_aside(self._log):
+            with self._set_aside():
                 work()
         except TicdcDumpError as error:
             if error.retryable or isinstance(error, CoordinationError):
@@ -217,32 +246,30 @@ class TermVerifications:
     def _give_up(self, operation_id: OperationId, why: str) -> None:
         """As `_separate`."""
         self._log_line(LogEvent("verification given up", {"verification": operation_id, "text": why}, "warning"))
-        repair = self._repairs.pop(operation_id, None)
         try:
-            if repair is not None:
-                failed = structs.replace(repair.report, state=RepairState.FAILED, error=f"{why}; verify and repair again", waiting_for="")
-                self._write(files.repair_name(operation_id), failed.to_json())
-            elif operation_id in self._running:
-                self._write(files.stop_name(operation_id), b"")  # the worker is to end it, too
+            if not self._repairs.give_up(operation_id, why) and operation_id in self._running:
                 self._end(operation_id, DumpState.FAILED, why)
+                self._to_stop.add(operation_id)  # the worker is to end it, too
         except TicdcDumpError as error:
             if error.retryable or isinstance(error, CoordinationError):
                 raise
             with self._lock:  # not even that can be written: it is as not there until the next life looks again
                 self._running.pop(operation_id, None)
+                self._states.pop(operation_id, None)
                 self._needs.drop(operation_id)
                 self._slice = None if self._is_slice(operation_id) else self._slice
 
     def _follow_one(self, operation_id: OperationId) -> None:
-        report = read_report(self._log, operation_id)
-        if report is not None and report.state in files.OVER:
-            self._received(operation_id, report)
+        state = read_state(self._log, operation_id)
+        if state is not None and state.is_over:
+            if (report := read_report(self._log, operation_id)) is not None:
+                self._received(operation_id, report)
         elif (request := read_waiting(self._log, operation_id)) is not None:
             self._await_dump(operation_id, request)
-        elif read_request(self._log, operation_id) is None:
+        elif not is_requested(self._log, operation_id):
             self._give_up(operation_id, "its files are gone")
-        elif report is not None:
-            self._received(operation_id, report)
+        elif state is not None:
+            self._progressed(operation_id, state)
 
     def _await_dump(self, operation_id: OperationId, request: VerifyRequest) -> None:
         """One that is to begin after a dump."""
@@ -258,68 +285,31 @@ class TermVerifications:
                 pass
 
     def _end_waiting(self, operation_id: OperationId, why: str) -> None:
-        remove_waiting(self._log, operation_id)
         self._end(operation_id, DumpState.STOPPED, why)
-
-    def _take_over_repair(self, entry: HistoryEntry) -> None:
-        """One that an earlier term has not ended. One that waits for an answer continues when it has one."""
-        if entry.state in (DumpState.FINISHED, DumpState.FAILED) and entry.result != EQUAL:
-            repair, request = read_repair(self._log, entry.id), read_request(self._log, entry.id)
-            if request is None or not request.repair or (repair is not None and repair.state is not RepairState.RUNNING):
-                return
-            if (report := read_report(self._log, entry.id)) is not None and request.is_to_repair(report):
-                self._begin_repair(entry, report, request.delete_at_most if repair is None else repair.delete_at_most)
-
-    def _begin_repair(self, entry: HistoryEntry, report: VerifyReport, delete_at_most: int | None) -> None:
-        deletes, differences = rows_to_delete(report, delete_at_most), partial(self.differences, entry.id)
-        if deletes:
-            self._log_line(deletes_line(entry.id, deletes))
-        begins = RepairReport(deletes=deletes, delete_at_most=delete_at_most)
-        self._repairs[entry.id] = Repair(self._history, entry.id, entry.asked_by, differences, self._start_dump, begins)
-
-    def _repair(self, operation_id: OperationId, repair: Repair) -> None:
-        before = repair.report
-        try:
-            report = repair.step()
-            if report.state is not RepairState.RUNNING:
-                self._end_repair(operation_id, repair)
-            with self._lock:  # one that asks may be answered as soon as it is on record
-                if self._repairs.get(operation_id) is not repair:
-                    return  # an operator has ended it amid the step
-                if report != before:
-                    self._write(files.repair_name(operation_id), report.to_json())
-                if report.state is not RepairState.RUNNING:
-                    del self._repairs[operation_id]
-        except (LogUnreachable, StorageFull, RefusedRequest):
-            repair.report = before  # the next step does it again; RefusedRequest: too many verifications wait
-
-    def _end_repair(self, operation_id: OperationId, repair: Repair) -> None:
-        report = repair.report
-        result = self.find(operation_id)
-        if report.state is RepairState.FINISHED and result is not None and result[1] is not None:
-            asker = replace(repair.asker, reason=f"after the repair of {operation_id}")
-            self.start(follow_up(result[0], result[1], asked_ms=self._wall_ms()), asker)
-        self._log_line(repair_line(operation_id, report))
+        remove_waiting(self._log, operation_id)
 
     def _received(self, operation_id: OperationId, report: VerifyReport) -> None:
-        rows = sum(table.rows for table in report.tables)
-        if report.state in files.OVER:
-            request = read_request(self._log, operation_id)
-            if request is not None and request.slice is None:
-                self._continuous.ended(request, report)
-            ended = self._end(operation_id, STATES[report.state], result_of(report), rows, report)
-            if ended is not None and request is not None and request.is_to_repair(report):
-                self._begin_repair(ended, report, request.delete_at_most)
-            return
+        """Of one that is over."""
+        request = read_request(self._log, operation_id)
+        ended = self._end(operation_id, STATES[report.state], result_of(report), sum(table.rows for table in report.tables), report)
+        if ended is not None and request is not None:
+            if request.slice is None:
+                self._to_count.append((request, report, True))
+            if request.is_to_repair(report):
+                self._repairs.begin(ended, report, request.delete_at_most)
+
+    def _progressed(self, operation_id: OperationId, state: VerifyState) -> None:
         with self._lock:
             entry, now_s = self._running.get(operation_id), monotonic()
-            if entry is not None and report.needs_from is not None:
-                self._needs.put(operation_id, Seq(report.needs_from))
-            if entry is None or self._is_slice(operation_id):
+            if entry is None:
                 return
-            if rows != entry.rows and now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S:
+            self._states[operation_id] = state
+            if state.needs_from is not None:
+                self._needs.put(operation_id, Seq(state.needs_from), state.needs_since_ms)
+            is_due = now_s - self._recorded_s.get(operation_id, 0) >= PROGRESS_S
+            if is_due and state.rows != entry.rows and not self._is_slice(operation_id):
                 self._recorded_s[operation_id] = now_s
-                self._running[operation_id] = replace(entry, rows=rows)
+                self._running[operation_id] = replace(entry, rows=state.rows)
                 self._history.record(self._running[operation_id])
 
     def _end(
@@ -336,6 +326,7 @@ class TermVerifications:
             else:
                 entry = self._ended(entry, state, result)
             del self._running[operation_id]
+            self._states.pop(operation_id, None)
             self._needs.drop(operation_id)
         return entry
 
@@ -363,7 +354,7 @@ class TermVerifications:
         """If nothing else is there to be done. Raises as the log's storage."""
         with self._lock:
             running = list(self._running)
-        if self._repairs or any(read_waiting(self._log, one) is None for one in running):
+        if self._repairs.running or any(read_waiting(self._log, one) is None for one in running):
             return
         request = self._continuous.due()
         if request is not None:
@@ -377,17 +368,17 @@ class TermVerifications:
         if not equal:
             self._ended(entry, state, result)
             self._last = request.id
-        self._continuous.ended(request, report)
-        self._slice = None
-        if equal:
-            remove_files(self._log, request.id)
-        else:
             self._remove_old()
+        self._to_count.append((request, report, not equal))
+        self._slice = None
 
     def _write(self, name: str, data: bytes) -> None:
         with storage_errors(self._log):
             storage.write_atomically(self._log, name, data)
 
     def _remove_old(self) -> None:
+        remove_others(self._owned, self._kept)
+
+    def _kept(self) -> set[OperationId]:
         kept = [entry.id for entry in self._history.entries() if entry.kind is OperationKind.VERIFICATION][:KEPT_MAX]
-        remove_others(self._log, {*kept, *self._running, *self._repairs})
+        return {*kept, *self._running, *self._repairs.running}

@@ -6,7 +6,7 @@ It ends with PARENT, or when the connection does, and the processes that it has 
 other's files: so the kernel ends it, which has the lowest priority and might not learn of it before its successor is at work.
 
 What it dies of may be the memory of the whole container, and then nobody is left to count its deaths. So it counts its beginnings, beside
-the report: a verification that was begun too often without a piece of work done is given up.
+the report: a verification that was begun too often, without a piece of work done or in all, is given up.
 """
 
 from __future__ import annotations
@@ -48,9 +48,6 @@ NICE = 19
 set besides: a delivery that wakes up does not wait for this process at all (sched(7))."""
 
 PARENT_LOOK_S = 0.1
-
-DEATHS_MAX = 5
-"""In the same verification without a piece of work done: it would die of that for ever."""
 
 PROCESS_BYTES = 300 << 20
 """Of one that reads rows: 200 MB, measured, and a bucket."""
@@ -175,8 +172,7 @@ class CountedVerifications(Verifications):
         self._begun: set[str] = set()
 
     def carry_out(self, request: VerifyRequest, ending: Event) -> VerifyReport:
-        if request.id not in self._begun and count_beginning(self._log, request.id) > DEATHS_MAX:
-            why = f"its process ended {DEATHS_MAX} times at the same place: see the worker's lines; most often the memory is too small"
+        if request.id not in self._begun and (why := count_beginning(self._log, request.id).given_up):
             self._settings.notice(f"verification {request.id} is given up: {why}")
             remove_work(self._log, request.id)
             return end_stopped(self._log, request.id, self._settings.now_ms(), why=why)

@@ -34,7 +34,7 @@ class CheckContext:
     """What a comparison works with. `folder`: for its files. `gate`: called after each piece of work with the seconds that it took, and
     with 0 while it waits; it pauses while live delivery is late, and raises what ends the verification. `progress` receives the report
     after each piece. `needs`: the segments of the log after this one are still to be read. `present_ts`: what has committed at the source
-    by this moment is at or below it."""
+    by this moment is at or below it. `now_ms`: of reports."""
 
     log: LogKeys
     folder: Folder
@@ -45,3 +45,4 @@ class CheckContext:
     needs: Callable[[Seq], None] = lambda _: None
     wait: Callable[[float], object] = time.sleep
     present_ts: Callable[[], CommitTs] = lambda: ts_at(int(time.time() * 1000) + AHEAD_MS)
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,15 @@ from spark_merge.port.keys import key_text
 from spark_merge.port.readable import ReadPart, RowsRead, Versions, rows_of
 
 Row = tuple[str | None, ...]
+
+
+class LookedRows(NamedTuple):
+    """Rows of some keys (merge.key_text) in both places. `twice`: the sink has them in several rows. `moved`: the log has a change."""
+
+    ours: dict[str, Row]
+    theirs: dict[str, Row]
+    twice: set[str]
+    moved: set[str]
 
 
 def key_of(text: str) -> tuple[str, ...]:

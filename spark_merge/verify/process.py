@@ -32,8 +32,8 @@ from sidecar.errors import SinkError, SparkLost, TicdcDumpError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
 from sidecar.log.storage import Folder
-from sidecar.log.verification import OVER, stop_name
-from sidecar.log.verification_files import end_stopped, forget_beginnings, read_report, remove_work, request_ids, set_aside
+from sidecar.log.verification import stop_name
+from sidecar.log.verification_files import end_stopped, read_state, remove_work, request_ids, set_aside, take_back_beginning
 from sidecar.process.background import Background
 from sidecar.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
@@ -180,7 +180,7 @@ class VerifyProcess:
             running = self._child.running if self._child is not None else None
             if self._end() and running is not None:
                 with suppress(TicdcDumpError):  # then this end counts as a death
-                    forget_beginnings(self._log, running)
+                    take_back_beginning(self._log, running)
 
     def _step(self, now_s: float) -> None:
         if now_s - self._requested_s >= REQUESTED_EVERY_S:
@@ -212,8 +212,8 @@ class VerifyProcess:
         result: list[OperationId] = []
         for operation_id in request_ids(self._log):
             if operation_id not in self._over:
-                report = read_report(self._log, operation_id)
-                if report is not None and report.state in OVER:
+                state = read_state(self._log, operation_id)
+                if state is not None and state.is_over:
                     self._over.add(operation_id)
                 else:
                     result.append(operation_id)

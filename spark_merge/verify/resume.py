@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import msgspec
@@ -29,7 +30,8 @@ class CheckProgress(msgspec.Struct):
     """`schema`: the table's, as `schema_text`. The sink's rows are of segment `accepted` or later, which ends at `low_ts`. The log is
     followed to `seq`, which ends at `upto_ts`, and must be followed to `high_ts`. `rows`: of the table, about. `ranges`: of the source,
     after and upper key; `done` of them are read. `sink_files`, `source_files`: of digests, by bucket;
-    `digests`: what made them, `digested`: how many there are of both sides."""
+    `digests`: what made them, `digested`: how many there are of both sides. `look`, `look_ms`, `pending`: as of TableReport; another worker
+    looks again from the first one on, at buckets of these digests."""
 
     schema: str
     accepted: int
@@ -47,6 +49,9 @@ class CheckProgress(msgspec.Struct):
     upto_ts: int = 0
     digests: str = ""
     digested: int = 0
+    look: int = 0
+    look_ms: int = 0
+    pending: int = 0
 
 
 DIGESTS = f"polars {polars.__version__}"
@@ -69,6 +74,14 @@ def save(folder: Folder, path: str, progress: CheckProgress, moving: Moving, *, 
         storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
 
 
+def note_look(folder: Folder, path: str, report: TableReport) -> None:
+    """Of a comparison that is saved: its next look begins. Raises as the storage."""
+    with storage_errors(folder):
+        progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
+        progress.look, progress.look_ms, progress.pending = report.look, report.look_ms, report.pending
+        storage.write_atomically(folder, _name(path), msgspec.json.encode(progress))
+
+
 def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
     """With the moving keys. None: there is nothing to continue with. Raises as the storage."""
     with storage_errors(folder):
@@ -83,6 +96,13 @@ def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
             return None
         with storage.open_to_read(folder, _keys_name(path)) as file, pa.ipc.open_file(file) as reader:
             return progress, reader.read_all()["key"].combine_chunks()
+
+
+def saved_in(folder: Folder, path: str) -> set[str]:
+    """Of the folders below `path` those from which a comparison may continue. Raises as the storage."""
+    with storage_errors(folder):
+        names = storage.list_names(folder, deep=True, beginning=f"{path}/")
+    return {match[1] for name in names if (match := re.fullmatch(rf"{re.escape(path)}/([^/]+)/progress\.json", name))}
 
 
 def forget(folder: Folder, path: str) -> None:

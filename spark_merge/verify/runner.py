@@ -1,6 +1,6 @@
 """The verifications of a merge worker: one after another, a few tables and sinks at once, beside its deliveries.
 
-    verify/{id}/request.json ─► each sink's tables ─► report.json, after each piece of work
+    verify/{id}/request.json ─► each sink's tables ─► report.json, state.json, after pieces of work
 
 - A worker that starts again continues with the tables that the report does not have, and in a large table with its next ranges (resume).
 - A check of a small table mostly waits for the log; so CHECKS_AT_ONCE are under way.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -38,17 +38,27 @@ from sidecar.log.verification import (
     VerifyReport,
     VerifyRequest,
     differences_name,
-    report_name,
     stop_name,
     stopped,
     verify_folder,
 )
-from sidecar.log.verification_files import read_report, read_request, remove_below, remove_work, request_ids, set_aside
+from sidecar.log.verification_files import (
+    read_report,
+    read_request,
+    read_state,
+    remove_below,
+    remove_work,
+    request_ids,
+    set_aside,
+    write_report,
+    write_state,
+)
 from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.port.readable import Readable
 from spark_merge.verify.context import CheckContext, TaskRunner
 from spark_merge.verify.moving import LogKeys
+from spark_merge.verify.resume import saved_in
 from spark_merge.verify.source import ComparedSource
 from spark_merge.verify.table_check import TableCheck
 
@@ -58,8 +68,11 @@ PAUSE_MAX = 9.0
 
 CHECKS_AT_ONCE = 8
 WRITE_EVERY_S = 0.5
-WRITTEN_AT_ONCE_TABLES = 500
-"""The report, while it changes. With more tables it is written less often, so that 30,000 of them do not write 12 MB twice a second."""
+WRITTEN_AT_ONCE_TABLES, STATED_AT_ONCE_TABLES = 500, 10_000
+"""The report, and its state, while they change. With more tables each is written less often, so that 30,000 of them do not write 12 MB
+twice a second."""
+WAIT_USUAL_S = 60.0
+"""Where each table that is under way waits for longer than that, it is an outage, and no work."""
 
 LOOK_EVERY_S = 1.0
 RETRY_MAX_S = 60.0
@@ -116,8 +129,13 @@ class Verifications:
         """Those that are not over, in the order of their requests."""
         waiting = []
         for operation_id in request_ids(self._log):
+            state = read_state(self._log, operation_id)
+            if state is not None and state.is_over:
+                continue
             report, request = self.report(operation_id), read_request(self._log, operation_id)
-            if request is not None and (report is None or report.state not in OVER):
+            if report is not None and report.state in OVER:
+                write_state(self._log, report, request)  # who wrote the report has died before its state
+            elif request is not None:
                 waiting.append(request)
         yield from sorted(waiting, key=lambda one: (one.asked_ms, one.id))
 
@@ -140,6 +158,25 @@ def _caught(errors: dict[str, str]) -> Iterator[None]:
         errors[str(error)] = str(error) if isinstance(error, TicdcDumpError) else format_exc()
 
 
+class WorkedTime:
+    """For how long a verification was carried out: by earlier processes, and by this one since it began with it, but for outages."""
+
+    def __init__(self, seconds: float, now_s: float | None = None) -> None:
+        self._seconds, self._now_s = seconds, time.monotonic() if now_s is None else now_s
+        self._waits_since_s: float | None = None
+
+    def seconds(self, now_s: float, *, waits: bool) -> float:
+        """`waits`: whether all that is under way waits now."""
+        if not waits:
+            self._waits_since_s = None
+        elif self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if self._waits_since_s is None or now_s - self._waits_since_s <= WAIT_USUAL_S:
+            self._seconds += now_s - self._now_s
+        self._now_s = now_s
+        return self._seconds
+
+
 class _Verification:
     def __init__(self, settings: VerifySettings, request: VerifyRequest, report: VerifyReport, ending: Event) -> None:
         self._settings, self._request, self._report, self._ending = settings, request, report, ending
@@ -150,15 +187,15 @@ class _Verification:
         self._unjudged: defaultdict[tuple[str, TableName], list[Unjudged]] = defaultdict(list)
         for one in request.unjudged:
             self._unjudged[one.sink, one.name].append(one)
-        self._written_s = 0.0
+        self._written_s = self._stated_s = 0.0
+        self._worked = WorkedTime(report.worked_s)
 
     def run(self) -> VerifyReport:
         report, request = self._report, self._request
         done = {(one.sink, one.name): one for one in report.tables if one.state in TABLE_OVER}
         wanted = [(sink, table) for sink in request.sinks for table in request.tables]
-        if report.needs_from is not None:  # until each of them has begun and reported its own
-            self._needed = {number: Seq(report.needs_from) for number, (sink, table) in enumerate(wanted) if (sink, table.name) not in done}
-        report.tables = [done.get((sink, table.name)) or TableReport(sink, *table.name) for sink, table in wanted]
+        self._take_over({number for number, (sink, table) in enumerate(wanted) if (sink, table.name) not in done})
+        report.tables = [done.get((sink, table.name)) or self._waiting(sink, table) for sink, table in wanted]
         self._write()
         try:
             with ThreadPoolExecutor(self._settings.checks_at_once, thread_name_prefix="verify") as pool:
@@ -175,9 +212,22 @@ class _Verification:
         except Ending:
             return report
         report.waiting_for = ""
-        report.needs_from, report.ended_ms = None, self._settings.now_ms()
+        report.ended_ms = self._settings.now_ms()
+        report.needs(None, report.ended_ms)
         self._write()
         return report
+
+    def _take_over(self, left: Collection[int]) -> None:
+        """What another process still had to read: until each table that continues has begun and reported its own. The state is newer than
+        the report."""
+        state = read_state(self._log, self._request.id)
+        if state is not None and state.needs_from is not None:
+            self._report.needs_from, self._report.needs_since_ms = state.needs_from, state.needs_since_ms
+            saved = saved_in(self._log, f"{verify_folder(self._request.id)}/work")
+            self._needed = {number: Seq(state.needs_from) for number in left if str(number) in saved}
+
+    def _waiting(self, sink: str, table: RequestedTable) -> TableReport:
+        return TableReport(sink, *table.name, rows_total=int(table.rows * self._request.sample))
 
     def _check(self, number: int, sink: str, table: RequestedTable) -> None:
         self._gate(0)
@@ -200,6 +250,7 @@ class _Verification:
             gate=self._gate,
             progress=partial(self._progress, number),
             needs=partial(self._needs, number),
+            now_ms=settings.now_ms,
             wait=settings.wait,
         )
         check, continues = None, False
@@ -269,19 +320,28 @@ class _Verification:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def _write_when_due(self) -> None:
-        every_s = self._settings.write_every_s * max(1.0, len(self._report.tables) / WRITTEN_AT_ONCE_TABLES)
-        if time.monotonic() - self._written_s >= every_s:
+        every_s, tables, now_s = self._settings.write_every_s, len(self._report.tables), time.monotonic()
+        if now_s - self._written_s >= every_s * max(1.0, tables / WRITTEN_AT_ONCE_TABLES):
             self._write_progress()
+        elif now_s - self._stated_s >= every_s * max(1.0, tables / STATED_AT_ONCE_TABLES):
+            self._mark()
+            write_state(self._log, self._report, self._request)
 
     def _write_progress(self) -> None:
-        self._written_s = time.monotonic()
-        self._report.needs_from = min(self._needed.values(), default=None)
+        self._report.needs(min(self._needed.values(), default=None), self._settings.now_ms())
         self._write()
 
     def _write(self) -> None:
-        self._report.written_ms = self._settings.now_ms()
-        with storage_errors(self._log):
-            storage.write_atomically(self._log, report_name(self._report.id), self._report.to_json())
+        self._written_s = self._mark()
+        write_report(self._log, self._report, self._request)
+
+    def _mark(self) -> float:
+        """Before the state is written."""
+        report, now_s = self._report, time.monotonic()
+        running = [one for one in report.tables if one.state is CheckState.RUNNING]
+        report.worked_s = self._worked.seconds(now_s, waits=bool(running) and all(one.waiting_for for one in running))
+        report.written_ms, self._stated_s = self._settings.now_ms(), now_s
+        return now_s
 
     def _write_differences(self, number: int, check: TableCheck) -> None:
         if check.report.differences:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, product
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,12 +40,12 @@ from spark_merge.verify.compare import BucketDifference, BucketWork, total
 from spark_merge.verify.context import CheckContext
 from spark_merge.verify.digest import DigestWork
 from spark_merge.verify.keeping_up import KeepingUp
-from spark_merge.verify.look import Row, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
+from spark_merge.verify.look import LookedRows, RowsOfKeys, by_key, difference, key_of, keys_read_twice, source_rows
 from spark_merge.verify.moving import Moving
 from spark_merge.verify.positions import LOOK_WAIT_S, Altered, Positions, ReadableSink
-from spark_merge.verify.resume import CheckProgress, forget, load, save, schema_text
+from spark_merge.verify.resume import CheckProgress, forget, load, note_look, save, schema_text
 from spark_merge.verify.source import TimedPart, key_table
-from spark_merge.verify.tally import Tally
+from spark_merge.verify.tally import LACKS, Tally
 
 R = TypeVar("R")
 
@@ -70,20 +70,9 @@ MOVED_KEYS_MAX = 1_000_000
 SAVE_EVERY_S = 60.0
 """What a comparison has done: with it are the keys that are moving, which may be millions."""
 
-LACKS = "the sink has not received all rows of the table: a dump that runs brings them, else dumpstart; then verify again"
-
 KEYS_AT_ONCE, KEYS_OF_READING = 5_000, 200_000
 """Of a second look: of a sink that finds keys, and of one that is read whole for them, which is read as seldom as memory allows."""
 TRIES_MAX = 3
-
-
-class _Looked(NamedTuple):
-    """Rows of some keys (merge.key_text) in both places. `twice`: the sink has them in several rows. `moved`: the log has a change."""
-
-    ours: dict[str, Row]
-    theirs: dict[str, Row]
-    twice: set[str]
-    moved: set[str]
 
 
 @dataclass
@@ -287,9 +276,8 @@ class TableCheck:
     def _look_again(self, schema: TableSchema, pending: dict[str, int]) -> None:
         """`pending`: how often each key has differed so far."""
         wait_s = LOOK_WAIT_S
-        for _ in range(LOOKS_MAX):
-            self.report.moving = len(pending)
-            self.context.progress(self.report)
+        for number in range(LOOKS_MAX):
+            self._begin_look(number + 2, pending)
             if not pending:
                 return
             self._positions.await_sink(self._upto_ts)
@@ -300,7 +288,16 @@ class TableCheck:
             if pending:
                 self.context.wait(wait_s)
                 wait_s = min(2 * wait_s, LOOK_WAIT_MAX_S)
-        self.report.moving = len(pending)
+        self._begin_look(0, pending)
+
+    def _begin_look(self, number: int, pending: Collection[str]) -> None:
+        """At the keys that are pending; 0, or without any: there is none."""
+        report, looks = self.report, bool(number and pending)
+        report.moving, report.pending = len(pending), len(pending) if looks else 0
+        report.look, report.look_ms = (number, self.context.now_ms()) if looks else (0, 0)
+        if self._saves:
+            note_look(self.context.folder, self.path, report)
+        self.context.progress(report)
 
     def _look(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str]) -> None:
         accepted = self._positions.accepted()
@@ -314,7 +311,7 @@ class TableCheck:
         part = self.context.source.by_keys(schema, requested, form=reading.form, where=self.table.where)
         ours = source_rows(schema, part.at(at_ts))
         self._positions.await_log(moving, self.context.present_ts() if at_ts is None else at_ts, follow=self._follow)
-        looked = _Looked(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
+        looked = LookedRows(ours, by_key(schema, [theirs]), keys_read_twice(schema, theirs), set(moving.keys.to_pylist()))
         self._judge(schema, pending, keys, looked)
 
     @property
@@ -327,7 +324,7 @@ class TableCheck:
         if what:
             self.context.progress(self.report)
 
-    def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: _Looked) -> None:
+    def _judge(self, schema: TableSchema, pending: dict[str, int], keys: Sequence[str], looked: LookedRows) -> None:
         for key in keys:
             result = difference(schema, key, looked.ours.get(key), looked.theirs.get(key), twice=key in looked.twice)
             if result is None or (self.report.partial and key not in looked.ours):

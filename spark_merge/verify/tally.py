@@ -11,6 +11,7 @@ from sidecar.log.verification import EXAMPLES_MAX, CheckState, RowDifference, Ta
 from sidecar.ticdc.hidden_changes import are_all
 from spark_merge.verify.look import key_of
 
+LACKS = "the sink has not received all rows of the table: a dump that runs brings them, else dumpstart; then verify again"
 DUPLICATES = "the target keeps one row of each key and has keys in several rows: another program has written there"
 
 

@@ -37,7 +37,8 @@ class Files:
 
     @property
     def cycle(self) -> Path:
-        return self.folder / "verify" / "cycle.json"
+        """Of the latest owner."""
+        return max((self.folder / "verify").glob("cycle-*.json"), default=self.folder / "verify" / "no cycle")
 
     def requests(self) -> list[Path]:
         return list(self.folder.glob("verify/*/request.json"))

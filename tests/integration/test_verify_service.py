@@ -17,13 +17,14 @@ from typer.testing import CliRunner, Result
 
 from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
-from sidecar.control.verification_messages import derived_id
+from sidecar.control.verification_messages import answer_of, derived_id
 from sidecar.core.messages import StartDump
 from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
 from sidecar.errors import RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.log import storage
+from sidecar.log.owned import OwnedLog
 from sidecar.log.storage import open_folder
 from sidecar.log.verification import (
     CellDifference,
@@ -34,7 +35,7 @@ from sidecar.log.verification import (
     differences_name,
     report_name,
 )
-from sidecar.log.verification_files import read_request, read_waiting, request_ids
+from sidecar.log.verification_files import read_request, read_waiting, request_ids, write_report
 from sidecar.run import repairing
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
@@ -42,6 +43,7 @@ from sidecar.run.repairing import KeyDump, start_key_dump
 from sidecar.run.term_verifications import TermVerifications
 from sidecar.ticdc.hidden_changes import Explanation
 from tests.unit.control.serving import ITEM, ORDERS, Filter, Owner, Serving
+from ticdc_dump.v1 import control_pb2 as pb
 
 pytestmark = pytest.mark.xdist_group("control")
 
@@ -62,9 +64,10 @@ class Service:
         self.log, self.owner = open_folder(str(folder)), owner
         self.worker: Worker = lambda operation_id: VerifyReport(operation_id, CheckState.EQUAL, 1, 2)
         self.served = owner.served(sinks=SINKS, verifications=lambda: self.made)
-        continuous = ContinuousVerification(self.log, 0.0, lambda: 1000, ServedSlices(lambda: self.served), lambda _: None)
+        owner_log = OwnedLog(self.log, 1)
+        continuous = ContinuousVerification(owner_log, 0.0, lambda: 1000, ServedSlices(lambda: self.served), lambda _: None)
         self.made = TermVerifications(
-            self.log,
+            owner_log,
             AwaitedDumps(owner.history),
             lambda: 1000,
             start_dump=self.start,
@@ -322,6 +325,31 @@ def test_it_shows_how_far_it_is_also_without_being_watched(service: Service) -> 
     done = service.run()
     assert f"verification {service.made.last_id()} waiting" in done.output
     assert service.run("--json").stdout.count("\n") == 1, "programs get the report alone"
+
+
+def test_a_look_at_one_that_runs_is_brief_and_a_status_has_it(service: Service) -> None:
+    """Which look, at how many keys, since when."""
+    service.worker = lambda operation_id: VerifyReport(operation_id, CheckState.RUNNING, 1, 2, tables=tables)
+    tables = [
+        TableReport("copy", *ORDERS, CheckState.RUNNING, rows=5, look=2, pending=7, look_ms=9, examples=[SPOILT[0]]),
+        *(TableReport("lake", *ORDERS, CheckState.EQUAL, rows=1) for _ in range(100)),
+    ]
+    started = service.asked("--detach")
+    service.work()
+    known = service.made.look(OperationId(started["id"]))
+    assert known is not None
+    write_report(service.log, VerifyReport(OperationId(started["id"]), CheckState.RUNNING, 1, 2, tables=tables), known[0].request)
+    service.made.follow()
+    request = pb.VerificationRequest(changefeed=pb.Changefeed(id="cf"), id=started["id"], brief=True)
+    brief = answer_of(service.made, request, is_brief=True)
+    [table] = brief.tables
+    assert (table.table, table.look, table.pending, table.look_ms, len(table.examples)) == (ORDERS.table, 2, 7, 9, 0)
+    assert (brief.table_count, brief.tables_done, brief.rows) == (101, 100, 105)
+    whole = service.asked("--id", started["id"], "--detach")
+    assert (len(whole["tables"]), len(whole["tables"][0]["examples"])) == (101, 1)
+    status = json.loads(service.run_command("dumpquery", "--json").stdout)
+    assert status["verification"]["tables"][0]["pending"] == 7
+    assert "look 2 at 7 keys" in service.run_command("dumpquery").stdout.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ GIVEN = [
     Mutation(
         "a damaged file is in the way for ever",
         "sidecar/run/term_verifications.py::TermVerifications._separate",
-        "set_aside(self._log)",
+        "self._set_aside()",
         "suppress()",
         OF_DAMAGE,
     ),

@@ -83,7 +83,7 @@ REPAIRS = [
     ),
     Mutation(
         "a next owner forgets the answer and asks again",
-        "sidecar/run/term_verifications.py::TermVerifications._take_over_repair",
+        "sidecar/run/term_repairs.py::TermRepairs.take_over",
         " if repair is None else repair.delete_at_most",
         "",
         f"{OF_REPAIRING}::test_a_repair_that_deletes_too_much_asks_and_has_corrected_nothing",
@@ -113,20 +113,20 @@ REPAIRS = [
     Mutation(
         "an upgrade begins repairs that 0.4 had refused",
         "sidecar/log/verification.py::VerifyRequest.is_to_repair",
-        " and (self.partly or report.state is CheckState.DIFFERENT)",
+        " and (self.partly or result.state is CheckState.DIFFERENT)",
         "",
         f"{OF_REPAIRING}::test_an_upgrade_repairs_nothing_that_an_earlier_version_has_refused_to_repair",
     ),
     Mutation(
         "the differences of a repair that runs are removed, and it ends as if all were corrected",
-        "sidecar/run/term_verifications.py::TermVerifications._remove_old",
-        ", *self._repairs",
+        "sidecar/run/term_verifications.py::TermVerifications._kept",
+        ", *self._repairs.running",
         "",
         f"{OF_REPAIRING}::test_the_differences_of_a_repair_that_runs_are_kept",
     ),
     Mutation(
         "a stop amid a step of a repair is undone by that step",
-        "sidecar/run/term_verifications.py::TermVerifications._repair",
+        "sidecar/run/term_repairs.py::TermRepairs.step",
         "get(operation_id",
         "setdefault(operation_id, repair",
         "tests/unit/run/test_repairing.py::test_a_stop_amid_a_step_of_the_repair_is_not_undone_by_it",

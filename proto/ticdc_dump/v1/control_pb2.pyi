@@ -232,15 +232,17 @@ class VerifyRequest(_message.Message):
     def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., table_rules: _Optional[_Iterable[str]] = ..., where: _Optional[_Iterable[_Union[TablePredicate, _Mapping]]] = ..., sinks: _Optional[_Iterable[str]] = ..., sample: _Optional[float] = ..., dry_run: _Optional[bool] = ..., repair: _Optional[bool] = ..., delete_at_most: _Optional[int] = ...) -> None: ...
 
 class VerificationRequest(_message.Message):
-    __slots__ = ("changefeed", "id")
+    __slots__ = ("changefeed", "id", "brief")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+    brief: bool
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class Verification(_message.Message):
-    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for", "repair", "rows_per_second", "remaining_s")
+    __slots__ = ("changefeed", "id", "state", "asked_ms", "started_ms", "ended_ms", "sample", "tables", "left_out", "waiting_for", "repair", "rows_per_second", "remaining_s", "table_count", "tables_done", "rows", "differences")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -254,6 +256,10 @@ class Verification(_message.Message):
     REPAIR_FIELD_NUMBER: _ClassVar[int]
     ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     REMAINING_S_FIELD_NUMBER: _ClassVar[int]
+    TABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TABLES_DONE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     id: str
     state: CheckState
@@ -267,7 +273,11 @@ class Verification(_message.Message):
     repair: Repair
     rows_per_second: float
     remaining_s: float
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ..., rows_per_second: _Optional[float] = ..., remaining_s: _Optional[float] = ...) -> None: ...
+    table_count: int
+    tables_done: int
+    rows: int
+    differences: int
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., id: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., asked_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., sample: _Optional[float] = ..., tables: _Optional[_Iterable[_Union[CheckedTable, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOutSink, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., repair: _Optional[_Union[Repair, _Mapping]] = ..., rows_per_second: _Optional[float] = ..., remaining_s: _Optional[float] = ..., table_count: _Optional[int] = ..., tables_done: _Optional[int] = ..., rows: _Optional[int] = ..., differences: _Optional[int] = ...) -> None: ...
 
 class Repair(_message.Message):
     __slots__ = ("state", "keys", "dumps", "followed_by", "error", "waiting_for", "deletes")
@@ -310,7 +320,7 @@ class LeftOutSink(_message.Message):
     def __init__(self, sink: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class CheckedTable(_message.Message):
-    __slots__ = ("sink", "schema", "table", "state", "rows", "rows_estimated", "equal", "missing", "extra", "different", "moving", "unlooked", "low_tso", "high_tso", "seconds", "columns", "examples", "why", "partial", "where", "parts", "parts_done", "duplicate", "expected", "unjudged")
+    __slots__ = ("sink", "schema", "table", "state", "rows", "rows_estimated", "equal", "missing", "extra", "different", "moving", "unlooked", "low_tso", "high_tso", "seconds", "columns", "examples", "why", "partial", "where", "parts", "parts_done", "duplicate", "expected", "unjudged", "look", "look_ms", "pending")
     SINK_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -336,6 +346,9 @@ class CheckedTable(_message.Message):
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     UNJUDGED_FIELD_NUMBER: _ClassVar[int]
+    LOOK_FIELD_NUMBER: _ClassVar[int]
+    LOOK_MS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     sink: str
     schema: str
     table: str
@@ -361,7 +374,10 @@ class CheckedTable(_message.Message):
     duplicate: int
     expected: int
     unjudged: _containers.RepeatedCompositeFieldContainer[UnjudgedKinds]
-    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., rows: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., equal: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., different: _Optional[int] = ..., moving: _Optional[int] = ..., unlooked: _Optional[int] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., seconds: _Optional[float] = ..., columns: _Optional[_Iterable[_Union[ColumnDifferences, _Mapping]]] = ..., examples: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., why: _Optional[str] = ..., partial: _Optional[bool] = ..., where: _Optional[str] = ..., parts: _Optional[int] = ..., parts_done: _Optional[int] = ..., duplicate: _Optional[int] = ..., expected: _Optional[int] = ..., unjudged: _Optional[_Iterable[_Union[UnjudgedKinds, _Mapping]]] = ...) -> None: ...
+    look: int
+    look_ms: int
+    pending: int
+    def __init__(self, sink: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., state: _Optional[_Union[CheckState, str]] = ..., rows: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., equal: _Optional[int] = ..., missing: _Optional[int] = ..., extra: _Optional[int] = ..., different: _Optional[int] = ..., moving: _Optional[int] = ..., unlooked: _Optional[int] = ..., low_tso: _Optional[int] = ..., high_tso: _Optional[int] = ..., seconds: _Optional[float] = ..., columns: _Optional[_Iterable[_Union[ColumnDifferences, _Mapping]]] = ..., examples: _Optional[_Iterable[_Union[RowDifference, _Mapping]]] = ..., why: _Optional[str] = ..., partial: _Optional[bool] = ..., where: _Optional[str] = ..., parts: _Optional[int] = ..., parts_done: _Optional[int] = ..., duplicate: _Optional[int] = ..., expected: _Optional[int] = ..., unjudged: _Optional[_Iterable[_Union[UnjudgedKinds, _Mapping]]] = ..., look: _Optional[int] = ..., look_ms: _Optional[int] = ..., pending: _Optional[int] = ...) -> None: ...
 
 class UnjudgedKinds(_message.Message):
     __slots__ = ("kinds", "why")
@@ -574,7 +590,7 @@ class TableStatus(_message.Message):
     def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., chunks: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., rows_estimated: _Optional[int] = ..., complete_at_tso: _Optional[int] = ...) -> None: ...
 
 class DumpStatus(_message.Message):
-    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "read_on", "stream_waiting_for")
+    __slots__ = ("changefeed", "dump_id", "state", "reason", "brackets", "tables", "resolved_tso", "delivered_tso", "open_windows", "resolved_lag_s", "delivery_lag_s", "lanes", "waiting_for", "rows_per_second", "bytes_per_second", "eta_s", "epoch", "owner", "changes", "repeats", "segments", "merge_worker", "last_error", "ddls", "last_ddl_tso", "last_ddl", "settings", "sinks", "subscribers", "skipped_rows", "dump_sinks", "dumps", "ambiguous_timestamps", "timeline", "services", "read_with", "read_on", "verification", "stream_waiting_for")
     CHANGEFEED_FIELD_NUMBER: _ClassVar[int]
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -612,6 +628,7 @@ class DumpStatus(_message.Message):
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     READ_WITH_FIELD_NUMBER: _ClassVar[int]
     READ_ON_FIELD_NUMBER: _ClassVar[int]
+    VERIFICATION_FIELD_NUMBER: _ClassVar[int]
     STREAM_WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     changefeed: Changefeed
     dump_id: str
@@ -650,8 +667,9 @@ class DumpStatus(_message.Message):
     services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
     read_with: str
     read_on: str
+    verification: Verification
     stream_waiting_for: str
-    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., read_on: _Optional[str] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
+    def __init__(self, changefeed: _Optional[_Union[Changefeed, _Mapping]] = ..., dump_id: _Optional[str] = ..., state: _Optional[_Union[DumpState, str]] = ..., reason: _Optional[str] = ..., brackets: _Optional[_Union[Brackets, str]] = ..., tables: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., resolved_tso: _Optional[int] = ..., delivered_tso: _Optional[int] = ..., open_windows: _Optional[int] = ..., resolved_lag_s: _Optional[float] = ..., delivery_lag_s: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[LaneStatus, _Mapping]]] = ..., waiting_for: _Optional[str] = ..., rows_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., eta_s: _Optional[float] = ..., epoch: _Optional[int] = ..., owner: _Optional[str] = ..., changes: _Optional[int] = ..., repeats: _Optional[int] = ..., segments: _Optional[int] = ..., merge_worker: _Optional[str] = ..., last_error: _Optional[str] = ..., ddls: _Optional[int] = ..., last_ddl_tso: _Optional[int] = ..., last_ddl: _Optional[str] = ..., settings: _Optional[_Union[DumpSettings, _Mapping]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., skipped_rows: _Optional[int] = ..., dump_sinks: _Optional[_Iterable[str]] = ..., dumps: _Optional[_Iterable[_Union[DumpSummary, _Mapping]]] = ..., ambiguous_timestamps: _Optional[int] = ..., timeline: _Optional[_Union[Timeline, _Mapping]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., read_with: _Optional[str] = ..., read_on: _Optional[str] = ..., verification: _Optional[_Union[Verification, _Mapping]] = ..., stream_waiting_for: _Optional[str] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "error", "failures", "again_s")

@@ -55,6 +55,32 @@ def test_one_that_runs_shows_how_far_each_table_is() -> None:
     assert not is_over(RUNNING)
 
 
+def test_a_second_look_shows_which_at_how_many_keys_and_since_when() -> None:
+    looks = table("orders", pb.CHECK_STATE_RUNNING, rows=1500, parts=8, parts_done=8, look=3, pending=1200, look_ms=1_800_000_000_000)
+    result = verification(looks, state=pb.CHECK_STATE_RUNNING)
+    for text in (picture(result), plain_line(result)):
+        assert "look 3 at 1,200 keys since 2027-01-15 08:00:00" in text
+        assert "100%" not in text
+
+
+def test_a_brief_answer_counts_the_tables_that_it_does_not_show() -> None:
+    result = verification(
+        table("orders", pb.CHECK_STATE_DIFFERENT, missing=2),
+        state=pb.CHECK_STATE_RUNNING,
+        table_count=90_000,
+        tables_done=1_000,
+        rows=5_000,
+        differences=2,
+    )
+    assert "running  1,000/90,000 tables  5,000 rows" in plain_line(result)
+    assert "2 differences" in plain_line(result)
+    assert "89,999 more tables" in picture(result)
+    more = pb.Verification()
+    more.CopyFrom(result)
+    more.tables_done += 1
+    assert look(result).kind != look(more).kind
+
+
 def test_one_that_waits_says_for_what() -> None:
     result = verification(state=pb.CHECK_STATE_WAITING, waiting_for="the merge worker, which has not begun with it")
     for text in (picture(result), plain_line(result)):

@@ -165,8 +165,8 @@ def test_a_report_is_reported_as_it_is() -> None:
 
 
 def test_one_that_runs_reports_its_rate_what_is_left_and_what_it_waits_for() -> None:
-    done = TableReport("copy", *ORDERS, CheckState.EQUAL, 3_000)
-    half = TableReport("copy", *ITEM, CheckState.RUNNING, 1_000, parts=4, parts_done=2, waiting_for="the log")
+    done = TableReport("copy", *ORDERS, CheckState.EQUAL, 3_000, 3_000)
+    half = TableReport("copy", *ITEM, CheckState.RUNNING, 1_000, 3_000, parts=4, parts_done=2, waiting_for="the log")
     report = VerifyReport(ID, CheckState.RUNNING, 5_000, written_ms=45_000, tables=[done, half])
     result = verification(REQUEST, report)
     assert (result.rows_per_second, result.waiting_for) == (100.0, "the log")

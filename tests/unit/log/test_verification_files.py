@@ -7,17 +7,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.core.model import OperationId
 from sidecar.errors import FileDamaged, LogBroken
+from sidecar.log import storage
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.verification import (
+    CheckState,
     RepairReport,
+    TableReport,
     VerifyReport,
     VerifyRequest,
+    begun_name,
     differences_name,
     repair_from_json,
-    repair_name,
+    repair_stem,
     report_from_json,
     report_name,
     request_from_json,
@@ -26,13 +32,16 @@ from sidecar.log.verification import (
 )
 from sidecar.log.verification_files import (
     UNREADABLE,
+    count_beginning,
     read_differences,
     read_repair,
     read_report,
     read_request,
     read_waiting,
     set_aside,
+    take_back_beginning,
 )
+from sidecar.log.verification_state import DEATHS_IN_ALL_MAX, DEATHS_MAX
 from tests.support.hostile_ids import HOSTILE, all_below
 
 V1 = OperationId("v1")
@@ -40,7 +49,7 @@ READS: dict[str, Callable[[Folder], object]] = {
     request_name(V1): partial(read_request, operation_id=V1),
     waiting_name(V1): partial(read_waiting, operation_id=V1),
     report_name(V1): partial(read_report, operation_id=V1),
-    repair_name(V1): partial(read_repair, operation_id=V1),
+    f"{repair_stem(V1)}-{3:010d}.json": partial(read_repair, operation_id=V1),
     differences_name(V1, 0): lambda log: list(read_differences(log, V1, 0)),
 }
 
@@ -64,6 +73,25 @@ def test_a_read_of_a_damaged_file_changes_nothing_and_the_owner_sets_it_aside(lo
         READS[name](log)
     assert all_below(tmp_path) == {one if one != name else f"{one}{UNREADABLE}": data for one, data in before.items()}
     assert not READS[name](log)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=3 * DEATHS_IN_ALL_MAX))
+def test_the_deaths_of_a_verification_are_bounded_at_one_place_and_in_all(lives: list[tuple[int, bool]]) -> None:
+    """Of each life: how much is done by then, and whether it ends in good order."""
+    log = storage.open_folder("memory://beginnings")
+    storage.remove(log, [begun_name(V1)])
+    here = in_all = place = 0
+    for done, ends_well in lives:
+        here, place = here if done == place else 0, done
+        tables = [TableReport("copy", "shop", "item", parts_done=done)]
+        storage.write_atomically(log, report_name(V1), VerifyReport(V1, CheckState.RUNNING, 1, tables=tables).to_json())
+        given_up = count_beginning(log, V1).given_up
+        assert bool(given_up) == (here >= DEATHS_MAX or in_all >= DEATHS_IN_ALL_MAX)
+        assert given_up == "" or f"{here} times at the same place" in given_up or f"{in_all} times in all" in given_up
+        if ends_well:
+            take_back_beginning(log, V1)
+        else:
+            here, in_all = here + 1, in_all + 1
 
 
 def test_what_is_no_damage_passes_the_owner_as_it_is(log: Folder) -> None:

@@ -16,7 +16,7 @@ from sidecar.core.progress import OVER, DumpState, Progress
 from sidecar.errors import LogUnreachable, RefusedRequest, SourceLost
 from sidecar.log import storage
 from sidecar.log.verification import (
-    CYCLE_NAME,
+    CYCLE_STEM,
     CheckState,
     Slice,
     TableReport,
@@ -90,7 +90,7 @@ def test_an_equal_slice_leaves_nothing_but_what_was_compared_when(owned: Owned) 
     owned.end()
     assert owned.history.entries() == []
     assert owned.lines == []
-    assert storage.list_names(owned.log, deep=True) == [CYCLE_NAME]
+    assert storage.list_names(owned.log, deep=True) == [owned.owner.name(CYCLE_STEM)]
     assert owned.made.last_id() is None
     assert owned.made.needs_from() is None
     owned.now_ms += 3000
@@ -112,7 +112,7 @@ def test_one_that_was_not_compared_is_in_the_history_and_another_table_comes_nex
     owned.end(state)
     assert [entry.state for entry in owned.history.entries()] == [DumpState(state)]
     assert [(one.age_s, one.differences) for one in owned.made.metrics().tables] == [(0.0, None)]
-    storage.remove(owned.log, [name for name in storage.list_names(owned.log, deep=True) if name != CYCLE_NAME])
+    storage.remove(owned.log, [name for name in storage.list_names(owned.log, deep=True) if name != owned.owner.name(CYCLE_STEM)])
     assert owned.next()
     assert owned.asked().tables[0].name == SECOND.table
 
@@ -199,7 +199,7 @@ def test_an_end_that_could_not_be_written_is_written_again(owned: Owned, monkeyp
 
 def test_a_file_that_is_none_begins_a_cycle_and_says_so(owned: Owned, tmp_path: Path) -> None:
     owned.end()
-    storage.write_atomically(owned.log, CYCLE_NAME, b"[]")
+    storage.write_atomically(owned.log, owned.owner.name(CYCLE_STEM), b"[]")
     following = Owned(tmp_path, owned.history)
     assert [line.level for line in following.lines] == ["warning"]
     assert following.asked().tables[0].name == FIRST.table
@@ -208,7 +208,7 @@ def test_a_file_that_is_none_begins_a_cycle_and_says_so(owned: Owned, tmp_path: 
 def test_files_of_old_verifications_are_removed_and_the_cycle_is_not(owned: Owned) -> None:
     owned.end()
     owned.made.start(REQUEST, ALICE)
-    assert storage.exists(owned.log, CYCLE_NAME)
+    assert storage.exists(owned.log, owned.owner.name(CYCLE_STEM))
 
 
 def test_a_source_that_does_not_answer_is_requested_again_and_a_table_that_cannot_be_compared_waits(tmp_path: Path) -> None:

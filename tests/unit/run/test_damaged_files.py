@@ -17,15 +17,18 @@ from sidecar.core.model import FIRST_SEQ
 from sidecar.core.progress import OVER, DumpState
 from sidecar.errors import SourceError, TicdcDumpError
 from sidecar.log import storage
+from sidecar.log.owned import OwnedLog
+from sidecar.log.storage import open_folder
 from sidecar.log.verification import (
-    CYCLE_NAME,
+    CYCLE_STEM,
     CheckState,
     RepairState,
     TableReport,
     differences_name,
-    repair_name,
+    repair_stem,
     report_name,
     request_name,
+    state_name,
     waiting_name,
 )
 from sidecar.log.verification_files import UNREADABLE
@@ -40,13 +43,16 @@ TO_REPAIR = structs.replace(REQUEST, repair=True)
 AFTER = structs.replace(TO_REPAIR, id="d" * 16, after_dump="e" * 16, asked_ms=1000)
 SOUND = structs.replace(REQUEST, id="f" * 16)
 """Beside those whose files are damaged, and to be carried out whatever they are."""
+OWNER = OwnedLog(open_folder("memory://"), 1)
+"""Of the first term."""
 FILES = {
     "request": request_name(TO_REPAIR.id),
     "report": report_name(TO_REPAIR.id),
-    "repair": repair_name(TO_REPAIR.id),
+    "state": state_name(TO_REPAIR.id),
+    "repair": OWNER.name(repair_stem(TO_REPAIR.id)),
     "differences": differences_name(TO_REPAIR.id, 0),
     "waiting": waiting_name(AFTER.id),
-    "cycle": CYCLE_NAME,
+    "cycle": OWNER.name(CYCLE_STEM),
 }
 
 
@@ -84,14 +90,14 @@ def prepared(term: Term) -> None:
     term.made.start(TO_REPAIR, ALICE)
     term.made.start(AFTER, ALICE)
     storage.write_atomically(term.log, differences_name(TO_REPAIR.id, 0), b'{"kind":"missing","key":["7"]}\n')
-    storage.write_atomically(term.log, CYCLE_NAME, b'{"tables":[]}')
+    storage.write_atomically(term.log, OWNER.name(CYCLE_STEM), b'{"tables":[]}')
     term.report(TO_REPAIR.id, CheckState.DIFFERENT, TableReport("copy", "shop", "item", CheckState.DIFFERENT, missing=1))
     term.made.start(SOUND, ALICE)
     assert repair_file(term).exists()
 
 
 def repair_file(term: Term) -> Path:
-    return Path(term.log.path(repair_name(TO_REPAIR.id)))
+    return Path(term.log.path(FILES["repair"]))
 
 
 def go_on(term: Term) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sidecar.core.model import Seq
 from sidecar.errors import RefusedRequest
-from sidecar.run import retention
 from sidecar.run.log_event import LogEvent
 from sidecar.run.retention import CERTIFICATES, KEPT_MAX_S, LINE_S, VERIFICATIONS, WINDOWS, NeededSegments, RetentionHolds
 
@@ -37,18 +36,29 @@ def test_each_hold_that_lasts_has_one_line_and_another_when_it_ends(
         assert {line.values["by"] for line in lines if line.event == "retention continues"} == before - long
 
 
-def test_a_verification_keeps_the_log_at_one_segment_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 0.0
-    monkeypatch.setattr(retention, "monotonic", lambda: now_s)
-    kept = NeededSegments()
-    for first in (3, 3, 4, 4):
-        kept.put("v", Seq(first))
-        kept.put("w", Seq(9))
+@given(steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans()), max_size=30), known=st.booleans())
+def test_a_verification_keeps_the_log_at_one_segment_for_a_bounded_time(steps: list[tuple[int, int, bool]], known: bool) -> None:
+    """Of each step: the segment, the hours since the step before, and whether a term or a life begins. `known`: the worker's state says
+    since when; a worker of an older version does not, and then a term begins to count."""
+    now_ms = since_ms = 1_000
+
+    def begun() -> NeededSegments:
+        return NeededSegments(lambda: now_ms)
+
+    kept, last = begun(), -1
+    for first, hours, begins in steps:
+        now_ms += hours * 3_600_000
+        if begins:
+            kept = begun()
+        if first != last or (begins and not known):
+            since_ms, last = now_ms, first
+        if now_ms - since_ms >= KEPT_MAX_S * 1000:
+            with pytest.raises(RefusedRequest, match=rf"kept the log from segment {first} on since .*, for 6 h without a step"):
+                kept.put("v", Seq(first), since_ms if known else 0)
+        else:
+            kept.put("v", Seq(first), since_ms if known else 0)
+        kept.put("w", Seq(9), now_ms)
         assert kept.first() == first
         kept.drop("w")
-        now_s += KEPT_MAX_S - 1
-        kept.drop("v") if first == 3 else None
-    with pytest.raises(RefusedRequest, match=r"kept the log from segment 4 on for 6 h"):
-        kept.put("v", Seq(4))
     kept.drop("v")
     assert kept.first() is None

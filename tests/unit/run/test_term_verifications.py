@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from threading import get_ident
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
@@ -14,11 +20,13 @@ from sidecar.control.verification_messages import derived_id
 from sidecar.core.messages import Asker
 from sidecar.core.model import OperationId, Seq, TableName
 from sidecar.core.progress import DumpState
-from sidecar.errors import CoordinationLost, DumpsWait, LogUnreachable, RefusedRequest
+from sidecar.errors import CoordinationError, CoordinationLost, DumpsWait, LogUnreachable, OwnershipLost, RefusedRequest
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
-from sidecar.log import storage
+from sidecar.log import storage, verification_files
+from sidecar.log.owned import OwnedLog, latest
 from sidecar.log.storage import Folder, open_folder
 from sidecar.log.verification import (
+    CYCLE_STEM,
     CheckState,
     RepairReport,
     RepairState,
@@ -32,7 +40,8 @@ from sidecar.log.verification import (
     request_name,
     stop_name,
 )
-from sidecar.log.verification_files import read_request, read_waiting, request_ids
+from sidecar.log.verification_files import read_repair, read_request, read_waiting, request_ids, write_report
+from sidecar.log.verification_state import VerifyState
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification
 from sidecar.run.log_event import LogEvent
@@ -46,24 +55,35 @@ REQUEST = VerifyRequest(
     OperationId("a" * 16), ("copy",), (RequestedTable("shop", "orders", "id > 3"), RequestedTable("shop", "item")), asked_ms=5
 )
 
+EPOCHS: defaultdict[Path, Iterator[int]] = defaultdict(lambda: count(1))
+"""Of the next term over the log in a folder."""
+
 
 class Term:
     """A term over a log and a history that outlive it."""
 
     def __init__(self, folder: Path, history: MemoryHistory, *, share_per_day: float = 0.0) -> None:
         self.log: Folder = open_folder(str(folder))
+        self.owner = OwnedLog(self.log, next(EPOCHS[folder]), self.check_held)
+        self.held = True
+        self.on_check: Callable[[], object] = lambda: None
         self.history, self.lines = history, list[LogEvent]()
         self.now_ms = 1000
         self.dumps = list[KeyDump]()
         self.slices = NamedSlices()
         self.made = TermVerifications(
-            self.log,
+            self.owner,
             AwaitedDumps(history),
             lambda: self.now_ms,
             start_dump=lambda dump: self.start(dump),
-            continuous=ContinuousVerification(self.log, share_per_day, lambda: self.now_ms, self.slices, self.lines.append),
+            continuous=ContinuousVerification(self.owner, share_per_day, lambda: self.now_ms, self.slices, self.lines.append),
             log_line=self.lines.append,
         )
+
+    def check_held(self) -> None:
+        if not self.held:
+            raise OwnershipLost("another process is the owner", hint="none")
+        self.on_check()
 
     def start(self, dump: KeyDump) -> KeyDump:
         self.dumps.append(dump)
@@ -76,7 +96,7 @@ class Term:
 
     def report(self, operation_id: OperationId, state: CheckState, *tables: TableReport, needs_from: int | None = None) -> None:
         report = VerifyReport(operation_id, state, 1, tables=list(tables), needs_from=needs_from)
-        storage.write_atomically(self.log, report_name(operation_id), report.to_json())
+        write_report(self.log, report, read_request(self.log, operation_id))
         self.made.follow()
 
 
@@ -199,7 +219,7 @@ def test_what_is_reported_of_one_that_is_over_keeps_nothing(term: Term) -> None:
     """A report that was read before a stop."""
     term.made.start(REQUEST, ALICE)
     term.made.stop(REQUEST.id, ALICE)
-    term.made._received(REQUEST.id, VerifyReport(REQUEST.id, CheckState.RUNNING, 1, needs_from=3))
+    term.made._progressed(REQUEST.id, VerifyState(REQUEST.id, CheckState.RUNNING, 1, needs_from=3))
     assert term.made.needs_from() is None
 
 
@@ -490,3 +510,164 @@ def test_a_repair_waits_until_its_last_verification_is_taken(term: Term) -> None
     assert repair_of(term).state is RepairState.FINISHED
     assert read_request(term.log, AGAIN) is not None
     assert [line.event for line in term.lines].count("repair ended") == 1
+
+
+# ---- late owners ----------------------------------------------------------------------------------------------------------
+
+
+class FencedHistory(MemoryHistory):
+    """Of an owner that sleeps once at `sleeps`, and then another one has taken over."""
+
+    def __init__(self, history: MemoryHistory) -> None:
+        super().__init__()
+        self.kept, self.sleeps = history, ""
+        self.sleep: Callable[[], object] = lambda: None
+        self.late = False
+
+    def at(self, place: str) -> None:
+        if place == self.sleeps and not self.late:
+            self.late = True
+            self.sleep()
+
+    def record(self, entry: HistoryEntry) -> None:
+        self.at("before the record")
+        if self.late:
+            raise CoordinationLost("another process is the owner", hint="none")
+        self.kept.record(entry)
+        self.at("after the record")
+
+    def find(self, operation_id: OperationId) -> HistoryEntry | None:
+        return self.kept.find(operation_id)
+
+    def entries(self) -> Sequence[HistoryEntry]:
+        return self.kept.entries()
+
+
+OTHER = structs.replace(REQUEST, id=OperationId("b" * 16))
+ACTS: dict[str, Callable[[Term], object]] = {
+    "gives up": lambda late: late.made._give_up(REQUEST.id, "an error"),
+    "stops": lambda late: late.made.stop(REQUEST.id, ALICE),
+    "begins another": lambda late: late.made.start(OTHER, ALICE),
+    "removes old ones": lambda late: late.made._remove_old(),
+    "follows": lambda late: late.made.follow(),
+    "begins again": lambda late: late.made.begin(),
+    "counts": lambda late: late.made._continuous.ended(REQUEST, VerifyReport(REQUEST.id, CheckState.EQUAL, 1, tables=[WHOLE])),
+}
+WHOLE = TableReport("copy", "shop", "item", CheckState.EQUAL, rows=7)
+LATER = structs.replace(REQUEST, id=OperationId("c" * 16), asked_ms=9)
+
+
+@pytest.mark.parametrize("sleeps", ["before the record", "after the record", "after the check"])
+@pytest.mark.parametrize("act", ACTS)
+def test_a_late_owner_ends_replaces_and_removes_nothing_of_a_later_one(tmp_path: Path, act: str, sleeps: str) -> None:
+    """What it does when it wakes is what it was about to do: whatever it has checked, it has checked before it slept."""
+    shared = MemoryHistory()
+    history = FencedHistory(shared)
+    late = Term(tmp_path, history, share_per_day=1.0)
+    late.made.begin()
+    late.made.start(REQUEST, ALICE)
+    later = Term(tmp_path, shared, share_per_day=1.0)
+
+    def take_over() -> None:
+        later.made.begin()
+        later.made.start(LATER, ALICE)
+        later.made._continuous.ended(LATER, VerifyReport(LATER.id, CheckState.EQUAL, 1, tables=[WHOLE]))
+
+    history.sleep, history.sleeps = take_over, sleeps
+    late.on_check = lambda: history.at("after the check")
+    with suppress(CoordinationError):
+        ACTS[act](late)
+    if not history.late:
+        history.late = True
+        take_over()
+    late.held = False
+    for again in ACTS.values():
+        with suppress(CoordinationError, RefusedRequest):
+            again(late)
+    files = storage.list_names(later.log, deep=True)
+    assert request_name(LATER.id) in files
+    assert stop_name(LATER.id) not in files
+    cycle = latest(later.log, CYCLE_STEM)
+    assert cycle == later.owner.name(CYCLE_STEM)
+    for entry in shared.entries():
+        if entry.state is DumpState.RUNNING and not entry.commands:
+            assert stop_name(entry.id) not in files, "it ends what the history says is over, or is to stop"
+            assert request_name(entry.id) in files
+    later.report(LATER.id, CheckState.EQUAL, WHOLE)
+    assert [entry.result for entry in shared.entries() if entry.id == LATER.id] == ["equal"]
+
+
+def test_the_repair_of_a_late_owner_is_not_the_one_that_runs(tmp_path: Path) -> None:
+    history, request = MemoryHistory(), structs.replace(REQUEST, repair=True)
+    late = Term(tmp_path, history)
+    late.made.begin()
+    late.made.start(request, ALICE)
+    storage.write_atomically(late.log, differences_name(request.id, 0), b'{"kind":"missing","key":["7"]}\n')
+    late.report(request.id, CheckState.DIFFERENT, TableReport("copy", "shop", "item", CheckState.DIFFERENT, missing=1))
+    later = Term(tmp_path, history)
+    later.made.begin()
+    late.made._repairs.give_up(request.id, "an error")
+    repair = read_repair(later.log, request.id)
+    assert repair is not None
+    assert repair.state is RepairState.RUNNING
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_stop_that_an_owner_died_amid_is_carried_out_by_the_next(
+    term: Term, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    request = structs.replace(REQUEST, after_dump="d1") if waits else REQUEST
+    term.made.start(request, ALICE)
+    monkeypatch.setattr(term.made, "_write", Mock(side_effect=LogUnreachable("away", hint="wait")))
+    with pytest.raises(LogUnreachable):
+        term.made.stop(REQUEST.id, ALICE)
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    [entry] = following.history.entries()
+    assert (entry.state, [one.command for one in entry.commands]) == (DumpState.STOPPED, ["stop"])
+    assert storage.exists(following.log, stop_name(REQUEST.id))
+
+
+def test_what_is_over_by_the_history_is_stopped_by_the_next_owner(term: Term, tmp_path: Path) -> None:
+    """The one before died between the two; a late one has begun a slice that no cycle knows."""
+    term.made.start(REQUEST, ALICE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(term.made, "_write", Mock(side_effect=LogUnreachable("away", hint="wait")))
+        term.made._give_up(REQUEST.id, "an error")
+        term.made.follow()
+    storage.write_atomically(term.log, request_name(OTHER.id), OTHER.to_json())
+    assert not storage.exists(term.log, stop_name(REQUEST.id))
+    following = Term(tmp_path, term.history)
+    following.made.begin()
+    assert storage.exists(following.log, stop_name(REQUEST.id))
+    assert storage.exists(following.log, stop_name(OTHER.id))
+
+
+def test_what_was_compared_is_counted_by_one_thread_and_once(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator ends it, in a thread of the control service, as the service reads that it is over."""
+    counted, ended = list[int](), ContinuousVerification.ended
+
+    def noted(self: ContinuousVerification, request: VerifyRequest, report: VerifyReport | None) -> None:
+        counted.append(get_ident())
+        ended(self, request, report)
+
+    monkeypatch.setattr(ContinuousVerification, "ended", noted)
+    term.made.start(REQUEST, ALICE)
+    write_report(term.log, VerifyReport(REQUEST.id, CheckState.EQUAL, 1, tables=[WHOLE]), REQUEST)
+    with ThreadPoolExecutor(1) as operators:
+        operators.submit(term.made.stop, REQUEST.id, ALICE).result()
+    for _ in range(2):
+        term.made.follow()
+    assert counted == [get_ident()]
+
+
+def test_a_report_is_not_decoded_while_its_verification_runs(term: Term, monkeypatch: pytest.MonkeyPatch) -> None:
+    term.made.start(REQUEST, ALICE)
+    term.report(REQUEST.id, CheckState.RUNNING, TableReport("copy", "shop", "item", CheckState.RUNNING, rows=5), needs_from=3)
+    monkeypatch.setattr(verification_files, "report_from_json", Mock(side_effect=AssertionError("it is decoded")))
+    term.made.follow()
+    assert term.made.needs_from() == 3
+    running = term.made.running()
+    assert running is not None
+    assert (running.rows, running.tables) == (5, {CheckState.RUNNING: 1})
+    assert term.made.look(REQUEST.id) == (running, None)

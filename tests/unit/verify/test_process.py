@@ -24,11 +24,12 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, begun_name, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
+from sidecar.log.verification_state import DEATHS_MAX
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer
 from spark_merge.verify import process as process_module
-from spark_merge.verify.child import DEATHS_MAX, NICE, CountedVerifications, WorkerLink
+from spark_merge.verify.child import NICE, CountedVerifications, WorkerLink
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying, UnderWay
 from spark_merge.verify.process import END_S, IDLE_S, VerifyProcess, WorkCluster, _Child

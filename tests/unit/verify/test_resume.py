@@ -16,7 +16,7 @@ import pytest
 from sidecar.core.model import Seq, TableSchema
 from sidecar.log import storage
 from sidecar.log.segment_log import FolderLog
-from sidecar.log.verification import CheckState
+from sidecar.log.verification import CheckState, TableReport
 from sidecar.mysql.key_ranges import KeySpan
 from spark_merge.port.readable import Reading, RowForm, RowsRead
 from spark_merge.sinks.sqlite.sink import SqliteSink
@@ -104,6 +104,29 @@ def test_the_next_worker_reads_the_ranges_that_are_left(still: Still, read: list
     assert (report.state, report.rows) == (CheckState.EQUAL, rows)
     assert read == spans[3 - left :]
     assert report.parts_done == report.parts
+
+
+def test_second_looks_show_in_the_report_and_in_what_is_saved(still: Still) -> None:
+    """Which look, at how many keys, since when. The next worker looks again from the first one on, and counts nothing twice."""
+    still.output.delete(still.key)
+    shown, saved = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
+
+    def progress(report: TableReport) -> None:
+        shown.append((report.look, report.pending, report.look_ms))
+        if report.look and (kept := load(still.world.context().folder, "one")) is not None:
+            saved.append((kept[0].look, kept[0].pending, kept[0].look_ms))
+            raise Ending
+
+    def check() -> TableCheck:
+        return check_of(still.world, still.uri, wait=still.world.wait, runner=OneCore(), progress=progress, now_ms=lambda: 77)
+
+    for _ in range(2):
+        with pytest.raises(Ending):
+            check().run()
+    assert saved == [(2, 1, 77)] * 2
+    assert set(shown) == {(0, 0, 0), (2, 1, 77)}
+    report = checked(still).report
+    assert (report.missing, report.differences, report.look, report.pending) == (1, 1, 0, 0)
 
 
 @pytest.mark.parametrize("snapshots", [True, False])

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecar.core.model import OperationId, TableName
 from sidecar.errors import LogUnreachable, SinkError, SparkLost, StorageFull
@@ -29,11 +31,11 @@ from sidecar.log.verification import (
     request_name,
     stop_name,
 )
-from sidecar.log.verification_files import read_report
+from sidecar.log.verification_files import read_report, read_state, write_report
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
-from spark_merge.verify.runner import LATE, PAUSE_MAX, WAIT_S, Verifications, VerifySettings
+from spark_merge.verify.runner import LATE, PAUSE_MAX, WAIT_S, WAIT_USUAL_S, Verifications, VerifySettings, WorkedTime
 from tests.support.table_shapes import TABLE
 from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
@@ -333,6 +335,8 @@ def test_what_another_worker_had_to_read_is_kept_until_each_table_has_begun(worl
     settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine", "missing")
     before = VerifyReport(V1, CheckState.RUNNING, 1, needs_from=0)
     storage.write_atomically(world.job.log, report_name(V1), before.to_json())
+    for number in (0, 1):
+        storage.write_atomically(world.job.log, f"verify/v1/work/{number}/progress.json", b"{}")  # both would continue
     needed: list[int | None] = []
 
     def note() -> bool:
@@ -362,3 +366,46 @@ def test_what_is_to_be_read_is_reported_before_the_first_piece_of_work(world: Wo
     first = world.seq
     assert verifications.carry_out(asked(world, "mine"), Event()).state is CheckState.EQUAL
     assert reported[0] == first
+
+
+@given(st.lists(st.tuples(st.floats(0, 3 * WAIT_USUAL_S), st.booleans()), max_size=30), st.floats(0, 1e5))
+def test_an_outage_is_no_work(looks: list[tuple[float, bool]], before_s: float) -> None:
+    """Of each look: how long after the one before it is, and whether all that is under way waits. What an earlier process has worked
+    counts, and the time between the two does not."""
+    worked, now_s, expected_s = WorkedTime(before_s, 100.0), 100.0, before_s
+    since_s: float | None = None
+    for passed_s, waits in looks:
+        now_s += passed_s
+        since_s = (since_s if since_s is not None else now_s) if waits else None
+        expected_s += passed_s if since_s is None or now_s - since_s <= WAIT_USUAL_S else 0.0
+        assert worked.seconds(now_s, waits=waits) == pytest.approx(expected_s)
+
+
+def test_what_it_needs_and_since_when_is_kept_over_the_lives_of_its_processes(world: World) -> None:
+    """Else a process that dies again and again would keep the log for ever."""
+    settings, request = settings_of(world, mine=f"sqlite:///{world.folder}/out.db"), asked(world, "mine")
+    before = VerifyReport(V1, CheckState.RUNNING, 1, needs_from=0, needs_since_ms=7)
+    write_report(world.job.log, before, request)
+    storage.write_atomically(world.job.log, "verify/v1/work/0/progress.json", b"{}")
+    states: list[tuple[int | None, int]] = []
+
+    def note() -> bool:
+        state = read_state(world.job.log, V1)
+        assert state is not None
+        states.append((state.needs_from, state.needs_since_ms))
+        return False
+
+    Verifications(replace(settings, late=note, write_every_s=0.0, now_ms=lambda: 99)).carry_out(request, Event())
+    assert states[0] == (0, 7)
+    assert states[-1][1] == 99, "a step"
+
+
+def test_a_state_that_is_older_than_the_report_is_written_again(world: World) -> None:
+    """Its process died between the two: nobody would learn of the end."""
+    request = asked(world, "mine")
+    write_report(world.job.log, VerifyReport(V1, CheckState.RUNNING, 1), request)
+    storage.write_atomically(world.job.log, report_name(V1), VerifyReport(V1, CheckState.EQUAL, 1).to_json())
+    assert list(Verifications(settings_of(world)).due()) == []
+    state = read_state(world.job.log, V1)
+    assert state is not None
+    assert state.is_over
