@@ -68,7 +68,7 @@ _BELOW = {
     "pipeline": "history ports log codecs.contract pace core errors",
     "adapters": "history ports ticdc mysql resultset log rowcodec schema binlog sql core config process errors",
     "feeds": "adapters tikv ports mysql log ticdc codecs rowcodec schema partition binlog sql core config process errors",
-    "control": "report.figures adapters history ports log.verification ticdc pace sql core config process errors",
+    "control": "report.figures adapters history ports log.verification log.verification_state ticdc pace sql core config process errors",
     "console": "report control history log ticdc adapters.clock core config process errors",
     "run": "console control feeds adapters tikv pipeline report history ports mysql log ticdc codecs binlog pace sql core config process"
     " errors",
@@ -135,6 +135,7 @@ CORE_FILES_MAX = 17
 
 
 TESTED_THROUGH = {
+    "sidecar.run.term_repairs": "tests/unit/run/test_term_verifications.py",
     "sidecar.run.verification_texts": "tests/unit/run/test_term_verifications.py",
     "sidecar.cli.init_view": "tests/unit/cli/test_init.py",
     "sidecar.feeds.binlog.backlog": "tests/unit/feeds/test_binlog_streams.py",

@@ -1,4 +1,4 @@
-"""What is asked of a verification again and again, as a file beside its report: how far it is, what it keeps, whether its process dies.
+"""What is read of a verification again and again, as a file beside its report: how far it is, what it keeps, whether its process dies.
 
 A report of 90,000 tables takes half a second to decode. So it is decoded when somebody asks for all of it, and once when it is over. The
 state is written after the report of which it is; one that is not there, or cannot be read, is made of the report.

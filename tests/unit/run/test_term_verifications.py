@@ -529,11 +529,11 @@ class FencedHistory(MemoryHistory):
             self.late = True
             self.sleep()
 
-    def record(self, entry: HistoryEntry) -> None:
+    def record(self, *entries: HistoryEntry) -> None:
         self.at("before the record")
         if self.late:
             raise CoordinationLost("another process is the owner", hint="none")
-        self.kept.record(entry)
+        self.kept.record(*entries)
         self.at("after the record")
 
     def find(self, operation_id: OperationId) -> HistoryEntry | None:
@@ -544,6 +544,7 @@ class FencedHistory(MemoryHistory):
 
 
 OTHER = structs.replace(REQUEST, id=OperationId("b" * 16))
+WHOLE = TableReport("copy", "shop", "item", CheckState.EQUAL, rows=7)
 ACTS: dict[str, Callable[[Term], object]] = {
     "gives up": lambda late: late.made._give_up(REQUEST.id, "an error"),
     "stops": lambda late: late.made.stop(REQUEST.id, ALICE),
@@ -553,7 +554,6 @@ ACTS: dict[str, Callable[[Term], object]] = {
     "begins again": lambda late: late.made.begin(),
     "counts": lambda late: late.made._continuous.ended(REQUEST, VerifyReport(REQUEST.id, CheckState.EQUAL, 1, tables=[WHOLE])),
 }
-WHOLE = TableReport("copy", "shop", "item", CheckState.EQUAL, rows=7)
 LATER = structs.replace(REQUEST, id=OperationId("c" * 16), asked_ms=9)
 
 

@@ -29,6 +29,7 @@ from sidecar.log.verification import (
     differences_name,
     report_name,
     request_name,
+    state_name,
     stop_name,
 )
 from sidecar.log.verification_files import read_report, read_state, write_report
@@ -101,11 +102,11 @@ def test_the_reports_of_a_verification_of_many_tables_grow_with_the_tables(
     world: World, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """As often as a short report, one of 30,000 tables would be 12 MB twice a second, for as long as they all take."""
-    clock, written = iter(range(10 * count)), list[int]()
+    clock, written, states = iter(range(20 * count)), list[int](), list[int]()
     write_atomically = storage.write_atomically
 
     def counted(folder: Folder, name: str, data: bytes) -> None:
-        written.append(len(data))
+        (states if name == state_name(V1) else written).append(len(data))
         write_atomically(folder, name, data)
 
     monkeypatch.setattr(storage, "write_atomically", counted)
@@ -113,6 +114,7 @@ def test_the_reports_of_a_verification_of_many_tables_grow_with_the_tables(
     Verifications(replace(settings_of(world), write_every_s=1.0)).carry_out(of_tables(count), Event())
     assert len(written) <= 60
     assert sum(written) < 30_000 * count
+    assert max(states) < 40_000, "a state does not grow with them"
 
 
 def test_each_table_of_many_looks_up_what_is_not_judged_of_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
