@@ -167,7 +167,7 @@ class Schemas(Protocol):
 
 
 class OperationHistory(Protocol):
-    """The last HISTORY_MAX operations of a changefeed. The owner alone writes, from any thread."""
+    """The last HISTORY_MAX operations of a changefeed, as of history/entry.py. The owner alone writes, from any thread."""
 
     def find(self, operation_id: OperationId) -> HistoryEntry | None:
         """None for one that is not there. One that cannot be read is reported, and is as not there."""
@@ -176,7 +176,7 @@ class OperationHistory(Protocol):
         """Newest first: in the opposite order of their first `record`. As `find`."""
 
     def record(self, *entries: HistoryEntry) -> None:
-        """Durable when it returns, all or none. One whose id is there is replaced; another one is added, and the oldest go. Raises
+        """Durable when it returns, all or none. One whose id is there is replaced; another one is added, and others go. Raises
         OwnershipLost, and CoordinationLost if it may have been carried out or not: then it may be repeated."""
 
 

@@ -2,12 +2,14 @@
 
 - An entry is bounded whatever it is made of. Its texts come from clusters and callers: each is cut and has no control characters.
 - What an entry does not keep is counted: tables beyond the first ones, older commands.
+- The history keeps HISTORY_MAX operations. An operation that is not over stays, whatever its age: of a dump that runs the history says
+  that it is over, and then it gets its certificate. Of the others those go that were recorded longest ago (`surplus`).
 - A time is in milliseconds since 1970 by the clock of the owner that recorded it; 0: not known, or not yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -132,6 +134,12 @@ def entry_from_json(value: dict[str, Any]) -> HistoryEntry:
         commands_before=int(value["commands_before"]),
         restart_of=str(value.get("restart_of", "")),
     )
+
+
+def surplus(states: Mapping[OperationId, DumpState], *, but: Collection[OperationId]) -> list[OperationId]:
+    """Those that go. `states`: of all operations, the one that was recorded longest ago first. `but`: those that are being recorded."""
+    over = [one for one, state in states.items() if state in OVER and one not in but]
+    return over[: max(len(states) - HISTORY_MAX, 0)]
 
 
 def of_dump(progress: Progress, asked_by: Asker = NOT_RECORDED, *, started_ms: int = 0, now_ms: int) -> HistoryEntry:

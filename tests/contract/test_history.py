@@ -17,7 +17,7 @@ from sidecar.adapters.memory.progress import MemoryHistory, MemoryProgress
 from sidecar.config import EtcdSection
 from sidecar.core.messages import Asker, Brackets
 from sidecar.core.model import OperationId, Seq, TableName
-from sidecar.core.progress import DumpState, Progress, TableProgress
+from sidecar.core.progress import OVER, DumpState, Progress, TableProgress
 from sidecar.errors import OwnershipLost
 from sidecar.history.entry import HISTORY_MAX, HistoryEntry, OperationKind, OperationScope, of_dump
 from sidecar.ports import OperationHistory, ProgressStore
@@ -120,20 +120,48 @@ def test_an_entry_that_is_recorded_again_is_replaced_where_it_is(reopened: Open)
     assert list(reopened().history.entries()) == [entry(2), changed]
 
 
+def record(history: OperationHistory, entries: list[HistoryEntry]) -> None:
+    """So many at once that there is room for as many removals."""
+    at_once = HISTORY_OPERATIONS_MAX // 2
+    for start in range(0, len(entries), at_once):
+        history.record(*entries[start : start + at_once])
+
+
+def over(number: int) -> HistoryEntry:
+    return replace(entry(number), state=sorted(OVER)[number % len(OVER)])
+
+
 def test_the_oldest_go_where_there_are_more_than_a_thousand(reopened: Open) -> None:
     history = reopened().history
-    numbers = range(HISTORY_MAX)
-    for start in range(0, HISTORY_MAX, HISTORY_OPERATIONS_MAX):
-        history.record(*map(entry, numbers[start : start + HISTORY_OPERATIONS_MAX]))
+    record(history, [*map(over, range(HISTORY_MAX))])
     assert len(ids(history)) == HISTORY_MAX == 1000
-    history = reopened().history
-    history.record(entry(2_000))
+    history.record(over(2_000))
     assert (len(ids(history)), max(ids(history)), min(ids(history))) == (HISTORY_MAX, 2_000, 1)
-    history.record(replace(entry(1), result="again"), entry(2_001))
-    assert (len(ids(history)), ids(history)[0], min(ids(history))) == (HISTORY_MAX, 2_001, 2), "the oldest goes, also if it just changed"
-    history.record(entry(1))
-    assert ids(history)[0] == 1, "one that had gone is the newest"
-    assert len(ids(reopened().history)) == HISTORY_MAX
+    history.record(replace(over(1), result="again"), over(2_001))
+    assert (len(ids(history)), ids(history)[0], ids(history)[-2:]) == (HISTORY_MAX, 2_001, [3, 1]), "what just changed stays where it is"
+    history.record(over(0))
+    assert ids(history)[0] == 0, "one that had gone is the newest"
+    history = reopened().history
+    history.record(over(2_002))
+    assert (len(ids(history)), ids(history)[-2:]) == (HISTORY_MAX, [5, 1]), "the next owner knows what was recorded last"
+
+
+@pytest.mark.parametrize("state", sorted(set(DumpState) - OVER))
+def test_an_operation_that_is_not_over_stays_whatever_its_age(reopened: Open, state: DumpState) -> None:
+    """A dump that is over gets its certificate once the history says so: it is there until others were recorded since."""
+    history = reopened().history
+    long = replace(entry(0), state=state)
+    history.record(long)
+    record(history, [*map(over, range(1, HISTORY_MAX + 30))])
+    assert (len(ids(history)), ids(history)[-2:]) == (HISTORY_MAX, [31, 0])
+    history = reopened().history
+    history.record(over(3_000))
+    assert ids(history)[-2:] == [32, 0], "so it is for the next owner"
+    finished = replace(long, state=DumpState.FINISHED)
+    history.record(finished, over(3_001))
+    assert history.find(finished.id) == finished
+    history.record(over(3_002))
+    assert history.find(finished.id) == finished
 
 
 def test_progress_and_entries_are_saved_in_one_step(reopened: Open) -> None:
@@ -220,9 +248,9 @@ def test_what_is_no_entry_is_reported_and_hides_no_other(etcd: Etcd, process: Ow
 
 def test_a_key_whose_id_begins_as_another_one_stays(process: OwnerProcess) -> None:
     history = process.become().history
-    history.record(replace(entry(1), id=OperationId("abc")), replace(entry(2), id=OperationId("abcdef")))
+    history.record(replace(over(1), id=OperationId("abc")), replace(over(2), id=OperationId("abcdef")))
     for start in range(0, HISTORY_MAX - 1, HISTORY_OPERATIONS_MAX):
         numbers = range(start, min(start + HISTORY_OPERATIONS_MAX, HISTORY_MAX - 1))
-        history.record(*map(entry, numbers))
+        history.record(*map(over, numbers))
     assert history.find(OperationId("abc")) is None
     assert history.find(OperationId("abcdef")) is not None

@@ -3,8 +3,8 @@
     {root}/history/{id}/entry    JSON of HistoryEntry
 
 - The order is that in which etcd created the keys, whatever the owners' clocks were. A key that is written again keeps its place.
-- The owner adds an entry and removes the oldest ones in one transaction. It reads once which keys there are, and knows them from then on:
-  nobody else can write.
+- The owner adds an entry and removes others (`surplus`) in one transaction. It reads once which keys there are, and knows them from then
+  on: nobody else can write.
 - Every transaction passes the owner's fence.
 """
 
@@ -13,14 +13,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import islice
+from operator import attrgetter
 from threading import Lock
 
 from sidecar.adapters.etcd.client import Delete, Entry, EtcdClient, Put
 from sidecar.adapters.etcd.owner import EtcdOwner
 from sidecar.core.model import OPERATION_ID, OperationId
+from sidecar.core.progress import DumpState
 from sidecar.errors import TicdcDumpError
-from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
+from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 
 HISTORY_OPERATIONS_MAX = 12
 """Of a transaction: the entries of a dump that ends and of one that starts, and removals; those that are left come with the next."""
@@ -45,7 +46,7 @@ class EtcdHistory:
         self.owner = owner
         self._notice = notice
         self._lock = Lock()
-        self._ids: dict[OperationId, None] | None = None
+        self._states: dict[OperationId, DumpState] | None = None
 
     def find(self, operation_id: OperationId) -> HistoryEntry | None:
         entry = self.client.get(_key(self.root, operation_id))
@@ -60,7 +61,7 @@ class EtcdHistory:
             self.owner.fenced(self.writes(entries))
         except TicdcDumpError:
             with self._lock:
-                self._ids = None  # whether it was carried out is not known
+                self._states = None  # whether it was carried out is not known
             raise
 
     def writes(self, entries: Sequence[HistoryEntry]) -> list[Put | Delete]:
@@ -68,22 +69,24 @@ class EtcdHistory:
         if not entries:
             return []
         with self._lock:
-            if self._ids is None:
-                self._ids = self._listed()
-            self._ids |= dict.fromkeys(entry.id for entry in entries)
-            surplus = min(len(self._ids) - HISTORY_MAX, HISTORY_OPERATIONS_MAX - len(entries))
-            oldest = list(islice(self._ids, max(surplus, 0)))
-            for operation_id in oldest:
-                del self._ids[operation_id]
-            kept = [entry for entry in entries if entry.id in self._ids]
-        puts = [Put(_key(self.root, entry.id), json.dumps(entry.to_json(), ensure_ascii=False).encode()) for entry in kept]
-        return [*puts, *(Delete(_key(self.root, operation_id)) for operation_id in oldest)]
+            states = self._states = self._listed() if self._states is None else self._states
+            for entry in entries:
+                states.pop(entry.id, None)  # the order is that of the last records
+                states[entry.id] = entry.state
+            gone = surplus(states, but={entry.id for entry in entries})[: HISTORY_OPERATIONS_MAX - len(entries)]
+            for operation_id in gone:
+                del states[operation_id]
+        puts = [Put(_key(self.root, entry.id), json.dumps(entry.to_json(), ensure_ascii=False).encode()) for entry in entries]
+        return [*puts, *(Delete(_key(self.root, operation_id)) for operation_id in gone)]
 
-    def _listed(self) -> dict[OperationId, None]:
-        """The ids, oldest first. A key of none is nobody's, and stays."""
-        entries = sorted(self.client.get_prefix(f"{self.root}/history/", keys_only=True), key=_place)
-        matches = (re.fullmatch(f"({OPERATION_ID})/entry", entry.key.removeprefix(f"{self.root}/history/")) for entry in entries)
-        return dict.fromkeys(OperationId(match[1]) for match in matches if match is not None)
+    def _listed(self) -> dict[OperationId, DumpState]:
+        """What was recorded longest ago first. An entry that cannot be read counts as over. A key of none is nobody's, and stays."""
+        result = {}
+        for one in sorted(self.client.get_prefix(f"{self.root}/history/"), key=attrgetter("modified", "key")):
+            if match := re.fullmatch(f"({OPERATION_ID})/entry", one.key.removeprefix(f"{self.root}/history/")):
+                entry = _decoded(one, self._notice)
+                result[OperationId(match[1])] = DumpState.FAILED if entry is None else entry.state
+        return result
 
 
 def _key(root: str, operation_id: OperationId) -> str:

@@ -6,15 +6,16 @@ import json
 from collections.abc import Sequence
 
 from sidecar.core.model import OperationId
-from sidecar.core.progress import Progress, progress_from_json
-from sidecar.history.entry import HISTORY_MAX, HistoryEntry, entry_from_json
+from sidecar.core.progress import DumpState, Progress, progress_from_json
+from sidecar.history.entry import HistoryEntry, entry_from_json, surplus
 
 
 class MemoryHistory:
-    """`OperationHistory` that keeps the JSON texts by id, oldest first."""
+    """`OperationHistory` that keeps the JSON texts by id, oldest first. `_states`: as of `surplus`."""
 
     def __init__(self) -> None:
         self.stored: dict[str, str] = {}
+        self._states: dict[OperationId, DumpState] = {}
 
     def find(self, operation_id: OperationId) -> HistoryEntry | None:
         text = self.stored.get(operation_id)
@@ -25,8 +26,11 @@ class MemoryHistory:
 
     def record(self, *entries: HistoryEntry) -> None:
         self.stored |= {entry.id: json.dumps(entry.to_json()) for entry in entries}
-        for operation_id in list(self.stored)[:-HISTORY_MAX]:
-            del self.stored[operation_id]
+        for entry in entries:
+            self._states.pop(entry.id, None)
+            self._states[entry.id] = entry.state
+        for operation_id in surplus(self._states, but={entry.id for entry in entries}):
+            del self.stored[operation_id], self._states[operation_id]
 
 
 class MemoryProgress:
