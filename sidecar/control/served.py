@@ -48,3 +48,7 @@ class Served:
     verifications: Callable[[], VerificationPort | None] = lambda: None
     spool: Spool | None = None
     timeline: Callable[[int], pb.Timeline] = lambda _: pb.Timeline()
+
+    def verification_waits_for(self) -> str:
+        status = self.status()
+        return "" if status is None else status.verification_waits_for

@@ -33,13 +33,14 @@ import grpc
 
 from sidecar.control.answers import FULL_METADATA, OWNER_METADATA
 from sidecar.control.dump_scope import Scope, is_dump_id, resolve, settings_of, start_dump, unknown_sinks
+from sidecar.control.exact import after_dump, after_restart, followed_by, is_exact
 from sidecar.control.fields import check_fields
 from sidecar.control.preview import preview
 from sidecar.control.repeated import already_done, is_set
 from sidecar.control.served import Served
 from sidecar.control.status import SidecarStatus
 from sidecar.control.subscribe import SUBSCRIBERS_AT_ONCE_MAX, Subscriptions
-from sidecar.control.verification_messages import VerificationPort, after_dump, answer_of, asked, expected, note_running, row_difference
+from sidecar.control.verification_messages import VerificationPort, answer_of, asked, expected, note_running, row_difference
 from sidecar.control.wire import dump_status, listed
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import PauseDump, Request, RestartDump, ResumeDump, SetDump, Settings, StopDump
@@ -99,13 +100,8 @@ class ControlService(control_pb2_grpc.ControlServicer):
             if not request.exact:
                 return self._carried_out(start, context, shows)
             following = after_dump(request, scope, sinks=self._served.sinks, targets=self._served.targets, asked_ms=int(time() * 1000))
-            port, asker = self._verifications(context), self._served.asker(context)
-            port.start(following, asker)  # first: a dump whose command died is exact
-            try:
+            with followed_by(following, self._verifications(context), self._served.asker(context)):
                 return self._carried_out(start, context, shows)
-            except RefusedRequest:
-                port.stop(following.id, asker)
-                raise
 
     def Pause(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         return self._move(request, context, PauseDump(request.dump_id), DumpState.PAUSED)
@@ -128,14 +124,19 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def Restart(self, request: pb.RestartRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):
-            self._owned(request.changefeed, context)
+            status = self._owned(request.changefeed, context)
             if not is_dump_id(request.new_dump_id):
                 raise RefusedRequest(f"dump id {request.new_dump_id!r} is not one", hint=f"give {DUMP_ID_LENGTH} letters and digits")
-            last = self._status(context).dump(request.dump_id)
+            last = status.dump(request.dump_id)
             for why in unknown_sinks(last.sinks if last is not None else (), self._served.sinks):
                 raise RefusedRequest(why, hint="use dumpstart, with --sink for one of them or without it for all")
-            restart = RestartDump(request.new_dump_id, request.dump_id)
-            return self._carried_out(restart, context, lambda progress: progress.dump_id == restart.new_dump_id)
+            restart, shows = RestartDump(request.new_dump_id, request.dump_id), partial(_is_dump, request.new_dump_id)
+            if last is None or status.dump(request.new_dump_id) is not None or not is_exact(last.dump_id, self._served.history()):
+                return self._carried_out(restart, context, shows)
+            port = self._verifications(context)
+            following = after_restart(last.dump_id, request.new_dump_id, port, asked_ms=int(time() * 1000))
+            with followed_by(following, port, self._served.asker(context)):
+                return self._carried_out(restart, context, shows)
 
     def Query(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:  # noqa: N802
         with _errors_reported(request, context):
@@ -147,7 +148,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
 
     def _dump_status(self, request: pb.DumpRequest, context: grpc.ServicerContext) -> pb.DumpStatus:
         status = dump_status(self._owned_with(request, context), request.dump_id)
-        note_running(status, self._served.verifications())
+        note_running(status, self._served.verifications(), self._served.verification_waits_for())
         return status
 
     def List(self, request: pb.ListRequest, context: grpc.ServicerContext) -> pb.ListResponse:  # noqa: N802
@@ -203,7 +204,7 @@ class ControlService(control_pb2_grpc.ControlServicer):
                 if request.repair and there[2] is not None and there[2].state is RepairState.ASKS:
                     at_most = request.delete_at_most if request.HasField("delete_at_most") else None
                     port.allow(known, at_most, self._served.asker(context))
-                return answer_of(port, request)
+                return self._answer(port, request)
             served = self._served
             start = pb.StartRequest(changefeed=request.changefeed, table_rules=request.table_rules, where=request.where)
             with self._one_of_few(context) as caller:
@@ -212,29 +213,34 @@ class ControlService(control_pb2_grpc.ControlServicer):
             if request.dry_run:
                 return expected(wanted, scope.estimates)
             port.start(wanted, served.asker(context))
-            return answer_of(port, request)
+            return self._answer(port, request)
 
     def VerifyQuery(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
-            return answer_of(self._verifications(context), request, is_brief=request.brief)
+            return self._answer(self._verifications(context), request, is_brief=request.brief)
 
     def VerifyStop(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> pb.Verification:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = answer_of(port, request)
+            shown = self._answer(port, request)
             if shown.id:
                 port.stop(operation_id(shown.id), self._served.asker(context))
-            return answer_of(port, pb.VerificationRequest(changefeed=request.changefeed, id=shown.id))
+            return self._answer(port, pb.VerificationRequest(changefeed=request.changefeed, id=shown.id))
 
     def Differences(self, request: pb.VerificationRequest, context: grpc.ServicerContext) -> Iterator[pb.Difference]:  # noqa: N802
         with _errors_reported(request, context):
             self._owned(request.changefeed, context)
             port = self._verifications(context)
-            shown = answer_of(port, request)
+            shown = self._answer(port, request)
             for table, row in port.differences(operation_id(shown.id)) if shown.id else ():
                 yield pb.Difference(sink=table.sink, schema=table.schema, table=table.table, row=row_difference(row))
+
+    def _answer(
+        self, port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest, *, is_brief: bool = False
+    ) -> pb.Verification:
+        return answer_of(port, request, is_brief=is_brief, starves=self._served.verification_waits_for())
 
     def _verifications(self, context: grpc.ServicerContext) -> VerificationPort:
         port = self._served.verifications()

@@ -79,7 +79,8 @@ class SidecarStatus:
     `ambiguous_timestamps`: that stood for two moments, since the merge worker began. `source_away_s`: for how long a dump that runs has
     not been answered, and `last_error` says why; 0: it is. `carried`: the tables at the
     log's position, by name; `sink_tables`: what each sink has of them, by the sinks' names. `read_on`: where a
-    dump's rows are read, sidecar or spark. `holds`: what keeps segments that every sink has accepted."""
+    dump's rows are read, sidecar or spark. `holds`: what keeps segments that every sink has accepted. `verification_waits_for`: what a
+    verification that gets next to nothing done waits for."""
 
     changefeed: ChangefeedName
     epoch: int
@@ -121,6 +122,7 @@ class SidecarStatus:
     services: Sequence[ServiceStatus] = ()
     holds: Sequence[RetentionHold] = ()
     read_on: str = ""
+    verification_waits_for: str = ""
 
     @property
     def progress(self) -> Progress | None:

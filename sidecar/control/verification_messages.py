@@ -21,6 +21,7 @@ from sidecar.core.messages import Asker
 from sidecar.core.model import OperationId, operation_id
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
+    OVER,
     TABLE_OVER,
     CheckState,
     RepairReport,
@@ -109,22 +110,6 @@ def derived_id(operation_id: str, what: str) -> OperationId:
     return OperationId(sha256(f"{operation_id}/{what}".encode()).hexdigest()[:DUMP_ID_LENGTH])
 
 
-def after_dump(
-    request: pb.StartRequest, scope: Scope, *, sinks: Mapping[str, str], targets: Targets = NO_TARGETS, asked_ms: int
-) -> VerifyRequest:
-    """What makes a dump exact: when it has finished its sinks are compared, and corrected. Raises RefusedRequest."""
-    if scope.narrowed:
-        raise RefusedRequest(
-            "an exact dump is of whole tables: extra rows of a part cannot be distinguished from the others",
-            hint="omit --keys and --where, or --exact",
-        )
-    wanted = pb.VerifyRequest(id=derived_id(request.dump_id, "exact"), sinks=request.sinks, repair=True)
-    if request.HasField("delete_at_most"):
-        wanted.delete_at_most = request.delete_at_most
-    result = asked(wanted, scope, sinks=sinks, targets=targets, asked_ms=asked_ms)
-    return structs.replace(result, after_dump=request.dump_id)
-
-
 def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.Verification:
     """Of a request that is not to be carried out: it has no id, and waits for nothing."""
     rows = {one.table: one.rows or 0 for one in estimates}
@@ -148,8 +133,11 @@ def expected(request: VerifyRequest, estimates: Iterable[TableEstimate]) -> pb.V
     return result
 
 
-def verification(request: VerifyRequest, report: VerifyReport | None, repair: RepairReport | None = None) -> pb.Verification:
-    result = brief(request, None if report is None else state_of(report, request), repair)
+def verification(
+    request: VerifyRequest, report: VerifyReport | None, repair: RepairReport | None = None, *, starves: str = ""
+) -> pb.Verification:
+    """`starves`: what the verifications of the merge worker wait for while they get next to nothing done; empty: they do."""
+    result = brief(request, None if report is None else state_of(report, request), repair, starves=starves)
     if report is None:
         result.table_count = len(request.sinks) * len(request.tables)
     else:
@@ -162,15 +150,15 @@ def verification(request: VerifyRequest, report: VerifyReport | None, repair: Re
     return result
 
 
-def brief(request: VerifyRequest, state: VerifyState | None, repair: RepairReport | None = None) -> pb.Verification:
-    """With the tables that the state shows. `request`: its tables may be omitted."""
+def brief(request: VerifyRequest, state: VerifyState | None, repair: RepairReport | None = None, *, starves: str = "") -> pb.Verification:
+    """With the tables that the state shows. `request`: its tables may be omitted. `starves`: as of `verification`."""
     result = pb.Verification(
         id=request.id,
         state=CHECKS[state.state if state else CheckState.WAITING],
         asked_ms=request.asked_ms,
         sample=request.sample,
         left_out=[pb.LeftOutSink(sink=name, why=why) for name, why in request.left_out.items()],
-        waiting_for=state.waiting_for if state else _waiting_for(request),
+        waiting_for=_waiting_for(request, state, starves),
     )
     if state is not None:
         result.started_ms, result.ended_ms = state.started_ms, state.ended_ms
@@ -185,26 +173,28 @@ def brief(request: VerifyRequest, state: VerifyState | None, repair: RepairRepor
     return result
 
 
-def answer_of(port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest, *, is_brief: bool = False) -> pb.Verification:
+def answer_of(
+    port: VerificationPort, request: pb.VerificationRequest | pb.VerifyRequest, *, is_brief: bool = False, starves: str = ""
+) -> pb.Verification:
     """Of the id that the request has, or the last one. Raises RefusedRequest for one that is not there, and as the port."""
     wanted = operation_id(request.id) if request.id else port.last_id()
     looked = port.look(wanted) if wanted and is_brief else None
     if looked is not None and (known := looked[0].request) is not None:
-        shown = brief(known, *looked)
+        shown = brief(known, *looked, starves=starves)
     else:
         there = port.find(wanted) if wanted else None
         if there is None and request.id:
             raise RefusedRequest(f"there is no verification {request.id}, or its report is removed", hint="see dumpverify --list")
-        shown = verification(*there) if there is not None else pb.Verification()
+        shown = verification(*there, starves=starves) if there is not None else pb.Verification()
     shown.changefeed.CopyFrom(request.changefeed)
     return shown
 
 
-def note_running(status: pb.DumpStatus, port: VerificationPort | None) -> None:
+def note_running(status: pb.DumpStatus, port: VerificationPort | None, starves: str) -> None:
     """The verification that is under way, in a status."""
     running = None if port is None else port.running()
     if running is not None and running.request is not None:
-        status.verification.CopyFrom(brief(running.request, running))
+        status.verification.CopyFrom(brief(running.request, running, starves=starves))
 
 
 def row_difference(difference: RowDifference) -> pb.RowDifference:
@@ -212,7 +202,11 @@ def row_difference(difference: RowDifference) -> pb.RowDifference:
     return pb.RowDifference(kind=difference.kind, key=difference.key, cells=cells)
 
 
-def _waiting_for(request: VerifyRequest) -> str:
+def _waiting_for(request: VerifyRequest, state: VerifyState | None, starves: str) -> str:
+    if state is not None:
+        return (starves if state.state not in OVER else "") or state.waiting_for
+    if starves and not request.after_dump:
+        return starves
     dump = f"dump {request.after_dump} and its delivery to the sinks, or " if request.after_dump else ""
     return f"{dump}the merge worker, which has not begun with it"
 

@@ -31,7 +31,7 @@ class DeliveryReport:
     `spark`: starting, ready or empty where it was not needed yet. `sinks`: one report each. `log`: the id of the log that they have;
     empty: not recorded, by a worker of 0.2.0 or before. `skipped`: rows of the log that are skipped (skips.py). `guessed`: TIMESTAMPs of an
     hour that the server's zone has twice, taken as `kafka.ambiguous` says, since this worker started. `epoch`: the owner's that the worker
-    serves; 0: any owner's, or not recorded."""
+    serves; 0: any owner's, or not recorded. `verification_waits_for`: as of spark_merge/verify/starvation.py."""
 
     seq: Seq | None
     upto_ts: CommitTs
@@ -47,6 +47,7 @@ class DeliveryReport:
     skipped: int = 0
     guessed: int = 0
     epoch: int = 0
+    verification_waits_for: str = ""
 
     def to_json(self) -> bytes:
         dropped = tuple((table.schema, table.table, rows) for table, rows in self.dropped.items())
@@ -65,6 +66,7 @@ class DeliveryReport:
             self.skipped,
             self.guessed,
             self.epoch,
+            self.verification_waits_for,
         )
         return msgspec.json.format(msgspec.json.encode(written), indent=0)
 
@@ -89,6 +91,7 @@ class _Report(msgspec.Struct):
     skipped: int = 0
     guessed: int = 0
     epoch: int = 0
+    verification_waits_for: str = ""
 
 
 def report_from_json(data: bytes) -> DeliveryReport:
@@ -115,4 +118,5 @@ def report_from_json(data: bytes) -> DeliveryReport:
         skipped=report.skipped,
         guessed=report.guessed,
         epoch=report.epoch,
+        verification_waits_for=report.verification_waits_for,
     )

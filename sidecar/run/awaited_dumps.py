@@ -1,4 +1,4 @@
-"""Verifications that begin after a dump: whether its sinks have it, it is started again under another id, or will not come.
+"""Verifications that begin after a dump: whether its sinks have it, or it will not come, as where it was restarted under another id.
 
 A dump is finished when the log has its last segment. While a sink does not have that, its rows are no result: so the verification waits
 until each of its sinks has accepted what the log had when the dump was seen to be finished.
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple
-
-from msgspec import structs
 
 from sidecar.core.model import OperationId, Seq, operation_id
 from sidecar.core.progress import OVER, DumpState
@@ -45,16 +43,15 @@ class AwaitedDumps:
         self._ends: dict[OperationId, Seq | None] = {}
         self.looked_s: dict[OperationId, float] = {}
 
-    def next_of(self, request: VerifyRequest, *, now_ms: int) -> VerifyRequest | str | None:
-        """The request itself: it begins. The same after another dump: it waits for that one. A text: why it will not begin. None: it waits.
-        A dump that has failed may be resumed. Raises as the history."""
+    def begins(self, request: VerifyRequest, *, now_ms: int) -> bool | str:
+        """Whether it begins, or waits; a text: why it will not begin. A dump that has failed may be resumed. Raises as the history."""
         dump = self.history.find(operation_id(request.after_dump))
         if dump is None:
             late = now_ms - request.asked_ms > STARTS_S * 1000
-            return f"its dump {request.after_dump} was not started" if late else None
+            return f"its dump {request.after_dump} was not started" if late else False
         if dump.state is DumpState.FINISHED:
-            return request if self._is_delivered(request) else None
-        return self._restarted(request, dump) if dump.state in OVER else None
+            return self._is_delivered(request)
+        return dump.state in OVER and self._ended(request, dump)
 
     def _is_delivered(self, request: VerifyRequest) -> bool:
         """A sink that nobody reports any more is waited for by nobody: it is named as one that is not there."""
@@ -65,12 +62,12 @@ class AwaitedDumps:
         sinks = [now.accepted[sink] for sink in request.sinks if sink in now.accepted]
         return end is None or all(seq is not None and seq >= end for seq in sinks)
 
-    def _restarted(self, request: VerifyRequest, dump: HistoryEntry) -> VerifyRequest | str | None:
+    def _ended(self, request: VerifyRequest, dump: HistoryEntry) -> str | bool:
         """A restart is in the history together with the end of the dump that it replaces. After a failure it may come at any time."""
         now_s = monotonic()
         if dump.state is DumpState.FAILED and now_s - self.looked_s.get(request.id, -LOOK_EVERY_S) < LOOK_EVERY_S:
-            return None
+            return False
         self.looked_s[request.id] = now_s
         if restart := next((one for one in self.history.entries() if one.restart_of == dump.id), None):
-            return structs.replace(request, after_dump=restart.id)
-        return f"its dump {dump.id} was stopped" if dump.state is DumpState.STOPPED else None
+            return f"its dump {dump.id} was restarted as {restart.id}, which is followed by its own"
+        return dump.state is DumpState.STOPPED and f"its dump {dump.id} was stopped"

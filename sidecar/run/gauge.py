@@ -149,6 +149,7 @@ class Gauge:
             carried=self._tables_carried(),
             sink_tables=self._deliveries.tables,
             services=services,
+            verification_waits_for=report.verification_waits_for if report else "",
         )
 
     def _behind_the_clock(self, wall_ms: float) -> dict[str, float]:

@@ -273,16 +273,12 @@ class TermVerifications:
 
     def _await_dump(self, operation_id: OperationId, request: VerifyRequest) -> None:
         """One that is to begin after a dump."""
-        match self._awaited.next_of(request, now_ms=self._wall_ms()):
-            case VerifyRequest() as follows if follows.after_dump == request.after_dump:
-                self._write(files.request_name(operation_id), request.to_json())
-                remove_waiting(self._log, operation_id)
-            case VerifyRequest() as follows:
-                self._write(files.waiting_name(operation_id), follows.to_json())
-            case str(why):
-                self._end_waiting(operation_id, why)
-            case None:
-                pass
+        begins = self._awaited.begins(request, now_ms=self._wall_ms())
+        if isinstance(begins, str):
+            self._end_waiting(operation_id, begins)
+        elif begins:
+            self._write(files.request_name(operation_id), request.to_json())
+            remove_waiting(self._log, operation_id)
 
     def _end_waiting(self, operation_id: OperationId, why: str) -> None:
         self._end(operation_id, DumpState.STOPPED, why)

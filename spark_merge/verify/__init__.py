@@ -2,7 +2,7 @@
 
     table_check  one table in one sink: two looks, positions, what is moving;  runner  a worker's verifications
     process      these in a process of their own, as the worker sees it;  child  that process;  link  what they say to each other
-    lateness     whether deliveries are late beside them
+    lateness     whether deliveries are late beside them;  starvation  whether they get anything done
     context      what a comparison works with
     resume       what a comparison has done, for the next worker
     chosen       which ranges of a table are compared

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import median
 
+LATE = "live delivery, which is late"
+"""What a verification waits for then."""
+
 LATE_S = 0.5
 """A batch that takes no longer delays nobody."""
 

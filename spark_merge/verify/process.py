@@ -1,7 +1,8 @@
 """The verifications of a worker in a process of their own, on what deliveries leave. This is the worker's side; child.py is the other.
 
 - The process is there while something is to be verified, and IDLE_S longer. It has the lowest priority of the scheduler (nice), so a busy
-  machine slows the verification down and no delivery. It learns whether deliveries are late, and pauses (runner.py).
+  machine slows the verification down and no delivery. It learns whether deliveries are late, and pauses (runner.py). Where it gets next
+  to nothing done, this side says so (starvation.py): the process itself would need a core for that.
 - `dumpverify --stop` ends a verification at once: where the process does not end it within STOP_S, the process is killed.
 - Whatever it dies of ends nothing else. It is started again after a pause, and continues where the reports are; what it dies of again and
   again it gives up (child.py).
@@ -19,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from multiprocessing import Pipe
@@ -39,6 +40,7 @@ from sidecar.process.group import await_end, lives, members
 from spark_merge.delivery.task_errors import error_text
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying, LateState, Link, Notice, SparkDone, SparkWork, UnderWay
+from spark_merge.verify.starvation import Starvation
 
 LOOK_S = 0.25
 """Between two looks at the process, at how late deliveries are, and at what an operator has stopped."""
@@ -88,6 +90,11 @@ class _Child:
             with suppress(OSError):  # its death is seen by `exit_code`
                 self._link.send(LateState(late))
 
+    @property
+    def group(self) -> int:
+        """Of the process and of all that it has started."""
+        return self._process.pid
+
     def exit_code(self) -> int | None:
         return self._process.poll()
 
@@ -106,7 +113,7 @@ class _Child:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             return False
-        group = self._process.pid
+        group = self.group
         for process in members(group):
             _hurry(process)
         await_end(group, GROUP_END_S)
@@ -146,6 +153,7 @@ class VerifyProcess:
     cluster: WorkCluster | None = None
     notice: Callable[[str], object] = lambda _: None
     now_ms: Callable[[], int] = lambda: int(time() * 1000)
+    starvation: Starvation = field(default_factory=Starvation)
 
     def __post_init__(self) -> None:
         self._child: _Child | None = None
@@ -205,7 +213,17 @@ class VerifyProcess:
             self._end()
         else:
             self._stop(child, now_s)
-            child.tell(self.lateness.late())
+            child.tell(late := self.lateness.late())
+            self._see_starvation(child, now_s, late)
+
+    def _see_starvation(self, child: _Child, now_s: float, late: bool) -> None:
+        before = self.starvation.waits_for
+        if self._requested:
+            self.starvation.look(child.group, now_s, late=late)
+        else:
+            self.starvation.forget()
+        if (waits_for := self.starvation.waits_for) and not before:
+            self.notice(f"verifications get next to nothing done: they wait for {waits_for}")
 
     def _due(self) -> list[OperationId]:
         """Those that are requested and not over."""
@@ -242,6 +260,7 @@ class VerifyProcess:
         self._ending = self._child is not None and not self._kill(self._child)
         if not self._ending:
             self._child = None
+            self.starvation.forget()
         return not self._ending
 
     def _kill(self, child: _Child) -> bool:

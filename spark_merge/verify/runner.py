@@ -57,12 +57,12 @@ from spark_merge.delivery.batches import JobSettings
 from spark_merge.port.contract import Sink
 from spark_merge.port.readable import Readable
 from spark_merge.verify.context import CheckContext, TaskRunner
+from spark_merge.verify.lateness import LATE
 from spark_merge.verify.moving import LogKeys
 from spark_merge.verify.resume import saved_in
 from spark_merge.verify.source import ComparedSource
 from spark_merge.verify.table_check import TableCheck
 
-LATE = "live delivery, which is late"
 PAUSE_MAX = 9.0
 """The longest pause, as a multiple of the work before it: where deliveries are always late, a tenth of the time is the verification's."""
 

@@ -118,6 +118,7 @@ class Worker:
         self._job_runs: SparkJob | None = None
         self._reading: ReadingJobs | None = None
         self._wanted: ReadersWanted | None = None
+        self._verifications: VerifyProcess | None = None
         self._serving = Lock()
 
     def serve(self, epoch: int) -> None:
@@ -170,8 +171,8 @@ class Worker:
         cores = local_threads(settings.master, cpus := limits().cpus) or cpus
         begin = BeginVerifying(settings.job, settings.sinks, settings.log_id, settings.source, on_spark=clustered, cores=cores)
         lateness = Lateness(job.batches_s, job.last_batches_s, settings.late_s)
-        process = VerifyProcess(begin, lateness, job.spark if clustered else None, self._notice)
-        return Background(process.run, name="verify")
+        self._verifications = VerifyProcess(begin, lateness, job.spark if clustered else None, self._notice)
+        return Background(self._verifications.run, name="verify")
 
     def _job(self) -> SparkJob:
         settings = self.settings
@@ -250,6 +251,7 @@ class Worker:
             skipped=job.skipped(),
             guessed=job.guessed(),
             epoch=self.settings.job.epoch_max or 0,
+            verification_waits_for=self._verifications.starvation.waits_for if self._verifications is not None else "",
         )
 
     def _where_it_was(self, sink: SinkDelivery) -> SinkDelivery:

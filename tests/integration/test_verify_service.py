@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 
 from sidecar.cli import verify_command
 from sidecar.cli.dump_commands import register
-from sidecar.control.verification_messages import answer_of, derived_id
+from sidecar.control.exact import exact_id
+from sidecar.control.verification_messages import answer_of
 from sidecar.core.messages import StartDump
 from sidecar.core.model import OperationId
 from sidecar.core.progress import DumpState
@@ -35,7 +36,7 @@ from sidecar.log.verification import (
     differences_name,
     report_name,
 )
-from sidecar.log.verification_files import read_request, read_waiting, request_ids, write_report
+from sidecar.log.verification_files import read_request, read_waiting, remove_files, request_ids, write_report
 from sidecar.run import repairing
 from sidecar.run.awaited_dumps import AwaitedDumps
 from sidecar.run.continuous import ContinuousVerification, ServedSlices
@@ -254,7 +255,7 @@ def test_an_exact_dump_is_followed_by_a_verification_that_repairs(service: Servi
     assert done.exit_code == 0, done.output
     dump_id = json.loads(done.stdout)["dump_id"]
     result = service.asked("--id", "last", "--detach")
-    assert (result["id"], result["state"]) == (derived_id(dump_id, "exact"), "waiting")
+    assert (result["id"], result["state"]) == (exact_id(dump_id), "waiting")
     assert result["waiting_for"].startswith(f"dump {dump_id}")
     request = read_waiting(service.log, result["id"])
     assert request is not None
@@ -262,14 +263,54 @@ def test_an_exact_dump_is_followed_by_a_verification_that_repairs(service: Servi
     assert [table.name for table in request.tables] == [ORDERS]
 
 
-def test_an_exact_dump_that_is_rejected_leaves_no_verification_that_waits(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", list(DumpState))
+def test_the_restart_of_an_exact_dump_is_exact(service: Service, state: DumpState) -> None:
+    """Whatever became of the dump, and of the comparison after it; with the same bound of deletions. So is the restart of the restart."""
+    done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--delete-at-most", "7", "--json")
+    dump_id = json.loads(done.stdout)["dump_id"]
+    service.owner.finish(state)
+    service.work()
+    for _ in range(2):
+        done = service.run_command("dumprestart", "--json")
+        assert done.exit_code == 0, done.output
+        before, dump_id = dump_id, json.loads(done.stdout)["dump_id"]
+        assert dump_id != before
+        request = read_waiting(service.log, exact_id(dump_id))
+        assert request is not None
+        assert (request.after_dump, request.sinks, request.delete_at_most, request.repair) == (dump_id, ("copy", "lake"), 7, True)
+        assert [table.name for table in request.tables] == [ORDERS]
+        assert service.asked("--id", "last", "--detach")["id"] == exact_id(dump_id)
+
+
+def test_the_restart_of_another_dump_is_not_exact(service: Service) -> None:
+    for command in (["dumpstart", "--tables", "shop.orders"], ["dumprestart"]):
+        assert service.run_command(*command).exit_code == 0
+    assert service.made.last_id() is None
+
+
+def test_a_restart_that_could_not_be_exact_is_rejected(service: Service) -> None:
+    done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
+    dump_id = json.loads(done.stdout)["dump_id"]
+    remove_files(service.log, exact_id(dump_id))
+    done = service.run_command("dumprestart")
+    assert (done.exit_code, f"dump {dump_id} is exact" in done.output) == (3, True), done.output
+    assert len(service.owner.carried_out) == 1
+
+
+@pytest.mark.parametrize("command", [["dumpstart", "--tables", "shop.orders", "--exact"], ["dumprestart"]], ids=["start", "restart"])
+def test_an_exact_dump_that_is_rejected_leaves_no_verification_that_waits(
+    service: Service, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    if command == ["dumprestart"]:
+        service.run_command("dumpstart", "--tables", "shop.orders", "--exact")
+
     def rejected(*_: object) -> None:
         raise RefusedRequest("no more dumps can wait", hint="wait")
 
     monkeypatch.setattr(type(service.owner.dump), "request", rejected)
-    done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
+    done = service.run_command(*command, "--json")
     assert done.exit_code == 3, done.output
-    [entry] = service.owner.history.entries()
+    entry = service.owner.history.entries()[0]
     assert (entry.kind, entry.state) == (OperationKind.VERIFICATION, DumpState.STOPPED)
     assert read_waiting(service.log, entry.id) is None
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sidecar.control.dump_scope import Scope, resolve
+from sidecar.control.exact import after_dump
 from sidecar.control.judging import Targets, not_repairable, unjudged
-from sidecar.control.verification_messages import after_dump, asked, expected
+from sidecar.control.verification_messages import asked, expected
 from sidecar.core.messages import Asker
 from sidecar.core.model import OperationId, TableName
 from sidecar.errors import RefusedRequest, SinkError

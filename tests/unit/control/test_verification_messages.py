@@ -8,10 +8,11 @@ import pytest
 from msgspec import structs
 
 from sidecar.control.dump_scope import Scope
-from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, after_dump, asked, derived_id, expected, verification
+from sidecar.control.verification_messages import EXAMPLES_REPORTED_MAX, asked, expected, verification
 from sidecar.core.model import OperationId, TableName
 from sidecar.errors import RefusedRequest
 from sidecar.log.verification import (
+    OVER,
     CellDifference,
     CheckState,
     RepairReport,
@@ -82,22 +83,6 @@ def test_a_repair_is_requested_for_with_it() -> None:
 @pytest.mark.parametrize("given", [None, 0, 7])
 def test_what_a_repair_may_delete_is_requested_for_with_it_and_0_is_not_nothing(given: int | None) -> None:
     assert request_of(pb.VerifyRequest(id=ID, repair=True, delete_at_most=given)).delete_at_most == given
-    start = pb.StartRequest(dump_id="d" * 16, delete_at_most=given)
-    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7).delete_at_most == given
-
-
-def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> None:
-    start = pb.StartRequest(dump_id="d" * 16, sinks=["lake"])
-    request = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
-    assert request == VerifyRequest(
-        derived_id("d" * 16, "exact"), ("lake",), (RequestedTable(*ITEM),), asked_ms=7, repair=True, after_dump="d" * 16, partly=True
-    )
-    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == request.id, "asked for again it is the same"
-
-
-def test_a_dump_of_a_part_of_a_table_is_not_exact() -> None:
-    with pytest.raises(RefusedRequest, match="an exact dump is of whole tables"):
-        after_dump(pb.StartRequest(dump_id="d" * 16), Scope([ITEM], narrowed=(ITEM,)), sinks=SINKS, asked_ms=7)
 
 
 def test_a_dry_run_needs_no_id() -> None:
@@ -125,6 +110,19 @@ def test_one_that_has_not_begun_waits_for_the_merge_worker() -> None:
     assert (result.id, result.state, result.asked_ms, result.sample) == (ID, pb.CHECK_STATE_WAITING, 7, 0.5)
     assert "merge worker" in result.waiting_for
     assert not result.tables
+
+
+@pytest.mark.parametrize("state", [None, *CheckState])
+@pytest.mark.parametrize("waits", ["", "the log"])
+@pytest.mark.parametrize("after", ["", "d" * 16])
+def test_one_that_gets_next_to_nothing_done_waits_for_that_first(state: CheckState | None, waits: str, after: str) -> None:
+    """One that is over waits for nothing, and one that has not begun may wait for its dump."""
+    report = None if state is None else VerifyReport(ID, state, 8, waiting_for=waits)
+    request = structs.replace(REQUEST, after_dump=after)
+    usual = verification(request, report).waiting_for
+    result = verification(request, report, starves="a processor").waiting_for
+    starves = not after if state is None else state not in OVER
+    assert result == ("a processor" if starves else usual)
 
 
 def test_a_report_is_reported_as_it_is() -> None:

@@ -32,6 +32,7 @@ REPORT = DeliveryReport(
     spark="ready",
     sinks=(SinkDelivery("parquet:/out", Seq(7), (BATCH,)), SinkDelivery("json:/out", None, error="full")),
     log="0" * 32,
+    verification_waits_for="a processor",
 )
 
 

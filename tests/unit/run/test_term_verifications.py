@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import get_ident
@@ -432,25 +431,22 @@ def test_one_that_follows_a_dump_is_requested_of_the_worker_when_that_has_finish
 
 
 @pytest.mark.parametrize("state", [DumpState.STOPPED, DumpState.FAILED])
-def test_one_whose_dump_was_restarted_follows_the_dump_in_its_place(term: Term, state: DumpState) -> None:
+def test_one_whose_dump_was_restarted_ends_for_the_restart_has_its_own(term: Term, state: DumpState) -> None:
     """A dump that runs is stopped by its restart; after a failure the restart comes later."""
     term.made.start(AFTER, ALICE)
     term.ended(DUMP, state)
     if state is DumpState.FAILED:
         term.made.follow()
+        assert read_waiting(term.log, AFTER.id) == AFTER
         term.made._awaited.looked_s.clear()  # the history is read seldom
-    for number, (old, new) in enumerate([(AFTER.after_dump, "1" * 16), ("1" * 16, "2" * 16)], 2):
-        term.ended(replace(DUMP, dump_id=OperationId(old)), state)
-        scope = OperationScope()
-        term.history.record(HistoryEntry(OperationId(new), OperationKind.DUMP, scope, ALICE, number, DumpState.RUNNING, restart_of=old))
-        term.made.follow()
-        term.made._awaited.looked_s.clear()
-        waiting = read_waiting(term.log, AFTER.id)
-        assert waiting is not None
-        assert waiting.after_dump == new
-    term.ended(replace(DUMP, dump_id=OperationId("2" * 16)), DumpState.FINISHED)
+    restart = HistoryEntry(OperationId("1" * 16), OperationKind.DUMP, OperationScope(), ALICE, 2, restart_of=AFTER.after_dump)
+    term.history.record(restart)
     term.made.follow()
-    assert read_request(term.log, AFTER.id) == structs.replace(AFTER, after_dump="2" * 16)
+    entry = term.history.find(AFTER.id)
+    assert entry is not None
+    assert entry.state is DumpState.STOPPED
+    assert f"was restarted as {restart.id}" in entry.result
+    assert read_waiting(term.log, AFTER.id) is None
 
 
 @pytest.mark.parametrize(("state", "why"), [(DumpState.STOPPED, "was stopped"), (None, "was not started")])

@@ -33,6 +33,7 @@ from spark_merge.verify.child import NICE, CountedVerifications, WorkerLink
 from spark_merge.verify.lateness import Lateness
 from spark_merge.verify.link import BeginVerifying, UnderWay
 from spark_merge.verify.process import END_S, IDLE_S, VerifyProcess, WorkCluster, _Child
+from spark_merge.verify.starvation import WINDOW_S, Scheduled, Starvation
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.verified import World
 from tests.unit.verify.test_child import lives
@@ -52,12 +53,14 @@ class Worker:
         self.log = self.world.job.log
         self.notices: list[str] = []
         self.late = False
+        self.scheduled: dict[int, Scheduled] = {}
         self.made = self.process(NO_SERVER)
 
     def process(self, server: SqlServer) -> VerifyProcess:
         begin = BeginVerifying(self.world.job, (self.uri, "console:?name=shown"), "log-1", server, on_spark=False, cores=2)
         lateness = Lateness(lambda: {"mine": 9.0 * self.late}, dict)
-        return VerifyProcess(begin, lateness, notice=self.notices.append, now_ms=lambda: 7)
+        starvation = Starvation(lambda _: dict(self.scheduled))  # what these tests wait for may take long on a busy machine
+        return VerifyProcess(begin, lateness, notice=self.notices.append, now_ms=lambda: 7, starvation=starvation)
 
     def steps(self) -> VerifyProcess:
         self.made._step(monotonic())
@@ -172,6 +175,23 @@ def test_a_stop_ends_one_that_waits_for_a_server_which_says_nothing(
         assert not [name for name in storage.list_names(worker.log, deep=True) if "/work/" in name]
         eventually(lambda: (result := worker.report("v2")) and result.state is CheckState.FAILED)
         assert worker.notices == [], "a stop is no death"
+
+
+def test_one_that_gets_no_processor_is_reported_once_and_for_as_long_as_that_is_so(worker: Worker) -> None:
+    with waiting(worker) as child:
+        worker.scheduled = {child.group: Scheduled()}
+        worker.made.starvation.forget()
+        now_s = monotonic()
+        for window, (ran_s, starves) in enumerate([(0.0, False), (0.1, True), (0.2, True), (60.0, False)]):
+            worker.scheduled = {child.group: Scheduled(ran_s, window * WINDOW_S)}
+            worker.made._see_starvation(child, now_s + window * WINDOW_S, late=False)
+            assert worker.made.starvation.waits_for.startswith("a processor: it had 0.3%") is starves
+        assert [one.partition(":")[0] for one in worker.notices] == ["verifications get next to nothing done"]
+        worker.scheduled = {child.group: Scheduled(60.0, 5 * WINDOW_S)}
+        worker.made._see_starvation(child, now_s + 4 * WINDOW_S, late=False)
+        assert worker.made.starvation.waits_for
+        eventually(worker.made._end)
+        assert worker.made.starvation.waits_for == "", "there is nothing that waits"
 
 
 def test_nothing_is_begun_or_said_to_have_stopped_before_a_killed_process_has_gone(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

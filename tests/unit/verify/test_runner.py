@@ -36,7 +36,8 @@ from sidecar.log.verification_files import read_report, read_state, write_report
 from spark_merge.port.contract import Sink
 from spark_merge.sinks.registry import open_sink
 from spark_merge.verify import runner
-from spark_merge.verify.runner import LATE, PAUSE_MAX, WAIT_S, WAIT_USUAL_S, Verifications, VerifySettings, WorkedTime
+from spark_merge.verify.lateness import LATE
+from spark_merge.verify.runner import PAUSE_MAX, WAIT_S, WAIT_USUAL_S, Verifications, VerifySettings, WorkedTime
 from tests.support.table_shapes import TABLE
 from tests.support.verified import InOrder, World, WorldSource
 from tests.unit.verify.test_table_check import Sqlite, world_of
