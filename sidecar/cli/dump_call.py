@@ -4,6 +4,8 @@
 
 `DumpOptions` is the one list of the options: typer makes them of its fields as it makes a command's own of its parameters, and a command
 that declares one of the same name puts its own in the place. A command's function finds its `Call` in the context.
+
+An id may be `last`: of dumps, and with dumpverify of verifications, the one that was requested last.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import typer
 
 from sidecar.cli.usage import Command
 from sidecar.control.answers import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE, PATIENCE_S, CallFailed
-from sidecar.errors import TicdcDumpError
+from sidecar.errors import RefusedRequest, TicdcDumpError
 from ticdc_dump.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
@@ -34,8 +36,14 @@ TOKEN_VARIABLE = "TICDC_DUMP_TOKEN"
 Ignored = Annotated[str, typer.Option(hidden=True)]
 """A flag of TiCDC's that means nothing here."""
 
+LAST = "last"
 DumpId = Annotated[
-    str, typer.Option("--id", help="Which dump, by its id; default: the one that is not over, or else the last one.", show_default=False)
+    str,
+    typer.Option(
+        "--id",
+        help="Which dump, by its id, or `last`: the one that was requested last; default: the one that is not over, or else the last.",
+        show_default=False,
+    ),
 ]
 
 
@@ -95,6 +103,16 @@ class Call:
     def dump_request(self, dump_id: str = "", *, timeline: bool = False) -> pb.DumpRequest:
         return pb.DumpRequest(changefeed=self.changefeed, dump_id=dump_id, timeline_after_ms=0 if timeline else None)
 
+    def last_dump_id(self) -> str:
+        """Raises RefusedRequest where there is none."""
+        kind, changefeed = pb.OPERATION_KIND_DUMP, self.changefeed
+        request = pb.ListRequest(changefeed_id=changefeed.id, namespace=changefeed.namespace, limit=1, kind=kind)
+        operations = self.client.call("List", request).operations
+        if not operations:
+            raise RefusedRequest("the history has no dump, so none is the last", hint="use dumpquery without --id, or dumpstart")
+        last: str = operations[0].id
+        return last
+
     def show(self, status: pb.DumpStatus, *, done: str = "") -> int:
         """Every command that shows a dump ends with this exit code: a dump that has failed is a failure of each. `done`: what the command
         did, in words for people."""
@@ -138,6 +156,8 @@ class DumpCommand(Command):
 
         def called(call: Call) -> int | None:
             ctx.obj = call
+            if ctx.params.get("dump_id") == LAST:
+                ctx.params["dump_id"] = call.last_dump_id()
             code: int | None = body(ctx)
             return code
 

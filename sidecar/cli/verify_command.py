@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sidecar.cli.dump_call import Call, call_of
+from sidecar.cli.dump_call import LAST, Call, call_of
 from sidecar.cli.dump_options import DeleteAtMost, Rules, check_bound, parse_where, table_rules
 from sidecar.control.answers import EXIT_REFUSED, CallFailed, new_operation_id
 from sidecar.history.entry import HISTORY_MAX, OperationKind
@@ -83,7 +83,7 @@ def dumpverify(
     check_bound(delete_at_most, repairs=repair, option="--repair")
     call = call_of(context)
     if list_all or differences or stop or operation_id:
-        known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == "last" else operation_id)
+        known = pb.VerificationRequest(changefeed=call.changefeed, id="" if operation_id == LAST else operation_id)
         if list_all:
             return _list(call)
         if differences:

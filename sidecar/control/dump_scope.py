@@ -208,7 +208,7 @@ def _chosen(rules: Sequence[str], carried: Mapping[TableName, str], scope: Scope
 def _matches_nothing(rule: str, left_out: Mapping[TableName, str], how: _Matching) -> str:
     outside = asked([rule], left_out, case_sensitive=how.case_sensitive, gone=how.gone).chosen
     if not outside:
-        return f"no table of the changefeed matches {rule}: see dumpstart --dry-run for its tables, which its table rules choose"
+        return f"no table of the changefeed matches {rule}; its tables are those that its own table rules choose"
     return f"the changefeed carries no table of {rule}: {_listed([f'{table} ({left_out[table]})' for table in outside])}"
 
 

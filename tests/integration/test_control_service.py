@@ -41,6 +41,7 @@ from sidecar.errors import ConfigError, with_hint
 from sidecar.history.entry import HistoryEntry, OperationKind, OperationScope
 from sidecar.process.listening import read_token
 from sidecar.ticdc.changefeed_info import BINLOG
+from tests.support.commands_page import commands
 from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.services.etcd import Etcd
 from tests.support.services.ports import free_port
@@ -54,6 +55,7 @@ FEED = pb.Changefeed(id="cf")
 ASK = pb.DumpRequest(changefeed=FEED)
 FIRST, SECOND = "a" * 16, "b" * 16
 TOKEN = "correct horse battery staple"
+TWO = ("orders", "item")
 SHORT_S = 0.5
 """Patience where nobody is going to answer."""
 
@@ -564,6 +566,24 @@ def test_keys_and_predicates_without_rules_dump_their_tables_only(at: str, owner
     assert dict(started.where) == {TableName("shop", "item"): "(`t`.`amount` > 5)"}  # type: ignore[union-attr]  # it is a StartDump
     assert dict(started.keys) == {TableName("shop", "orders"): (("1",), ("2",))}  # type: ignore[union-attr]
     assert len(started.tables) == 2  # type: ignore[union-attr]
+
+
+def test_last_is_the_dump_that_was_requested_last_for_every_command_that_takes_an_id(
+    at: str, owner: Owner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taking = {name for name, command in commands().items() if any(param.name == "dump_id" for param in command.params)}
+    in_turn = ["dumpquery", "dumpset", "dumppause", "dumpresume", "dumpstop", "dumprestart"]
+    assert taking == set(in_turn)
+    code, _, error = run(capsys, "dumpquery", "-c", "cf", "--id", "last")
+    assert (code, "the history has no dump" in error) == (3, True)
+    older, last = (json.loads(run(capsys, "dumpstart", "-c", "cf", "--tables", f"shop.{one}", "--json")[1])["dump_id"] for one in TWO)
+    kinds = [(older, OperationKind.DUMP), (last, OperationKind.DUMP), ("c" * 16, OperationKind.VERIFICATION)]
+    owner.history.record(*(HistoryEntry(OperationId(one), kind, OperationScope(), ALICE, 1) for one, kind in kinds))
+    for name in in_turn:
+        code, out, error = run(capsys, name, "-c", "cf", "--id", "last", "--json", *(["--readers", "2"] if name == "dumpset" else []))
+        assert code == 0, (name, error)
+        assert (json.loads(out)["dump_id"] == last) is (name != "dumprestart")
+    assert {one.dump_id for one in owner.carried_out[2:]} == {last}
 
 
 @pytest.mark.parametrize(
