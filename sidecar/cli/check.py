@@ -32,6 +32,7 @@ STATUS_WIDTH, NAME_WIDTH = 8, 22
 def check(
     config: Annotated[Path, typer.Option("--config", help="The sidecar's settings (TOML); see deploy/config.example.toml.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what each result is made of, too, as --json does.")] = False,
     no_write: Annotated[bool, typer.Option("--no-write", help="Probe by reading only: no key, no file, no row is written.")] = False,
     spark: Annotated[
         bool, typer.Option("--spark", help="Start a Spark session. Its tasks list the log and, if they read dumps, read from the source.")
@@ -52,7 +53,7 @@ def check(
     console = console_for(as_json=as_json)
 
     def shown(result: Result) -> None:
-        for line in lines(result):
+        for line in lines(result, verbose=verbose):
             console.print(line, soft_wrap=True)
 
     try:
@@ -74,15 +75,15 @@ def exit_code(report: PreflightReport) -> int:
     return 0 if report.ok else EXIT_FAILED
 
 
-def lines(result: Result) -> Iterator[Text]:
-    """A line a finding, the way out below it."""
+def lines(result: Result, *, verbose: bool = False) -> Iterator[Text]:
+    """A line a finding, the way out below it. `verbose`: with its detail."""
     from rich.text import Text
 
     name = result.name
     for finding in result.findings:
         head = Text(f"{finding.status.value:<{STATUS_WIDTH}}", style=STYLES[finding.status.value])
         yield head.append(f"{name:<{NAME_WIDTH}}", style="default").append(finding.what, style="default")
-        for title, text in (("setting", finding.setting), ("what to do", finding.hint)):
+        for title, text in (("detail", finding.detail if verbose else ""), ("setting", finding.setting), ("what to do", finding.hint)):
             if text:
                 yield Text(f"{'':<{STATUS_WIDTH}}{'  ' + title:<{NAME_WIDTH}}{text}")
         name = ""

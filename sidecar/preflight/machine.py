@@ -42,7 +42,7 @@ from sidecar.log.sink_tables import read_sink_tables
 from sidecar.log.spill import folder_problem
 from sidecar.log.storage import Folder
 from sidecar.process.addresses import ANSWER_S, AddressHolder, address
-from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, of_error, ok, warning
+from sidecar.process.checks import CheckFinding, Checking, CheckSkipped, CheckStatus, failed, listed, of_error, ok, warning
 from sidecar.process.listening import check_listening, read_token
 from sidecar.process.patience import patience
 from sidecar.run.beginning import check_beginning
@@ -222,7 +222,8 @@ def _bytes(size: int) -> str:
 
 
 def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
-    """Whether each output can continue with this log: it is this log's, or new. The numbers of those that can."""
+    """Whether each output can continue with this log: it is this log's, or new. The numbers of those that can. A sink that is as it should
+    be has one finding."""
     try:
         check_disjoint(config.log.uri, config.sinks)
         with suppress(SinkError):  # of one sink, which says so itself below
@@ -248,9 +249,8 @@ def sinks(config: Config, log_id: str) -> Checking[frozenset[int]]:
         if accepted is None:
             yield _begins(folder, reported, shown(uri), setting)
             continue
-        yield ok(f"{reported}: has accepted segment {accepted.seq}")
         try:
-            yield _tables_of(folder, reported, uri, config.changefeed, setting)
+            yield _tables_of(folder, f"{reported}: has accepted segment {accepted.seq}", uri, config.changefeed, setting)
         except SinkError as error:
             yield of_error(error, setting="log.uri")
     if len(fit) == len(config.sinks) and last_manifest(folder) is None:
@@ -268,19 +268,19 @@ def _tables_of(log: Folder, reported: str, uri: str, changefeed: ChangefeedSecti
     known = read_sink_tables(log, [sink]).get(sink)
     last = last_manifest(log)
     if known is not None and known.output != output_of(uri):
-        what = f"{reported}: its name was that of {known.output}: none of this output's tables counts as complete"
+        what = f"{reported}; its name was that of {known.output}: none of this output's tables counts as complete"
         return warning(what, setting=setting, hint=f"give each output a name of its own, or dump: dumpstart --sink {shlex.quote(sink)}")
     if known is None or last is None:
         return warning(
-            f"{reported}: which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
+            f"{reported}; which tables it has whole is not recorded yet", setting=setting, hint="start the sidecar, then check again"
         )
     tables = carried(read_schemas(log, last.next_schemas or last.schemas))
     if lacking := known.incomplete(tables):
         name = ChangefeedName(changefeed.cluster, changefeed.namespace, changefeed.id)
-        what = f"{reported}: {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
+        what = f"{reported}; {len(lacking):,} of {len(tables):,} tables are not complete: {named(lacking)}"
         return warning(what, setting=setting, hint=completing_dump(name, [sink], lacking))
     each = named([f"{table} {complete_since(known.complete[table])}" for table in tables])
-    return ok(f"{reported}: all {len(tables):,} tables are complete: {each}")
+    return ok(f"{reported}; all {len(tables):,} tables are complete", detail=each)
 
 
 def _begins(log: Folder, reported: str, sink: str, setting: str) -> CheckFinding:
@@ -300,6 +300,7 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
     requested = [(number, uri) for number, uri in enumerate(config.sinks, 1) if number in fit]
     if not requested:
         raise CheckSkipped("no sink can be queried: see 'sinks'")
+    fine: list[str] = []
     for number, uri in requested:
         try:
             with patience(SINK_PATIENCE_S):
@@ -310,7 +311,9 @@ def targets(config: Config, log_id: str, tables: Mapping[TableName, TableSchema]
         for what, hint in results:
             yield failed(what, setting=f"sinks (number {number})", hint=hint)
         if not results:
-            yield ok(f"sink {number} ({shown(uri)}): nothing is against rows of {len(tables)} tables")
+            fine.append(shown(uri))
+    if fine:
+        yield ok(f"nothing is against rows of {len(tables):,} tables in {listed(fine)}")
 
 
 def spark(section: SparkSection) -> Checking[None]:

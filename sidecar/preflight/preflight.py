@@ -189,7 +189,7 @@ class PreflightReport:
                 "status": result.status.value,
                 "took_s": round(result.took_s, 3),
                 "findings": [
-                    {"status": finding.status.value, "what": finding.what, "setting": finding.setting, "hint": finding.hint}
+                    {"status": finding.status.value, **{name: getattr(finding, name) for name in ("what", "detail", "setting", "hint")}}
                     for finding in result.findings
                 ],
             }

@@ -43,16 +43,17 @@ _WORST_FIRST = (CheckStatus.FAILED, CheckStatus.WARNING, CheckStatus.OK)
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """`setting`: what to change, `hint`: how; both empty where all is well."""
+    """`setting`: what to change, `hint`: how; both empty where all is well. `detail`: what it is made of, for those who ask for it."""
 
     status: CheckStatus
     what: str
     setting: str = ""
     hint: str = ""
+    detail: str = ""
 
 
-def ok(what: str) -> CheckFinding:
-    return CheckFinding(CheckStatus.OK, what)
+def ok(what: str, *, detail: str = "") -> CheckFinding:
+    return CheckFinding(CheckStatus.OK, what, detail=detail)
 
 
 def warning(what: str, *, setting: str, hint: str) -> CheckFinding:

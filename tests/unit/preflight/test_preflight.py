@@ -308,6 +308,16 @@ def test_lines_name_the_check_once_and_the_way_out_below() -> None:
     ]
 
 
+def test_what_a_result_is_made_of_is_for_those_who_ask_for_it() -> None:
+    result = Result("sinks", CheckStatus.OK, (ok("fine", detail="a, b"), ok("fine, too")))
+    plain = ["ok      sinks                 fine", "ok                            fine, too"]
+    assert [line.plain.rstrip() for line in lines(result)] == plain
+    assert [line.plain.rstrip() for line in lines(result, verbose=True)] == [plain[0], "          detail              a, b", plain[1]]
+    assert PreflightReport(Path("x"), (result,)).to_json()["checks"][0]["findings"][0] == {
+        "status": "ok", "what": "fine", "detail": "a, b", "setting": "", "hint": ""
+    }  # fmt: skip
+
+
 def test_the_summary_counts_and_judges() -> None:
     good, bad = Result("a", CheckStatus.OK, (ok("x"),)), Result("b", CheckStatus.FAILED, (failed("x", setting="s", hint="h"),))
     assert summary(PreflightReport(Path("x"), (good, good))) == "2 ok: a dump can run"
@@ -513,8 +523,8 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     delivery = Delivery(open_sink(uri, log_id=name), JobSettings(log), Here(), sink_id=SinkId("lake", output_of(uri)))
     while delivery.deliver():
         pass
-    accepted, tables = machine.sinks(config, "cf/1")
-    assert accepted.what == f"sink 1 (lake): has accepted segment {SEGMENTS - 1}"
+    (tables,) = machine.sinks(config, "cf/1")
+    assert tables.what.startswith(f"sink 1 (lake): has accepted segment {SEGMENTS - 1}; ")
     assert tables.status is CheckStatus.WARNING
     assert "12 of 12 tables are not complete: s.t0, s.t1, s.t10" in tables.what
     assert tables.hint == "ticdc-dump dumpstart -c cf --sink lake"
@@ -522,9 +532,10 @@ def test_a_check_says_which_tables_a_sink_has_whole_and_what_completes_it(tmp_pa
     known = delivery.record.tables
     assert known is not None
     write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
-    _, tables = machine.sinks(config, "cf/1")
+    (tables,) = machine.sinks(config, "cf/1")
     assert tables.status is CheckStatus.OK
-    assert "all 12 tables are complete: s.t0 complete since 7 (" in tables.what
+    assert tables.what == f"sink 1 (lake): has accepted segment {SEGMENTS - 1}; all 12 tables are complete"
+    assert tables.detail.startswith("s.t0 complete since 7 (")
 
 
 def test_what_is_recorded_of_another_output_under_a_sinks_name_says_nothing_of_this_one(tmp_path: Path) -> None:
@@ -545,7 +556,7 @@ def test_what_is_recorded_of_another_output_under_a_sinks_name_says_nothing_of_t
     known = delivery.record.tables
     assert known is not None
     write_sink_tables(log, replace(known, complete={TableName("s", f"t{n}"): CommitTs(7) for n in range(12)}), log_id=own_id(log))
-    _, tables = machine.sinks(config, "cf/1")
+    (tables,) = machine.sinks(config, "cf/1")
     assert (tables.status, tables.setting) == (CheckStatus.WARNING, "sinks (number 1)")
     assert "its name was that of file:///elsewhere: none of this output's tables counts as complete" in tables.what
 
