@@ -1,5 +1,6 @@
--- The sidecar's account. Replace the password. Grant SELECT on each database that the changefeed replicates, a line for each, and
--- never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
+-- The sidecar's account. Replace change-me with a password, and write the same password, on one line, to the file that
+-- source.password_file of the sidecar's settings names. Grant SELECT on each database that the changefeed replicates, a line for each,
+-- and never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
 -- replicated table, and no administrative right; it ends its own statements, for which TiDB asks no right.
 
 CREATE USER IF NOT EXISTS 'ticdc_dump'@'%' IDENTIFIED BY 'change-me';

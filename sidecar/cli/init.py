@@ -278,12 +278,13 @@ def _findings(value: ChosenChangefeed, chosen: Sequence[ChosenSetting]) -> list[
         findings.append(warning(what, setting="etcd.endpoints", hint="add addresses under which the sidecar's machine reaches them"))
     secret = next(str(one.value) for one in chosen if one.setting == "source.password_file")
     if not secret:
-        hint = "write the password to a file that only the sidecar's user can read, and name it in the settings"
+        hint = "write the password that the SQL gives the account to a file that only the sidecar's user can read, and name that file"
         findings.append(warning("no file of the account's password is named", setting="source.password_file", hint=hint))
     try:
         read_secret(secret)
     except ConfigError as error:
-        findings.append(warning(error.message, setting="source.password_file", hint="write the account's password to it, on one line"))
+        hint = "write the password to it that the SQL gives the account, on one line"
+        findings.append(warning(error.message, setting="source.password_file", hint=hint))
     hosts = ",".join(value.changefeed.sink.hosts) if value.feed == "push" else ""
     if hosts and hosts != PushSection().listen:
         what = f"TiCDC sends to {hosts}, and the sidecar listens on {PushSection().listen}"

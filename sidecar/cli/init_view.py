@@ -53,6 +53,11 @@ class InitResult:
         steps = ("pause", "update", "resume") if self.updates() else ()
         return [f"cdc cli changefeed {step} {which}{' --config changefeed.toml' if step == 'update' else ''}" for step in steps]
 
+    def password_place(self) -> str:
+        """Where the sidecar reads the password of its account in TiDB."""
+        named = next((str(one.value) for one in self.chosen if one.setting == "source.password_file"), "")
+        return named or f"a file that only the sidecar's user can read, and name that as source.password_file in {self.file}"
+
     def updates(self) -> bool:
         """Whether a problem of the changefeed is one of its configuration."""
         return any(one.setting not in NOT_CONFIGURED for one in self.result.problems)
@@ -87,15 +92,15 @@ def result_lines(result: InitResult) -> list[Any]:
     from sidecar.cli.check import lines
     from sidecar.process.checks import CheckStatus, Result
     from sidecar.setup.settings import toml_value
+    from sidecar.setup.sql import PASSWORD
 
     shown: list[Any] = ["", f"{result.file} is written:"]
     shown += [f"  {one.setting} = {toml_value(_shown(one))}  ({one.origin})" for one in result.chosen]
     if result.findings:
         shown += ["", *lines(Result("to change", CheckStatus.WARNING, tuple(result.findings)))]
-    if result.sql_file:
-        shown += ["", f"The SQL for TiDB is in {result.sql_file}. Replace the password in it."]
-    else:
-        shown += ["", "The SQL for TiDB (--sql FILE writes it). Replace the password in it:", "", result.sql]
+    where = f"is in {result.sql_file}" if result.sql_file else "is below (--sql FILE writes it)"
+    shown += ["", f"The SQL for TiDB {where}. Replace {PASSWORD} in it with a password. Write the same password, on one line,"]
+    shown += [f"to {result.password_place()}.", *([] if result.sql_file else ["", result.sql])]
     note = ["", UPDATE_NOTE] if result.updates() else []
     return [*shown, *note, "", "Next:", *(f"  {command}" for command in result.next_commands())]
 

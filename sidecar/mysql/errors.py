@@ -144,7 +144,10 @@ def _at_source(error: BaseException, code: int, server: NamedServer, *, lost: bo
             f"GRANT INSERT, UPDATE ON {MARK_TABLE} TO '{server.user}'@'%'"
         )
     if code in _NO_LOGIN:
-        return "check source.user and source.password_file, and from which hosts the account may log in"
+        return (
+            "see that the file of source.password_file has the password of source.user, the one in the account's CREATE USER, on one line,"
+            " and from which hosts the account may log in"
+        )
     if code in NOT_THERE:
         return (
             f"if it is {MARK_TABLE} that is missing, create it as README.md shows; else a DDL changed the table: see that no event "

@@ -1,7 +1,8 @@
 """The SQL that an administrator runs in TiDB once: the watermark table and the sidecar's account.
 
 `make pages` writes deploy/sql/ with these functions, so that a page, `init` and `check` name the same statements. No password is here:
-the account is created with PASSWORD, and the administrator replaces it.
+the account is created with PASSWORD, and the administrator replaces it. The password is in two places, that statement and the file of
+source.password_file: each text that asks for one names the other.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ def account_sql(
     jobs = [_optional(table, user, needed=ddl_jobs or key_values) for table in _DDL_JOBS]
     collations = [_optional(table, user, needed=key_values) for table in _COLLATIONS]
     return f"""\
--- The sidecar's account. Replace the password. Grant SELECT on each database that the changefeed replicates, a line for each, and
--- never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
+-- The sidecar's account. Replace {PASSWORD} with a password, and write the same password, on one line, to the file that
+-- source.password_file of the sidecar's settings names. Grant SELECT on each database that the changefeed replicates, a line for each,
+-- and never on all databases: what this account may not read, nobody can read through the sidecar. It needs no DDL, no write to any
 -- replicated table, and no administrative right; it ends its own statements, for which TiDB asks no right.
 
 CREATE USER IF NOT EXISTS {_account(user)} IDENTIFIED BY '{PASSWORD}';

@@ -258,6 +258,20 @@ def test_what_is_wrong_with_the_changefeed_is_a_warning_and_the_file_is_written(
     assert stage.file.exists()
 
 
+@pytest.mark.parametrize("sql", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_each_text_that_asks_for_the_accounts_password_says_where_else_it_is(stage: Stage, sql: bool, named: bool) -> None:
+    secret, statements = stage.folder / "pw", stage.folder / "setup.sql"
+    options = [*(["--password-file", str(secret)] if named else []), *(["--sql", str(statements)] if sql else [])]
+    output = " ".join(stage.run(*WHOLE, *options, "-y").split())
+    assert output.count("Replace change-me in it with a password. Write the same password, on one line, to") == 1
+    assert (f"to {secret}." in output) is named
+    assert ("name that as source.password_file in" in output) is not named
+    text = statements.read_text() if sql else output
+    assert "source.password_file of the sidecar's settings names" in text
+    assert "IDENTIFIED BY 'change-me'" in text
+
+
 def test_a_sidecar_that_listens_elsewhere_than_ticdc_sends_is_reported(stage: Stage) -> None:
     stage.values[info_key("orders")] = definition("ticdc-dump://10.0.0.9:8312/orders?protocol=open-protocol")
     assert "TiCDC sends to 10.0.0.9:8312" in stage.run(*WHOLE, "-y")
