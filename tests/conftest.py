@@ -44,6 +44,7 @@ settings.register_profile(
 )
 settings.load_profile("lane")
 
+os.environ.pop("COLUMNS", None)  # xdist's: without a terminal a command's lines are as long as it says
 os.environ |= {name: " ".join(QUICK_JAVA) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")}  # every Spark of every process
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what a run under nohup ignores, its processes would ignore too

@@ -67,6 +67,7 @@ def plain_line(status: pb.DumpStatus) -> str:
     ]
     parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
     parts += [f"reason: {status.reason}"] if status.reason else []
+    parts += [f"verification waits for {status.verification_waits_for}"] if status.verification_waits_for else []
     return "  ".join(parts)
 
 
@@ -112,6 +113,8 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
         if service.error:
             then = f"it begins again in {service.again_s:.0f} s" if service.again_s else "it works again"
             yield service.name, Text(f"{service.error} ({then}; the stream continues)", style="yellow")
+    if status.verification_waits_for:
+        yield "verification", Text(f"waits for {status.verification_waits_for}", style="yellow")
     for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
         if line is not None:
             yield name, line
@@ -213,10 +216,11 @@ def _dump_runs(status: pb.DumpStatus) -> bool:
 
 
 def _tables_of_sinks(sinks: Iterable[pb.SinkStatus]) -> Iterable[Text]:
-    """From where on which sinks have which tables whole, those that they lack first; sinks that have the same are one line."""
+    """From where on which sinks have which tables whole, those that they lack first; sinks that have the same are one line, and so are all
+    that lack none."""
     same: dict[str, list[str]] = {}
     for sink in sinks:
-        if sink.tables_known:
+        if sink.tables_known and sink.tables:
             same.setdefault(_sink_tables(sink), []).append(sink.sink)
     for text, names in same.items():
         yield Text(f"{', '.join(names)}: {text}")
@@ -224,6 +228,8 @@ def _tables_of_sinks(sinks: Iterable[pb.SinkStatus]) -> Iterable[Text]:
 
 def _sink_tables(sink: pb.SinkStatus) -> str:
     lacking = [table for table in sink.tables if not table.complete_since_tso]
+    if not lacking:
+        return f"{counted(len(sink.tables), 'table')}, none of which lacks rows"
     ordered = [*lacking, *(table for table in sink.tables if table.complete_since_tso)]
     shown = [_sink_table(table) for table in ordered[:SINK_TABLES_SHOWN]]
     rest = len(ordered) - len(shown)

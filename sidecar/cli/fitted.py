@@ -1,7 +1,8 @@
 """Tables that fit the width of the terminal.
 
 Where the width is too small, the table drops its bars first, then the columns that have a drop order, one after another. If it is still too
-wide, the texts of the columns that fold take several lines.
+wide, the texts of the columns that fold take several lines. Where that leaves them less than FOLDED_MIN, each row is a paragraph: the texts
+that fold, and below them the other values with their headings. So no text vanishes, however narrow the terminal is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +19,8 @@ from rich.text import Text
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 10, 60
 PADDING = 2
 """Characters between two columns."""
+FOLDED_MIN = 12
+"""Characters of a text that folds."""
 PERCENT_WIDTH = 5
 WIDTH_UNBOUND = 10_000
 """Characters. It is wider than any table, to measure what a table needs."""
@@ -80,7 +84,25 @@ class FittedTable:
             if self._room(shown, console, options) >= 0:
                 break
             shown.remove(at)
-        yield self._table(shown)
+        if self._folds(shown, console, options):
+            yield self._table(shown)
+        else:
+            yield from self._paragraphs(shown)
+
+    def _folds(self, shown: Sequence[int], console: Console, options: ConsoleOptions) -> bool:
+        """Whether the texts that fold have room enough."""
+        folding = [at for at in shown if self.columns[at].folds]
+        fixed = [at for at in shown if at not in folding]
+        return self._room(shown, console, options) >= 0 or self._room(fixed, console, options) >= len(folding) * (FOLDED_MIN + PADDING)
+
+    def _paragraphs(self, shown: Sequence[int]) -> Iterable[RenderableType]:
+        for row in self.rows:
+            for at in shown:
+                if self.columns[at].folds:
+                    yield _cell(row[at])
+            values = [(self.columns[at].heading, row[at]) for at in shown if not self.columns[at].folds and str(row[at])]
+            parts = [Text.assemble((f"{heading} " if heading else "", "dim"), _text(value)) for heading, value in values]
+            yield Padding(Text(" " * PADDING).join(parts), (0, 0, 0, PADDING))
 
     def _room(self, shown: Sequence[int], console: Console, options: ConsoleOptions) -> int:
         """Characters that these columns leave of the terminal's width; negative if they do not fit."""
@@ -104,6 +126,10 @@ def facts_table(facts: Iterable[tuple[str, str | RenderableType]]) -> Table:
     for name, value in facts:
         table.add_row(_cell(name), _cell(value))
     return table
+
+
+def _text(cell: RenderableType | Bar) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def _cell(cell: RenderableType | Bar, bar_width: int = 0) -> RenderableType:

@@ -28,7 +28,7 @@ from sidecar.process.printable import printable
 
 PLAIN_LINE_EVERY_S = 2.0
 PLAIN_WIDTH = 200
-"""Columns where there is no terminal: lines are not folded."""
+"""Columns where there is no terminal, and COLUMNS does not say how many: lines are not folded."""
 REDRAWN_A_SECOND = 8
 _BLANKS_AT_END = re.compile(r" +(?=\n)")
 
@@ -60,7 +60,9 @@ def console_for(*, as_json: bool) -> Console:
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     in_terminal = sys.stdout.isatty()
     file = None if in_terminal else cast("IO[str]", _Trimmed(sys.stdout))
-    printing = _Printing(quiet=as_json, width=None if in_terminal else PLAIN_WIDTH, color_system=colors, file=file)
+    columns = os.environ.get("COLUMNS", "")
+    plain_width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
+    printing = _Printing(quiet=as_json, width=None if in_terminal else plain_width, color_system=colors, file=file)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     return printing

@@ -6,9 +6,11 @@ import io
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
-from sidecar.cli.dump_view import TABLES_SHOWN, look, percent_done, plain_line, preview_view, status_view
+from sidecar.cli.dump_view import TABLES_SHOWN, _tables_of_sinks, look, percent_done, plain_line, preview_view, status_view
 from sidecar.cli.history_view import history_view
 from sidecar.cli.terminal import PLAIN_LINE_EVERY_S, View
 from sidecar.report.figures import amount, duration
@@ -68,6 +70,13 @@ def test_the_picture_says_how_far_how_fast_and_why_it_is_slow() -> None:
         assert part in text, part
 
 
+def test_the_picture_and_the_line_say_what_a_verification_that_starves_waits_for() -> None:
+    value = status(table(1), verification_waits_for="a processor: it had 1.0%")
+    assert re.search("verification +waits for a processor: it had 1.0%", picture(value))
+    assert "verification waits for a processor: it had 1.0%" in plain_line(value)
+    assert "verification" not in picture(status(table(1)))
+
+
 def test_the_picture_names_the_other_dumps_and_what_a_queued_one_waits_for() -> None:
     running = pb.DumpSummary(dump_id="a" * 16, state=pb.DUMP_STATE_RUNNING, tables=3, tables_complete=1, rows=310)
     failed = pb.DumpSummary(dump_id="b" * 16, state=pb.DUMP_STATE_FAILED, tables=2, reason="denied [red]")
@@ -110,6 +119,26 @@ def test_the_picture_says_for_whom_the_dump_is_and_which_tables_each_sink_has_wh
     assert "watermark brackets, read from TiDB by the sidecar" in picture(status(read_with="sql", read_on="sidecar"))
     assert "lake: 1 of 2 complete; shop.b not complete, shop.a complete since 470000000000000000 (2026-10-25" in text
     assert "new: 0 of" not in text, "it has received nothing yet"
+
+
+@given(st.lists(st.lists(st.sampled_from([0, TSO, TSO + 1]), max_size=7), min_size=1, max_size=5))
+def test_sinks_that_lack_no_rows_are_one_line_whatever_there_is_of_them(sinks: list[list[int]]) -> None:
+    value = [
+        pb.SinkStatus(
+            sink=f"s{number}",
+            tables_known=True,
+            tables=[pb.SinkTableStatus(schema="shop", table=f"t{at}", complete_since_tso=since) for at, since in enumerate(tables)],
+        )
+        for number, tables in enumerate(sinks)
+    ]
+    lines = [str(line) for line in _tables_of_sinks(value)]
+    whole = {len(tables) for tables in sinks if tables and all(tables)}
+    assert len([line for line in lines if "none of which lacks rows" in line]) == len(whole)
+    assert len([line for line in lines if "complete since" in line]) <= sum(0 in tables and any(tables) for tables in sinks)
+    for number, tables in enumerate(sinks):
+        [named] = [line for line in lines if f"s{number}" in line.partition(":")[0].split(", ")] or [""]
+        assert bool(named) is bool(tables)
+        assert ("not complete" in named) is (0 in tables)
 
 
 def test_the_whole_dump_has_a_percentage_by_its_rows_and_a_bar() -> None:

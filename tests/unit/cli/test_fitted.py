@@ -10,13 +10,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sidecar.cli.dump_view import preview_view
-from sidecar.cli.fitted import BAR_WIDTH_MAX, BAR_WIDTH_MIN, PADDING, Bar, FittedColumn, FittedTable, facts_table
+from sidecar.cli.fitted import BAR_WIDTH_MAX, BAR_WIDTH_MIN, FOLDED_MIN, PADDING, Bar, FittedColumn, FittedTable, facts_table
 from sidecar.cli.verify_view import report_view
 from sidecar.cli.views import ReplayLooks
 from sidecar.core.model import TableName
 from tests.unit.cli.test_verify_view import table, verification
 from tests.unit.cli.test_views import PROGRESS, STATUS
-from tests.unit.cli.test_widths import LONG, TSO, lines
+from tests.unit.cli.test_widths import LONG, TSO, lines, unfolded
 from ticdc_dump.v1 import control_pb2 as pb
 
 COLUMNS = (
@@ -40,7 +40,7 @@ WITHOUT_BAR = 5 * 10 + 4 * PADDING
         (WITHOUT_BAR - 1, ["name", "third", "second", "stays"]),
         (WITHOUT_BAR - 13, ["name", "third", "stays"]),
         (WITHOUT_BAR - 25, ["name", "stays"]),
-        (WITHOUT_BAR - 40, ["name", "stays"]),
+        (WITHOUT_BAR - 32, ["name", "stays"]),
     ],
 )
 def test_the_bar_is_dropped_first_then_the_columns_in_their_order(width: int, headings: list[str]) -> None:
@@ -48,6 +48,16 @@ def test_the_bar_is_dropped_first_then_the_columns_in_their_order(width: int, he
     assert results[0].split() == headings
     assert max(map(cell_len, results)) <= width
     assert "".join(results[1:]).count("n") == 10, "the name is folded, not cut"
+
+
+@pytest.mark.parametrize("width", range(8, 60))
+def test_no_text_vanishes_however_narrow_the_terminal_is(width: int) -> None:
+    """Of what is shown at all: in a table, or in paragraphs."""
+    results = lines(FittedTable(COLUMNS, [ROW, ROW]), width)
+    assert max(map(cell_len, results)) <= width
+    text = "".join("".join(results).split())
+    assert [text.count(one * 10) for one in "n9"] == [2, 2]
+    assert width < 10 + FOLDED_MIN or results[0].split()[0] == "name"
 
 
 def test_a_bar_has_a_greatest_width() -> None:
@@ -105,6 +115,17 @@ SHOWN: dict[str, tuple[RenderableType, list[str]]] = {
         [f"shop.{LONG}", "12,345,678", "1,234", "complete at 03:35:30.250", "50 % of the recording"],
     ),
 }
+
+
+@pytest.mark.parametrize("width", [30, 40, 60])
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_matters_is_there_at_any_width(name: str, width: int) -> None:
+    picture, values = SHOWN[name]
+    results = lines(picture, width)
+    assert max(map(cell_len, results)) <= width
+    assert not any("…" in line for line in results)
+    if width == 30:  # in a wider one two texts fold beside each other
+        assert [value for value in values if unfolded(value) not in unfolded("\n".join(results))] == []
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

@@ -160,6 +160,13 @@ def in_terminal(monkeypatch: pytest.MonkeyPatch, **given: str) -> io.BytesIO:
     return file
 
 
+@pytest.mark.parametrize(("columns", "width"), [("", 200), ("x", 200), ("0", 200), ("-5", 200), ("40", 40), ("120", 120), ("300", 300)])
+def test_without_a_terminal_a_line_is_as_long_as_columns_says(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    in_terminal(monkeypatch, COLUMNS=columns)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    assert console_for(as_json=False).width == width
+
+
 @pytest.mark.parametrize("given", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}], ids=str)
 def test_without_colours_nothing_is_sent_but_text(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
     reported = in_terminal(monkeypatch, **given)
