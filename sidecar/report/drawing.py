@@ -175,8 +175,9 @@ def _grid(span: Period, height: float, bottom: float) -> Markup:
     for tick in range(TICKS):
         at_ms = span.first_ms + tick / (TICKS - 1) * span.length_ms
         anchor = ("start", "middle", "end")[(tick > 0) + (tick == TICKS - 1)]
-        place = Markup('<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>')
-        results.append(place.format(span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
+        kind = "label between" if tick % 2 else "label"  # a narrow window leaves these out
+        place = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
+        results.append(place.format(kind, span.x(at_ms), round(height) - 5, anchor, axis_time(at_ms, span.length_ms)))
     return Markup("").join(results)
 
 

@@ -6,11 +6,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser
 
 from sidecar.console.checking import SettingsChecks
+from sidecar.console.pictures import RANGES
 from sidecar.core.progress import DumpState
 from tests.support.chromium import Window
 from tests.support.console import ServedConsole, Shown
@@ -67,7 +69,7 @@ OUTSIDE = """query => [...document.querySelectorAll(query)].filter((one) => {
 }).length"""
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [400, 800, 1001, 1280])
 @pytest.mark.parametrize(
     ("path", "query", "least"),
     [
@@ -92,6 +94,44 @@ def test_a_narrow_window_shows_the_newest_chunks_and_their_tables(browser: Brows
     with Window(browser, console.address, width=400) as window:
         page = window.login().open("/dump")
         assert page.evaluate(OUTSIDE, "#interleaving g:last-of-type > rect.chunk, #interleaving text.name:not(rect + text)") == 0
+
+
+OVERLAPPING = """query => {
+  const boxes = [...document.querySelectorAll(query)].map(one => one.getBoundingClientRect()).filter(box => box.width);
+  const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  return [boxes.length, boxes.filter((one, at) => boxes.slice(at + 1).some(other => meets(one, other))).length];
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 640, 641, 1280])
+@pytest.mark.parametrize("chosen", RANGES)
+def test_the_texts_of_a_chart_do_not_overlap(browser: Browser, console: ServedConsole, width: int, chosen: str) -> None:
+    with Window(browser, console.address, width=width) as window:
+        page = window.login().open(f"/?{urlencode({'range': chosen})}")
+        count, overlapping = page.evaluate(OVERLAPPING, "#charts .chart:first-of-type svg > text.label:not(.away)")
+        assert count >= 5
+        assert overlapping == 0
+
+
+FIELDS = """() => [...document.querySelectorAll(".fields label")].map(one => {
+  const [text, field] = [one.getBoundingClientRect(), one.querySelector("input, select").getBoundingClientRect()];
+  return [text.left, text.width, field.left, field.width, field.bottom].map(Math.round);
+}).filter(one => one[1])"""
+
+
+@pytest.mark.parametrize("width", [400, 800, 1280])
+@pytest.mark.parametrize("path", ["/start", "/dump"])
+def test_the_fields_of_a_form_are_in_columns(browser: Browser, console: ServedConsole, path: str, width: int) -> None:
+    """N33: all as wide as one another, and those of a line on one height."""
+    with Window(browser, console.address, width=width) as window:
+        page = window.login().open(path)
+        page.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
+        fields = page.evaluate(FIELDS)
+        assert len(fields) >= 4
+        assert len({wide for _, wide, _, _, _ in fields}) == 1
+        assert {(left, wide) for left, wide, _, _, _ in fields} == {(left, wide) for _, _, left, wide, _ in fields}
+        columns = len({left for left, *_ in fields})
+        assert len({bottom for *_, bottom in fields}) == -(-len(fields) // columns)
 
 
 def test_the_values_of_a_time_show_under_the_pointer(browser: Browser, console: ServedConsole) -> None:

@@ -148,7 +148,8 @@ class Shop:
             live_s = (0.41, 0.12, 3.9)[number]
             sinks.append(
                 SinkState(mark(name), live_s, 5.0 if number == 2 else 0.5, live_s / 2, (75_000, 240_000, 120_000)[number], number == 0,
-                          lag_s=live_s / 3, limit_s=(0.9, 0.5, 6.0)[number], median_s=live_s / 4)
+                          lag_s=live_s / 3, limit_s=(0.9, 0.5, 6.0)[number], median_s=live_s / 4,
+                          error=mark("no space left on the device") if number == 2 and self.last_error else "")
             )  # fmt: skip
         complete = {name: self.ago(250) for name in self.names[:1] + self.names[3:5]}
         known = {sink.sink: SinkTables(sink.sink, sink.sink, Seq(3), self.ago(9000), Seq(5), self.ago(1), complete) for sink in sinks}
