@@ -67,26 +67,20 @@ BLANK = f"{string.whitespace},"
 
 
 def _no_id(value: str) -> str:
-    """What is wrong with it; empty: nothing."""
-    from sidecar.core.model import operation_id
+    """What is wrong with it, as the service would say; empty: nothing."""
+    from sidecar.control.fields import identifies
 
-    try:
-        operation_id(value)
-    except ValueError as error:
-        return str(error)
-    return ""
+    return identifies(value)
 
 
 def _no_name(value: str) -> str:
     """As `_no_id`."""
+    from sidecar.control.fields import shown
     from sidecar.ticdc.changefeed import NAME, NAME_FORM
 
-    shown = repr(value) if len(value) <= SHOWN_MAX else f"{value[:SHOWN_MAX]!r}… ({len(value):,} characters)"
-    return "" if re.fullmatch(NAME, value) else f"{shown} is no name of TiCDC's: expected {NAME_FORM}"
+    return "" if re.fullmatch(NAME, value) else f"{shown(value)} is no name of TiCDC's: expected {NAME_FORM}"
 
 
-SHOWN_MAX = 64
-"""Characters of a value in an error."""
 PARTS_OF_NAMES: Mapping[str, Callable[[str], str]] = {
     "dump_id": _no_id,
     "operation_id": _no_id,

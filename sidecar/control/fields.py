@@ -19,6 +19,7 @@ from sidecar.errors import InvalidField
 
 NAME_CHARACTERS_MAX = 256
 _SHOWN_MAX = 64
+"""Characters of a text in an error."""
 
 Rule = Callable[[str], str]
 """What is wrong with a text, with what was expected; empty: nothing."""
@@ -26,10 +27,9 @@ Rule = Callable[[str], str]
 
 def given_id(text: str, field: str) -> OperationId:
     """`field`: what gave it, for the error. Raises InvalidField."""
-    try:
-        return operation_id(text)
-    except ValueError as error:
-        raise InvalidField(f"{field}: {error}", hint="see dumplist for the ids") from error
+    if why := identifies(text):
+        raise InvalidField(f"{field}: {why}", hint=_HINTS[identifies])
+    return OperationId(text)
 
 
 def identifies(text: str) -> str:
@@ -43,8 +43,11 @@ def identifies(text: str) -> str:
 def names(text: str) -> str:
     if text.strip() and text.isprintable() and len(text) <= NAME_CHARACTERS_MAX:
         return ""
-    shown = repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}… ({len(text):,} characters)"
-    return f"{shown} is no name: expected 1 to {NAME_CHARACTERS_MAX} characters that can be printed"
+    return f"{shown(text)} is no name: expected 1 to {NAME_CHARACTERS_MAX} characters that can be printed"
+
+
+def shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}… ({len(text):,} characters)"
 
 
 def says(text: str) -> str:

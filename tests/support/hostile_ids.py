@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from sidecar.log import storage
+from sidecar.log.verification import differences_name, report_name
+from tests.unit.control.serving import Owner
+from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
 
 OUTSIDE = "../../home/app"
 """From the folder of verifications to the stranger's folder."""
@@ -20,6 +27,19 @@ def strangers_folder(log: Path) -> Path:
     for name in ("request.json", "waiting.json", "report.json", "repair.json", "differences-0.jsonl", "stop"):
         (folder.resolve() / name).write_text("a stranger's")
     return folder.resolve()
+
+
+@contextmanager
+def damaged_verification(folder: Path) -> Iterator[tuple[Owner, Term]]:
+    """Of an owner whose log is `folder`/log, with a stranger's folder beside it: REQUEST, whose report and differences are none."""
+    with Owner() as owner:
+        term = Term(folder / "log", owner.history)
+        strangers_folder(folder / "log")
+        term.made.begin()
+        term.made.start(REQUEST, ALICE)
+        storage.write_atomically(term.log, report_name(REQUEST.id), b"no report")
+        storage.write_atomically(term.log, differences_name(REQUEST.id, 0), b"no differences")
+        yield owner, term
 
 
 def all_below(folder: Path) -> dict[str, bytes]:

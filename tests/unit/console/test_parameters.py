@@ -12,12 +12,9 @@ import pytest
 import sidecar.console
 from sidecar.console.commands import COMMANDS
 from sidecar.console.web import PAGES
-from sidecar.log import storage
-from sidecar.log.verification import report_name
 from tests.support.console import FORM_KEY, ServedConsole, browser_of, console_of
-from tests.support.hostile_ids import HOSTILE, all_below, strangers_folder
-from tests.unit.control.serving import Owner
-from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
+from tests.support.hostile_ids import HOSTILE, all_below, damaged_verification
+from tests.unit.run.test_term_verifications import REQUEST
 
 SOURCES = [path.read_text() for path in Path(sidecar.console.__file__).parent.rglob("*") if path.suffix in (".py", ".html")]
 PARAMETERS = sorted(
@@ -32,15 +29,12 @@ SHARE = 5
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[ServedConsole]:
-    with Owner() as owner:
-        term = Term(tmp_path / "log", owner.history)
-        strangers_folder(tmp_path / "log")
-        term.made.begin()
-        term.made.start(REQUEST, ALICE)
-        storage.write_atomically(term.log, report_name(REQUEST.id), b"no report")
-        with console_of(owner, tmp_path / "log", served={"verifications": lambda: term.made}) as console:
-            yield console
-            assert not console.ended
+    with (
+        damaged_verification(tmp_path) as (owner, term),
+        console_of(owner, tmp_path / "log", served={"verifications": lambda: term.made}) as console,
+    ):
+        yield console
+        assert not console.ended
 
 
 def test_the_parameters_are_those_of_ids_and_more() -> None:

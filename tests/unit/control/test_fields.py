@@ -16,11 +16,9 @@ from sidecar.control.local_call import CallRejected, LocalCall
 from sidecar.control.service import ControlService
 from sidecar.core.model import OperationId
 from sidecar.errors import InvalidField
-from sidecar.log import storage
-from sidecar.log.verification import differences_name, report_name
-from tests.support.hostile_ids import HOSTILE, all_below, strangers_folder
-from tests.unit.control.serving import Owner
-from tests.unit.run.test_term_verifications import ALICE, REQUEST, Term
+from sidecar.log.verification import report_name
+from tests.support.hostile_ids import HOSTILE, all_below, damaged_verification
+from tests.unit.run.test_term_verifications import REQUEST
 from ticdc_dump.v1 import control_pb2 as pb
 
 CALLS = {method.name: method.input_type for method in pb.DESCRIPTOR.services_by_name["Control"].methods}
@@ -71,14 +69,7 @@ def test_every_text_of_every_request_has_its_rule() -> None:
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[tuple[ControlService, Path]]:
-    """A service with a verification that is over and one whose files are damaged, in a log that has a stranger's folder beside it."""
-    with Owner() as owner:
-        term = Term(tmp_path / "log", owner.history)
-        strangers_folder(tmp_path / "log")
-        term.made.begin()
-        term.made.start(REQUEST, ALICE)
-        storage.write_atomically(term.log, report_name(REQUEST.id), b"no report")
-        storage.write_atomically(term.log, differences_name(REQUEST.id, 0), b"no differences")
+    with damaged_verification(tmp_path) as (owner, term):
         yield ControlService(owner.served(verifications=lambda: term.made)), tmp_path
 
 
