@@ -291,7 +291,7 @@ def test_the_restart_of_another_dump_is_not_exact(service: Service) -> None:
 def test_a_restart_that_could_not_be_exact_is_rejected(service: Service) -> None:
     done = service.run_command("dumpstart", "--tables", "shop.orders", "--exact", "--json")
     dump_id = json.loads(done.stdout)["dump_id"]
-    remove_files(service.log, exact_id(dump_id))
+    remove_files(OwnedLog(service.log, 1), exact_id(dump_id))
     done = service.run_command("dumprestart")
     assert (done.exit_code, f"dump {dump_id} is exact" in done.output) == (3, True), done.output
     assert len(service.owner.carried_out) == 1
