@@ -88,7 +88,7 @@ stubs: setup ## regenerate the gRPC stubs and fail if they differ from what is c
 	@$(BIN)/python -m tests.support.stubs
 	@$(MAKE) --no-print-directory -C deploy/push/go stubs-where-installed
 
-pages: setup ## write what is made from the code: deploy/COMMANDS.md, the sinks' tables of parameters, deploy/images (a test fails where one is not current)
+pages: setup ## write what is made from the code: deploy/COMMANDS.md, deploy/METRICS.md, the sinks' tables of parameters, deploy/images (a test fails where one is not current)
 	@$(BIN)/python -m tests.support.pages
 	@$(BIN)/python -m tests.support.option_tables
 

@@ -6,7 +6,7 @@ The order of durability carries weight: each step may rely on the ones above it,
 nothing and repeats harmlessly (the simulation crashes between each pair).
 
     1  chunk file        written by the source before it reports ChunkRead
-    2  segment data      rows <= upto_ts, in order
+    2  segment data      rows <= upto_ts, in order; then the schemas file and the dumps file, where the manifest names new ones
     3  manifest          exclusive: from here on the segment exists, with the windows that closed in it and the progress
     4  progress store    the projection that operators read, and the history with it
     5  acknowledge       TiCDC's consumer offsets

@@ -10,7 +10,7 @@ import typer
 from sidecar.cli.usage import Command, Use
 
 
-def pump(config: Annotated[Path, typer.Option("--config", help="The pump's settings (TOML); see deploy/PUMP.md.")]) -> None:
+def pump(config: Annotated[Path, typer.Option("--config", help="The pump's settings (TOML); see deploy/pump.example.toml.")]) -> None:
     """Run a pump of TiDB-Binlog: TiDB writes its binlogs to it, drainers pull them in the order of their commits."""
     import os
 

@@ -205,8 +205,8 @@ def not_carried(change: Change, schema: TableSchema | None) -> FeedUnsuitable:
     what = f"{change.lane}@{change.position} has a change of {change.schema}.{change.table} at commit_ts {change.commit_ts}, a table"
     if schema is None:
         hint = (
-            "if the changefeed's filter.rules had this table until now, set them again as they were, and see deploy/FILTER.md; else its DDL"
-            " must come before it in the feed: let the filter hide no DDL; if it hides none, report this"
+            "if the changefeed's filter.rules had this table until now, set them again as they were, and see deploy/FIRST-DAY.md; else its"
+            " DDL must come before it in the feed: let the filter hide no DDL; if it hides none, report this"
         )
         return FeedUnsuitable(f"{what} whose schema is not known", hint=hint)
     hint = "unset force-replicate in the changefeed, or give the table a primary key; then begin a new log behind these rows"

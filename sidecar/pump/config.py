@@ -1,5 +1,5 @@
-"""A pump's settings: a TOML file of its own, for it runs on machines of its own. deploy/PUMP.md documents each, and a test holds it
-against this.
+"""A pump's settings: a TOML file of its own, for it runs on machines of its own. deploy/pump.example.toml documents each, and a test
+holds it against this.
 
 TLS of two kinds: `tls` is what others need to reach the pump, `cluster_tls` what the pump needs to reach PD, TiKV and drainers. Clients of
 a pump send no token, so one that is reached from other machines has mutual TLS, or is said to be unprotected.
@@ -17,7 +17,7 @@ from sidecar.errors import ConfigError
 from sidecar.process.listening import is_loopback
 from sidecar.pump.storage import PumpRoom
 
-DOCUMENTED = "deploy/PUMP.md"
+DOCUMENTED = "deploy/pump.example.toml"
 
 
 class PumpSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -55,9 +55,9 @@ COSTS: Mapping[str, UnitCost] = {
     "reader": UnitCost(96 * MIB, "bytes: three chunks of 32 MiB", "deploy/SIZING.md", Basis.ESTIMATE),
     "keeper": UnitCost(50 * MIB, "bytes", "deploy/SIZING.md"),
     "log": UnitCost(60, "seconds of changes in the log", "deploy/SIZING.md: seconds to minutes", Basis.ESTIMATE),
-    "etcd tables": UnitCost(8, "tables a key", "deploy/ETCD.md"),
-    "etcd key": UnitCost(700, "bytes a key", "deploy/ETCD.md"),
-    "etcd history": UnitCost(500, "bytes for each of 1,000 entries", "deploy/ETCD.md"),
+    "etcd tables": UnitCost(8, "tables a key", "deploy/STATE.md"),
+    "etcd key": UnitCost(700, "bytes a key", "deploy/STATE.md"),
+    "etcd history": UnitCost(500, "bytes for each of 1,000 entries", "deploy/STATE.md"),
     "delivered p50": UnitCost(0.09, "s", "2026-11-29, deploy/PERFORMANCE.md"),
     "delivered p99": UnitCost(0.15, "s", "2026-11-29, deploy/PERFORMANCE.md"),
 }

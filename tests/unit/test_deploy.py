@@ -590,9 +590,9 @@ def test_containers_have_bounds_and_no_privileges() -> None:
 GUIDE_WORDS_MAX = 1_500
 """Of a page with a section for each task."""
 GUIDE = (
-    "ADD-A-SINK", "ALERTS", "ATTACH", "CONCEPTS", "DONE", "DUMP", "ETCD", "FILTER", "FIRST-DAY", "HISTORY", "LOAD", "MONITOR", "MOVE",
-    "OTHER-CHANGEFEEDS",
-    "PREPARE", "README", "REMOVE", "RETENTION", "ROLLBACK", "SCHEMA-CHANGES", "SECURITY", "SIZING", "TIDB-CLOUD", "TROUBLESHOOT", "UPGRADE",
+    "ADD-A-SINK", "ALERTS", "ATTACH", "BINLOG", "CERTIFICATE", "CONCEPTS", "DUMP", "FIRST-DAY", "KV", "LOAD", "MONITOR", "MOVE",
+    "PERFORMANCE", "PREPARE", "PUMP", "README", "REMOVE", "REPAIR", "RETENTION", "ROLLBACK", "SCHEMA-CHANGES", "SECURITY", "SIZING",
+    "STATE", "TROUBLESHOOT", "UPGRADE", "VERIFY", "push/MESSAGES", "push/README", "push/go/README",
 )  # fmt: skip
 
 

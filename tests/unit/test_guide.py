@@ -79,10 +79,10 @@ def progress_of(tables: int, *, ranges: int) -> list[TableProgress]:
 
 
 def etcd_rows() -> Iterator[tuple[int, int, int, int]]:
-    """Tables, keys, and bytes from and to, of ETCD.md's table."""
+    """Tables, keys, and bytes from and to, of STATE.md's table."""
     unit = {"kB": 1e3, "MB": 1e6}
     for tables, keys, low, high, name in re.findall(
-        r"^\| ([\d,]+) \| ([\d,]+) \| ([\d.]+) to ([\d.]+) (kB|MB) \|$", text("deploy/ETCD.md"), re.M
+        r"^\| ([\d,]+) \| ([\d,]+) \| ([\d.]+) to ([\d.]+) (kB|MB) \|$", text("deploy/STATE.md"), re.M
     ):
         yield int(tables.replace(",", "")), int(keys.replace(",", "")), int(float(low) * unit[name]), int(float(high) * unit[name])
 
@@ -103,7 +103,8 @@ def test_the_room_of_the_history_in_etcd_is_what_is_written() -> None:
     usual = replace(largest, scope=OperationScope(("shop.orders",), 1), asked_by=Asker("operator"), result="", commands=())
     sizes = [len(json.dumps(entry.to_json()).encode()) for entry in (usual, largest)]
     (said,) = re.findall(
-        r"`history/ID/entry` \| one for each dump and verification, ([\d,]+) at most \| about ([\d.]+) kB; (\d+) kB", text("deploy/ETCD.md")
+        r"`history/ID/entry` \| one for each dump and verification, ([\d,]+) at most \| about ([\d.]+) kB; (\d+) kB",
+        text("deploy/STATE.md"),
     )
     assert int(said[0].replace(",", "")) == HISTORY_MAX
     assert sizes == [pytest.approx(float(said[1]) * 1_000, rel=0.3), pytest.approx(float(said[2]) * 1_000, rel=0.15)]
@@ -139,7 +140,7 @@ def test_an_error_that_a_page_quotes_is_one_of_the_code(part: str) -> None:
 
 
 def test_the_page_for_scripts_has_each_exit_code_of_a_wait() -> None:
-    reported = {int(code) for code in re.findall(r"^\| (\d+) \| ", text("deploy/DONE.md"), re.MULTILINE)}
+    reported = {int(code) for code in re.findall(r"^\| (\d+) \| ", text("deploy/DUMP.md"), re.MULTILINE)}
     assert reported == {0, 1, EXIT_USAGE, 3, EXIT_UNREACHABLE, EXIT_STOPPED, EXIT_TIMED_OUT}
     assert reported <= {int(code) for code in re.findall(r"(\d+) [a-z]", EXIT_CODES)} | {0}
 
@@ -149,7 +150,7 @@ def test_the_page_for_scripts_has_each_exit_code_of_a_wait() -> None:
 
 @pytest.mark.parametrize("uri", ["blackhole://", "mysql://root@tidb:3306/", "s3://bucket/prefix?protocol=csv"])
 def test_with_key_values_the_sink_of_a_changefeed_does_not_matter(uri: str) -> None:
-    """As deploy/OTHER-CHANGEFEEDS.md says; and with Kafka's feed it is the sink that does."""
+    """As deploy/ATTACH.md says; and with Kafka's feed it is the sink that does."""
     info = {"sink-uri": uri, "create-time": "2025-11-21T05:00:00+08:00", "start-ts": 1, "state": "normal"}
     result = changefeed(
         ChangefeedName("default", "default", "orders-dump"),

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.support.commands_page import commands, renewed
-from tests.support.pages import COMMANDS, stale
+from tests.support.pages import COMMANDS, DEPLOY, METRICS, stale
 from tests.support.picture import drawn
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,6 +43,15 @@ def test_every_option_is_on_the_page_and_no_hidden_one() -> None:
         for param in command.params:
             shown = f"| `{param.opts[0]}`" in block if param.param_type_name == "option" else True
             assert shown != bool(getattr(param, "hidden", False)), f"{param.opts} of {name}"
+
+
+@pytest.mark.parametrize("file", ["prometheus/alerts.yaml", "grafana/dashboard.json"])
+def test_every_metric_of_alerts_and_panels_is_on_the_page(file: str) -> None:
+    """The page is made of a status without sinks and dumps: a metric that only these had would be missed."""
+    named = set(re.findall(r"\bticdc_dump_\w+", (DEPLOY / file).read_text()))
+    listed = set(re.findall(r"^\| `(\w+)` \|", METRICS.read_text(), re.MULTILINE))
+    assert len(named) > 10
+    assert named <= listed
 
 
 def test_a_picture_has_every_box_and_arrow_and_is_xml() -> None:

@@ -513,7 +513,7 @@ def test_a_table_without_a_schema_is_refused_before_its_segment_is_written() -> 
     stage.feed.say(put(5, "x"))
     stage.feed.say(put(6, "y", table="other"), resolved(10))
     with pytest.raises(
-        FeedUnsuitable, match=r"a@1 has a change of s\.other at commit_ts 6, a table whose schema is not known\n.*deploy/FILTER\.md"
+        FeedUnsuitable, match=r"a@1 has a change of s\.other at commit_ts 6, a table whose schema is not known\n.*deploy/FIRST-DAY\.md"
     ):
         pipeline.step(poll_s=0)
     assert stage.notes.calls == []
