@@ -104,7 +104,7 @@ def column(reader: TokenReader) -> tuple[str, str]:
         plain = isinstance(piece, FormulaPiece) and not generated
         for one in piece.null if plain and isinstance(piece, FormulaPiece) else (piece,):
             reader.write(one.text if plain and isinstance(one, Feature) else one)
-    return name, "".join(piece for piece in kind if isinstance(piece, str)).strip()
+    return name, "".join(piece if isinstance(piece, str) else piece.text for piece in kind if isinstance(piece, str | Feature)).strip()
 
 
 def _data_type(reader: TokenReader, charset: Charset) -> None:

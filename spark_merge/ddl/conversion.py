@@ -1,21 +1,21 @@
 """What TiDB makes of a column's values when its type changes, where every value of the old type is certain. One answer for all sinks; what
 a target can hold is the sink's.
 
-    unchanged   the same value: integers in a range that holds theirs; bits and years to such integers; float to double; json to and from
-                text; longer texts; labels that are all there, those of a set in the same order
+    unchanged   the same value: integers in a range that holds theirs; bits and years to such integers; float to double; json to text;
+                longer texts; labels that are all there, those of a set in the same order; vectors, of which none is cut
     text        its canonical text: of integers, decimals, dates, times, labels, in a text that is long enough
     padded      the same value, with more digits after the point: decimals, integers to decimals, moments
 
 All else is None: what is rounded or cut; what does not fit each value (a strict session refuses such a MODIFY, another one clips values
 without a change event of any); a CHAR of a text that may end with spaces; numbers and labels out of texts, which a collation or a warning
 decides; a TIMESTAMP that becomes something else, by the session's zone; a floating-point number's text; bytes; a YEAR's text, which is `0`
-of the year 0000.
+of the year 0000; the json of a text, which TiDB writes otherwise: keys in order, each once, blanks and numbers in its own way.
 
 The same value can have another canonical text: a year that becomes an integer loses its zeros (0000 becomes 0).
 
 The types are those of the definitions. Without them (a log of 0.3.0 and before) two columns that look alike are of one type.
 
-Sources: pingcap/tidb pkg/ddl/modify_column.go, pkg/types/datum.go (ConvertTo).
+Sources: pingcap/tidb pkg/ddl/modify_column.go, pkg/types/datum.go (ConvertTo), pkg/types/json_binary.go (ParseBinaryJSONFromString).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def conversion(old: Typed, new: Typed) -> Conversion | None:
         case "text", "text":
             return _if(_text_holds(old, new))
         case "binary", "binary":
-            return _if(was.length == now.length and _capacity(new) >= _capacity(old))
+            return _if(was.length == now.length and capacity(new) >= capacity(old))
         case "bit", "bit":
             return _if(_bits(now) >= _bits(was))
         case "enum", "enum":
@@ -75,10 +75,10 @@ def conversion(old: Typed, new: Typed) -> Conversion | None:
             return _if(bool(was.elements) and [one for one in now.elements if one in was.elements] == list(was.elements))
         case "json", "text":
             return _if(new.type is None or new.type.name == "longtext")
-        case ("text", "json") | ("date", "date") | ("json", "json"):
+        case ("date", "date") | ("json", "json") | ("vector", "vector"):
             return Conversion.UNCHANGED
         case kind, "text" if kind in _HAVE_TEXT:
-            return Conversion.TEXT if new.type is None or _text_length(old) <= _capacity(new) else None
+            return Conversion.TEXT if new.type is None or _text_length(old) <= capacity(new) else None
     return None
 
 
@@ -145,7 +145,7 @@ _HAVE_TEXT = frozenset({"int", "uint", "decimal", "date", "time", "datetime", "e
 """Kinds whose canonical text is the text that TiDB makes of the value."""
 
 
-def _capacity(one: Typed) -> int:
+def capacity(one: Typed) -> int:
     """Characters that each text of so many fits in; bytes of binary types. Of a type that is not known as many as there are."""
     if one.type is None:
         return TEXT_BYTES["longtext"]
@@ -155,11 +155,11 @@ def _capacity(one: Typed) -> int:
     return one.type.size if one.type.size >= 0 else TEXT_BYTES["longtext"]
 
 
-def _longest(one: Typed) -> int:
+def longest(one: Typed) -> int:
     """Characters of the longest text."""
     if one.type is not None and one.type.name in TEXT_BYTES:
         return TEXT_BYTES[one.type.name]
-    return _capacity(one)
+    return capacity(one)
 
 
 def _text_holds(old: Typed, new: Typed) -> bool:
@@ -171,7 +171,7 @@ def _text_holds(old: Typed, new: Typed) -> bool:
     if both_by_bytes:
         same_bytes = old.type.charset == new.type.charset
         return TEXT_BYTES[new.type.name] >= TEXT_BYTES[old.type.name] * (1 if same_bytes else _UTF8_MAX) or new.type.name == "longtext"
-    return _capacity(new) >= _longest(old)
+    return capacity(new) >= longest(old)
 
 
 def _text_length(one: Typed) -> int:

@@ -108,6 +108,13 @@ TEXTS = [
         "tests/unit/ddl/test_conversion_model.py::test_what_is_called_unchanged_keeps_its_text_whatever_the_sql_mode[0]",
     ),
     Mutation(
+        "the JSON that TiDB made of a text is that text",
+        "spark_merge/ddl/conversion.py::conversion",
+        'case ("date", "date") |',
+        'case ("text", "json") | ("date", "date") |',
+        "tests/unit/ddl/test_conversion.py::test_a_text_does_not_become_a_json_as_it_is_and_a_vector_stays_whatever_its_length",
+    ),
+    Mutation(
         "a year becomes the text of four digits that it is written as",
         "spark_merge/ddl/conversion.py::_HAVE_TEXT",
         'date"',

@@ -11,7 +11,6 @@ what nobody here knows.
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import NamedTuple
@@ -74,18 +73,8 @@ def cast(text: str, old: Typed, new: Typed) -> tuple[str, bool]:
         case "set", "set":
             given = text.split(",") if text else []
             return ",".join(one for one in new.column.elements if one in given), not set(given) <= set(new.column.elements)
-        case "text", "json":
-            return text, not _is_json(text)
         case _:
             raise NoRule(f"{old.text} to {new.text}")
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _integer(value: Decimal, new: Typed) -> tuple[str, bool]:

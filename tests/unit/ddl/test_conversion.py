@@ -9,6 +9,7 @@ import pytest
 from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, Seq, TableDefinition, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord, Manifest
+from sidecar.rowcodec.type_cast import ColumnType
 from spark_merge.ddl.columns import column_effects
 from spark_merge.ddl.conversion import Conversion, Typed, conversion
 from spark_merge.port.contract import Head
@@ -31,6 +32,12 @@ def test_digits_after_the_point_come_and_do_not_go(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", ["timestamp", "float", "double", "bit", "binary", "vector"])
 def test_what_has_another_text_in_tidb_or_one_by_the_sessions_zone_does_not_become_a_text(kind: Kind) -> None:
     assert conversion(Typed(Column("a", kind)), Typed(Column("a", "text"))) is None
+
+
+def test_a_text_does_not_become_a_json_as_it_is_and_a_vector_stays_whatever_its_length() -> None:
+    assert conversion(Typed(Column("a", "text")), Typed(Column("a", "json"))) is None
+    short, long = (Typed(Column("a", "vector"), ColumnType("vector", size)) for size in (3, -1))
+    assert conversion(short, long) is conversion(long, short) is Conversion.UNCHANGED
 
 
 def changed(before: Column, after: Column) -> ColumnChanges:

@@ -103,6 +103,9 @@ def test_a_reader_returns_no_value_that_tidb_does_not_have_and_stops_at_none_tha
         (Column("a", "bit", length=9), ["BIT(8)", "BIT(9)"], ["256"], True),
         (Column("a", "enum", elements=("x", "y")), ["ENUM('x','y')"], ["z"], True),
         (Column("a", "json"), ["JSON"], ['{"a": 1}'], False),
+        (Column("a", "json"), ["TEXT", "JSON"], ['{"a": 1}'], True),
+        (Column("a", "vector"), ["VECTOR(3)"], ["[1,2,3]", None], False),
+        (Column("a", "vector"), ["VECTOR<FLOAT>(3) NULL", "VECTOR"], ["[1,2,3]"], False),
         (Column("a", "text"), ["VARCHAR (3)"], ["long"], True),
         (Column("a", "text"), ["CHARACTER VARYING ( 5 )"], ["long"], False),
         (Column("a", "text"), ["TEXT(10)"], ["x" * 300], True),
@@ -118,6 +121,12 @@ def test_values_that_fit_each_type_in_between_are_read_and_others_stop(
     column: Column, types: list[str], values: list[str | None], stops: bool
 ) -> None:
     assert read(before(column, *types), values) == (None if stops else values)
+
+
+def test_a_text_that_became_a_json_stops_a_reader_which_does_not_write_it_as_tidb() -> None:
+    era = before(Column("a", "json"), "JSON")
+    assert read(era, ['{"b":1, "aa":2}'], Column("a", "text")) is None
+    assert read(era, ['{"aa": 2, "b": 1}'], Column("a", "json")) == ['{"aa": 2, "b": 1}']
 
 
 @pytest.mark.parametrize(
