@@ -22,7 +22,7 @@ from sidecar.mysql.session import MysqlSession
 from sidecar.rowcodec.type_cast import column_type
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.compares import merged_rows
-from spark_merge.sinks.mysql.formulas import plain_columns
+from spark_merge.sinks.mysql.formulas import differing_columns
 from spark_merge.sinks.mysql.holds import NULL, lost
 from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, read_table
 
@@ -81,7 +81,7 @@ def _misfits(
     schema: TableSchema, name: TableName, table: ServerTable, there: Mapping[str, ServerColumn], flavour: Flavour
 ) -> Iterator[_Misfit]:
     made = {one.name: one for one in schema.definition.columns} if schema.definition else {}
-    plain = plain_columns(schema.definition, flavour) if schema.definition else frozenset()
+    differing = differing_columns(schema.definition, flavour) if schema.definition else frozenset()
     for column in schema.columns:
         target = there.get(lowered(column.name))
         if target is None:
@@ -96,7 +96,7 @@ def _misfits(
             )
         elif column.kind == "json" and target.type not in ("json", "longtext"):
             yield (f"column {column.name} of {name} is {target.type}, and a json of any length comes", "make it JSON (LONGTEXT in MariaDB)")
-        elif target.generated and column.name in made and (lowered(column.name) in plain or not made[column.name].generated):
+        elif target.generated and column.name in made and (lowered(column.name) in differing or not made[column.name].generated):
             yield (
                 f"column {column.name} of {name} is generated at the target, and {schema.name} may have other values in it",
                 f"ALTER TABLE {name} MODIFY it to a plain column of its type, so that it is written; then dump the table again",
