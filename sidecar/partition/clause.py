@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from sidecar.core.model import lowered
 from sidecar.sql.lexer import SqlToken, tokens
 
 T = TypeVar("T")
@@ -42,16 +43,23 @@ class PartitionExpression:
         return tuple(dict.fromkeys(results))
 
 
+Rows: TypeAlias = "tuple[tuple[Literal, ...], ...]"
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """`kind`: RANGE, LIST, HASH or KEY. It goes by `columns`, or by `expression`. `values`: of each partition its rows of literals: one row
-    of bounds for RANGE; empty for HASH and KEY."""
+    """`kind`: RANGE, LIST, HASH or KEY. It goes by `columns`, or by `expression`. `names`: of the partitions, in small letters.
+    `values`: of each its rows of literals: one row of bounds for RANGE; empty for HASH and KEY."""
 
     kind: str
     columns: tuple[str, ...]
     expression: PartitionExpression | None
-    values: tuple[tuple[tuple[Literal, ...], ...], ...] = field(default=())
-    count: int = 0
+    names: tuple[str, ...]
+    values: tuple[Rows, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
 
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -115,13 +123,13 @@ def read_clause(text: str) -> Clause:
     expression = None if by_columns else _sum(reader)
     reader.need(")")
     if reader.take("PARTITIONS"):
-        return Clause(kind, columns, expression, count=int(reader.next().text))
+        return Clause(kind, columns, expression, tuple(f"p{number}" for number in range(int(reader.next().text))))
     reader.need("(")
-    values = _listed(reader, lambda: _partition(reader, kind))
+    partitions = _listed(reader, lambda: _partition(reader, kind))
     reader.need(")")
     if not reader.at_end():
         raise NotRead(reader.peek())
-    return Clause(kind, columns, expression, values, len(values))
+    return Clause(kind, columns, expression, tuple(name for name, _ in partitions), tuple(rows for _, rows in partitions))
 
 
 def _listed(reader: _Reader, one: Callable[[], T]) -> tuple[T, ...]:
@@ -131,9 +139,12 @@ def _listed(reader: _Reader, one: Callable[[], T]) -> tuple[T, ...]:
     return tuple(results)
 
 
-def _partition(reader: _Reader, kind: str) -> tuple[tuple[Literal, ...], ...]:
+def _partition(reader: _Reader, kind: str) -> tuple[str, Rows]:
     reader.need("PARTITION")
-    reader.name()
+    return lowered(reader.name()), _rows(reader, kind)
+
+
+def _rows(reader: _Reader, kind: str) -> Rows:
     if kind == "RANGE":
         reader.need("VALUES", "LESS", "THAN")
         return (_row(reader),)
@@ -162,7 +173,7 @@ def _literal(reader: _Reader) -> Literal:
         raise NotRead(token.text)
     if token.kind == "word" and token.value in _WORDS:
         return Literal(token.value, "")
-    if token.kind == "word" and token.value in ("_UTF8MB4", "_UTF8"):
+    if token.kind == "word" and token.value in ("_UTF8MB4", "_UTF8", "_BINARY"):
         token = reader.next()
     if token.kind == "string":
         return Literal("text", token.value)

@@ -229,7 +229,7 @@ def _by_columns(clause: Clause, by_columns: Sequence[tuple[Column, ColumnDefinit
         return tuple(_ranked(None if (text := row[name]) is None else form(text)) for name, form in forms)
 
     def literals(row: Sequence[Literal]) -> Sortable:
-        return tuple(_of_literal(one, column, form) for one, (column, _), (_, form) in zip(row, by_columns, forms, strict=True))
+        return tuple(of_literal(one, column, form) for one, (column, _), (_, form) in zip(row, by_columns, forms, strict=True))
 
     if clause.kind == "RANGE":
         bounds = [literals(rows[0]) for rows in clause.values]
@@ -274,8 +274,8 @@ def _collated(column: Column, reported: ColumnDefinition | None) -> Callable[[st
     return lambda text: text.rstrip(" ").encode()
 
 
-def _of_literal(literal: Literal, column: Column, form: Callable[[str], int | bytes]) -> tuple[int, int | bytes]:
-    """As `_ranked` of the column's canonical text."""
+def of_literal(literal: Literal, column: Column, form: Callable[[str], int | bytes]) -> tuple[int, int | bytes]:
+    """As `_ranked` of the column's canonical text, of which `form` makes what is compared. Raises NotDecided."""
     if literal.kind == "MAXVALUE":
         return (2, 0)
     if literal.kind == "NULL":

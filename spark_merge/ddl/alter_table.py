@@ -27,12 +27,12 @@ def alter_table(reader: TokenReader) -> Statement:
         moves=tuple(alter.renames),
         changes=tuple(alter.columns),
         partitions=alter.partitions,
+        leaving=alter.leaving,
         unqualified=tuple((unqualified, bare) for bare in alter.unqualified),
     )
     if alter.exchanged is None:
         return statement
-    partition, other = alter.exchanged
-    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, other),), unqualified=(), partition=partition)
+    return replace(statement, kind=StatementKind.EXCHANGE, moves=((table, alter.exchanged),), unqualified=())
 
 
 class _Alter:
@@ -40,11 +40,12 @@ class _Alter:
         self._reader = reader
         self._table = table
         self.items: list[Pieces] = []
-        self.exchanged: tuple[str, TableName] | None = None
+        self.exchanged: TableName | None = None
         self.renames: list[tuple[TableName, TableName]] = []
         self.unqualified: list[bool] = []
         self.columns: list[ColumnChange] = []
         self.partitions = Partitions.UNTOUCHED
+        self.leaving: tuple[str, ...] | None = None
 
     def changes(self) -> None:
         """`change, change, … [change]`: some come without a comma behind the others. Of those the targets' grammars have PARTITION BY and
@@ -117,7 +118,8 @@ class _Alter:
         if reader.take("PARTITION"):
             self.partitions = Partitions.ROWS_LEAVE
             condition(reader)
-            return reader.names()
+            self.leaving = reader.names()
+            return None
         if reader.skip_any(("CHECK", "CONSTRAINT")):
             reader.made()
             return reader.feature("check", reader.option())
@@ -213,8 +215,7 @@ class _Alter:
 
     def _truncate_partitions(self) -> None:
         self.partitions = Partitions.ROWS_LEAVE
-        if not self._reader.take("ALL"):
-            self._reader.names()
+        self.leaving = () if self._reader.take("ALL") else self._reader.names()
 
     def _reorganize(self) -> None:
         self._rearranged()
@@ -226,9 +227,9 @@ class _Alter:
     def _exchange(self) -> None:
         reader = self._reader
         self.partitions = Partitions.ROWS_LEAVE
-        partition = reader.name()
+        self.leaving = (reader.name(),)
         reader.need("WITH TABLE")
-        self.exchanged = partition, reader.table()
+        self.exchanged = reader.table()
         reader.skip("WITH|WITHOUT VALIDATION")
         reader.write(" WITHOUT VALIDATION")
 

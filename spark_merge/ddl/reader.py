@@ -121,10 +121,11 @@ class TokenReader:
         self._made.append(" " + quoted(name))
         return name
 
-    def names(self) -> None:
-        self.name()
+    def names(self) -> tuple[str, ...]:
+        names = [self.name()]
         while self.take(","):
-            self.name()
+            names.append(self.name())
+        return tuple(names)
 
     def table(self) -> TableName:
         first = self._name()

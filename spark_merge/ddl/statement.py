@@ -116,7 +116,8 @@ class Statement:
     """`head items tail`; the items are separated by commas, and one of which a target needs nothing is omitted. Of an ALTER TABLE without
     items, nothing is carried out. `text` is the source's. `moves`: of RENAME each (from, to) in turn, of EXCHANGE the partitioned
     table and the other one; `unqualified`: of RENAME and of ALTER TABLE … RENAME, which names of each move had no schema in the text;
-    `partition`: the one that is exchanged. `changes`: of ALTER TABLE, in the order of the text."""
+    `leaving`: the partitions whose rows leave, empty for all; None: the text does not name them. `changes`: of ALTER TABLE, in the order
+    of the text."""
 
     kind: StatementKind
     text: str
@@ -124,9 +125,9 @@ class Statement:
     items: tuple[Pieces, ...] = ()
     tail: Pieces = ()
     moves: tuple[tuple[TableName, TableName], ...] = ()
-    partition: str = ""
     changes: tuple[ColumnChange, ...] = ()
     partitions: Partitions = Partitions.UNTOUCHED
+    leaving: tuple[str, ...] | None = None
     unqualified: tuple[tuple[bool, bool], ...] = ()
 
     @property

@@ -8,6 +8,7 @@ LEXER = "sidecar/sql/lexer.py"
 SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 VALUES = "tests/integration/test_sql_ddl_values.py"
+PARTITIONS = "spark_merge/sinks/mysql/ddl_partitions.py"
 
 DDLS = [
     Mutation(
@@ -145,10 +146,52 @@ DDLS = [
     ),
     Mutation(
         "rows leave with a partition that has other rows at the target",
-        "spark_merge/sinks/mysql/ddl_values.py::_is_plain_hash",
-        '["HASH", column]',
-        '["HASH" | "KEY", column]',
+        f"{PARTITIONS}::_of_tidb_alone",
+        'clause.kind == "KEY"',
+        "False",
         f"{VALUES}::test_rows_leave_with_a_partition_only_where_it_has_the_same_rows",
+    ),
+    Mutation(
+        "DROP PARTITION takes the rows of a bound that was made in UTC",
+        f"{PARTITIONS}::_other_values",
+        "mine == others",
+        "True",
+        f"{VALUES}::test_rows_leave_with_a_partition_only_where_its_bounds_are_the_sources",
+    ),
+    Mutation(
+        "a partition of texts has those that a collation takes for equal",
+        "spark_merge/sinks/mysql/compares.py::_order",
+        "by_bytes or ",
+        "",
+        f"{VALUES}::test_rows_leave_with_a_partition_of_texts_only_where_these_compare_as_at_the_source",
+    ),
+    Mutation(
+        "the target puts the zeros of ZEROFILL into texts",
+        "spark_merge/sinks/mysql/ddl_values.py::differs",
+        '"zerofill" in target.type_text.lower()',
+        "False",
+        f"{VALUES}::test_the_targets_column_says_whether_a_number_has_zeros_before_it",
+    ),
+    Mutation(
+        "a label that goes is read as another one without its accent",
+        "spark_merge/sinks/mysql/ddl_values.py::_COARSEST",
+        '"utf8mb4_general_ci", "utf8mb4_unicode_ci"',
+        '"utf8mb4_bin",',
+        f"{VALUES}::test_a_label_that_goes_is_not_read_as_another_one",
+    ),
+    Mutation(
+        "a DDL that a version before carried out is refused",
+        "spark_merge/sinks/mysql/ddl.py::DdlRunner._at",
+        "noted is not None and",
+        "False and",
+        f"{VALUES}::test_what_a_version_before_began_and_is_there_is_done_and_what_is_not_is_judged",
+    ),
+    Mutation(
+        "a formula whose result is below zero in some session blocks the sink",
+        "spark_merge/sinks/mysql/formulas.py::_Formula._fits_number",
+        'unsigned and "-" in self._signs()',
+        "False",
+        f"{VALUES}::test_what_a_formula_of_a_lax_session_made_is_written",
     ),
     Mutation(
         "a formula over floating-point numbers is computed by the target",

@@ -48,6 +48,7 @@ from spark_merge.sinks.sqlite import tables as sqlite
 from spark_merge.sinks.table_ddl import checked_effects
 from tests.support.kv_encoder import NOT_NULL, info
 from tests.support.kv_encoder import column as kv_column
+from tests.support.sql_target import AsInTheLog
 from tests.support.sql_types import sql_type
 
 _TABLE = re.compile(
@@ -81,7 +82,9 @@ class Table:
             )
             for one in self.schema.columns
         )
-        defined = replace(plain, definition=TableDefinition(tuple(made)))
+        bounds = (f"PARTITION `p{number}` VALUES LESS THAN ({10 * number + 10})" for number, _ in enumerate(self.schema.physical_ids))
+        partitioning = f"PARTITION BY RANGE (`id`) ({', '.join(bounds)})" if self.schema.physical_ids else ""
+        defined = replace(plain, definition=TableDefinition(tuple(made), partitioning=partitioning))
         if log == "messages":
             return defined
         described = info(
@@ -236,7 +239,8 @@ def _mysql(head: Head) -> None:
     for record in head.ddls:
         if record.schema != MARK_TABLE.schema:
             statement = of_the_log(parsed(record.query, record.schema), record, head)
-            rewrites(statement, record, *tables_of(statement, head), Flavour.MYSQL, moment=0)
+            tables = tables_of(statement, head)
+            rewrites(statement, record, *tables, Flavour.MYSQL, AsInTheLog(tables[0]), moment=0)
             rendered(statement, Flavour.MYSQL)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sidecar.core.model import MARK_TABLE, CommitTs, Seq, TableName, TableSchema
 from sidecar.log.manifest import DdlRecord, Manifest
@@ -19,6 +19,7 @@ from sidecar.rowcodec.table_info import table_schema
 from sidecar.schema.ddl import Effect, TableInfo
 from sidecar.schema.history import SchemaHistory
 from spark_merge.port.contract import Head
+from spark_merge.sinks.mysql.server_table import ServerColumn, ServerTable, TableThere
 from tests.support.kv_ddl import ddl_recording, snapshot
 from tests.support.services.mariadb import MariaDb
 
@@ -44,6 +45,20 @@ class OneConnection:
 
     def close(self) -> None:
         self.connection._force_close()
+
+
+class AsInTheLog(TableThere):
+    """A target's table that is as the log has it, for what is judged without a server."""
+
+    def __init__(self, schema: TableSchema | None) -> None:
+        super().__init__(cast(OneConnection, None), schema.name if schema else TableName("", ""))
+        made = schema.definition.columns if schema and schema.definition else ()
+        columns = (ServerColumn(one.name, one.type_text, one.collation, False, one.charset, one.type_text) for one in made)
+        self.table = ServerTable(tuple(columns), ())
+        self.partitioning = schema.definition.partitioning if schema and schema.definition else ""
+
+    def equal(self, texts: Iterable[tuple[str, str]], collation: str) -> bool:
+        return any(one.casefold() == other.casefold() for one, other in texts)
 
 
 def recorded_schemas(folder: Path, moment: str) -> dict[TableName, TableSchema]:

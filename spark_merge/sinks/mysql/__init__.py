@@ -10,6 +10,7 @@ workers     transactions, each with its slot                                  po
 writer      a task, from portions to workers                                  sink        the port
 ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carried out once
 ddl_values  whether the target makes of existing rows what TiDB made          formulas    generated columns that it computes itself
+ddl_partitions   whether a partition of the target has the source's rows
 create      tables that are not there yet                                     fit         which tables the target can hold
 reading     the rows that are there, read back by key ranges
 

@@ -7,6 +7,8 @@ rows are deleted by it. What a key's columns hold is `holds.lost`'s.
     by bytes        binary, utf8mb4_0900_bin, …_nopad_bin, all of a TiDB without new collations: as exact as any
     …_bin           without spaces at the end: as exact as each collation that pads, and for a CHAR, which keeps no such spaces
     all others      as exact as the collation of that name
+
+In the rows of a partition (ddl_partitions.py) a column must compare exactly as at the source, neither more nor less: `alike`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,18 @@ def coarser(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool) -> N
     if target.endswith("_general_ci"):
         return Narrowing(("s", "ß"))
     return Narrowing(("ß", "ss")) if source.endswith("_general_ci") and _EXPANDS.search(target) else Narrowing(why=_MAY)
+
+
+def alike(here: ColumnDefinition, there: ServerColumn, *, by_bytes: bool, by_bytes_there: bool) -> bool:
+    """Whether two texts are equal at the target, and one is before the other, just where that is so at the source. `by_bytes_there`: the
+    target compares bytes alone, too."""
+    return _order(here.collation, by_bytes) == _order(there.collation or "", by_bytes_there)
+
+
+def _order(collation: str, by_bytes: bool) -> str:
+    """Empty: that of the bytes of UTF-8."""
+    plain = _UTF8.sub("", collation)
+    return "" if by_bytes or collation in _BY_BYTES or plain == "nopad_bin" else plain
 
 
 def _pads(collation: str) -> bool:

@@ -9,6 +9,7 @@
   checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
   earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
 - ADD INDEX is awaited as any other. (TiCDC continues after a while, and sees no failure.)
+- Whether a DDL that was noted is done is asked before how to carry it out: one that a version has begun is not refused by the next.
 - The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log has it.
 """
 
@@ -30,12 +31,13 @@ from spark_merge.ddl.logged import query_of
 from spark_merge.ddl.names import at_target, changed_tables, of_the_log, places, together
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import Routes
-from spark_merge.ddl.statement import Partitions, Statement, StatementKind
+from spark_merge.ddl.statement import Statement, StatementKind
 from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.mysql.ddl_clock import session_time
-from spark_merge.sinks.mysql.ddl_dialect import Replacements, TableCharset, rendered
+from spark_merge.sinks.mysql.ddl_dialect import AS_IT_IS, Replacements, TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
 from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
+from spark_merge.sinks.mysql.server_table import TableThere
 
 LOCK_TAKEN_S = 10
 """For a connection to be gone that was ended."""
@@ -167,15 +169,15 @@ class DdlRunner:
 
     def _at(self, session: PictureSession, step: _Step, noted: Intent | None) -> None:
         dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
-        text = rendered(step.statement, dialect, step.charset(), step.rewrites(session, dialect))
-        if not text:
-            return None
         _lock(session, self._settings.lock, step)
         self._position.check_owner()
-        session.rows(f"SET timestamp = {step.time():.6f}")
         now = pictures(session, dialect, places(step.statement))
         if noted is not None and _is_done(session, dialect, step, noted, now):
             return self._position.note_done(replace(noted, done=True))
+        text = rendered(step.statement, dialect, step.charset(), step.rewrites(session, dialect))
+        if not text:
+            return None
+        session.rows(f"SET timestamp = {step.time():.6f}")
         if noted is None:
             if _is_wanted(step, now):
                 return None
@@ -213,10 +215,10 @@ class _Step:
         return self.tables[1]
 
     def rewrites(self, session: PictureSession, dialect: Flavour) -> Replacements:
-        there = ""
-        if self.logged.partitions is Partitions.ROWS_LEAVE:
-            there = next(iter(pictures(session, dialect, places(self.statement)[:1]).values())).definition
-        return rewrites(self.logged, self.record, *self.tables, dialect, moment=self.time(), there=there)
+        """Of a statement that names no table nothing."""
+        names = places(self.statement)
+        there = TableThere(session, names[0]) if names else None
+        return rewrites(self.logged, self.record, *self.tables, dialect, there, moment=self.time()) if there else AS_IT_IS
 
     def charset(self) -> TableCharset:
         definition = self.after.definition if self.after else None

@@ -181,7 +181,8 @@ def _renamed(statement: Statement, before: Pictures) -> dict[TableName, Picture]
 def _exchanged(statement: Statement, before: Pictures) -> dict[TableName, Picture] | None:
     ((table, other),) = statement.moves
     of_table, of_other = before[table].ids, before[other].ids
-    partition = statement.partition.lower()
+    assert statement.leaving, "it names the one that is exchanged"
+    partition = statement.leaving[0].lower()
     if of_table is None or of_other is None or partition not in of_table or "" not in of_other:
         return None
     swapped = before[table]._replace(ids={**of_table, partition: of_other[""]})

@@ -10,16 +10,17 @@
 - TiDB computes as TiDB, but for what hangs on its author's session, which no log has: the time zone, the day.
 - What existing rows have in a new column: spark_merge/ddl/columns.py.
 - A stored generated column is in the feed. Where its formula may have another result at the target, it is a plain column (formulas.py).
-- KEY is CRC-32 in TiDB, and LINEAR is ignored: rows are in other partitions than at MariaDB and MySQL, so no rows may leave with one.
+- Rows leave with a partition only if it has the same rows at the target: ddl_partitions.py.
+- ZEROFILL, which TiDB does not show, writes zeros into texts: the target's own column says whether it has it.
+- A label that goes must not be read as one that stays: in no case, no accent and by no number.
 
-Sources: pingcap/tidb pkg/types/datum.go (ConvertTo), pkg/types/time.go (RoundFrac), pkg/ddl/column.go (generateOriginDefaultValue),
-pkg/table/tables/partition.go (locateHashPartition, ForKeyPruning), pkg/ddl/partition.go (LINEAR); MariaDB sql/sql_partition.cc.
+Sources: pingcap/tidb pkg/types/datum.go (ConvertTo), pkg/types/time.go (RoundFrac), pkg/ddl/column.go (generateOriginDefaultValue).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, lowered
@@ -34,7 +35,9 @@ from spark_merge.ddl.partition_syntax import bounds_of
 from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
 from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.mysql.ddl_dialect import Replacements
+from spark_merge.sinks.mysql.ddl_partitions import other_rows
 from spark_merge.sinks.mysql.formulas import plain_columns
+from spark_merge.sinks.mysql.server_table import TableThere
 from spark_merge.sinks.mysql.statements import literal_of
 
 _TIDB, _MARIADB, _MYSQL = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
@@ -46,15 +49,15 @@ def rewrites(
     before: TableSchema | None,
     after: TableSchema | None,
     flavour: Flavour,
+    there: TableThere,
     *,
     moment: float,
-    there: str = "",
 ) -> Replacements:
     """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. `moment`: what the
-    session has as its time. `there`: SHOW CREATE TABLE of the target's table before it, as far as there is one. Raises UnsupportedDdl."""
-    judge = _Judge(statement, record, flavour, moment)
-    if statement.partitions is Partitions.ROWS_LEAVE and flavour is not _TIDB:
-        judge.check_partitions(before, there)
+    session has as its time. Raises UnsupportedDdl, pymysql's errors."""
+    judge = _Judge(statement, record, flavour, there, moment)
+    if before is not None and has_rows(before) and statement.partitions is Partitions.ROWS_LEAVE:
+        judge.check_partitions(before)
     definition = after.definition if after else None
     defaults = {}
     if before is not None and after is not None and has_rows(before) and statement.changes:
@@ -71,14 +74,14 @@ def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, Tab
 
 
 class _Judge:
-    def __init__(self, statement: Statement, record: DdlRecord, flavour: Flavour, moment: float) -> None:
-        self._statement, self._record, self._flavour, self._moment = statement, record, flavour, moment
+    def __init__(self, statement: Statement, record: DdlRecord, flavour: Flavour, there: TableThere, moment: float) -> None:
+        self._statement, self._record, self._flavour, self._there, self._moment = statement, record, flavour, there, moment
 
-    def refused(self, why: str, table: TableName) -> UnsupportedDdl:
+    def refused(self, why: str, table: TableName, *, or_else: str = "") -> UnsupportedDdl:
         ts = self._record.commit_ts
         return UnsupportedDdl(
             f"the DDL {self._record.query!r} at commit_ts {ts} is not carried out at {self._flavour.value}: {why}",
-            hint=f"carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then the rows are read again by"
+            hint=f"{or_else}carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then the rows are read again by"
             f" `cdc cli changefeed dumpstart --tables {table}`",
         )
 
@@ -94,7 +97,7 @@ class _Judge:
                 text = self._default(effect, new.get(name), given.get(lowered(name)), after)
                 if text is not None:
                     yield lowered(name), text
-            elif why := differs(effect, old.get(effect.before.name), self._flavour):
+            elif why := differs(effect, self._flavour, self._there):
                 was, now = (_type_text(one, made) for one, made in ((effect.before, old), (effect.column, new)))
                 raise self.refused(f"column {name} of {after.name} was {was} and is {now}, and {why}", after.name)
 
@@ -121,25 +124,15 @@ class _Judge:
 
     # ---- partitions ----------------------------------------------------------------------------------------------------
 
-    def check_partitions(self, before: TableSchema | None, there: str) -> None:
-        if before is None or not has_rows(before):
-            return
-        kinds = {lowered(one.name): one.kind for one in before.columns}
-        without_texts = " ".join(
-            one.text for one in tokens(_VERSIONED.sub(" ", there)) if one.kind != "string"
-        )  # comments may have the words
-        of_target = without_texts[at:] if (at := without_texts.find("PARTITION BY")) >= 0 else ""
-        of_log = before.definition.partitioning if before.definition else ""
-        if (mine := _COUNT.search(of_log)) and (theirs := _COUNT.search(of_target)) and mine[1] != theirs[1]:
+    def check_partitions(self, before: TableSchema) -> None:
+        if self._statement.leaving != () and (why := other_rows(self._statement.leaving, before, self._there, self._flavour)):
+            name = self._there.name
             raise self.refused(
-                f"rows of {before.name} are in other partitions there, which has {theirs[1]} of them instead of {mine[1]}", before.name
+                f"rows of {before.name} may be in other partitions there: {why}",
+                before.name,
+                or_else=f"give {name} there the source's partitions (ALTER TABLE … PARTITION BY, or REORGANIZE PARTITION), so that the sink"
+                " continues; or ",
             )
-        for text in (of_log, of_target):
-            if (function := _function(text)) and not _is_plain_hash(function, kinds):
-                raise self.refused(
-                    f"rows of {before.name} are in other partitions there: {self._flavour.value} computes {' '.join(function)} otherwise",
-                    before.name,
-                )
 
     def bounds(self, definition: TableDefinition | None) -> Iterator[tuple[str, str]]:
         """Where the text has a function, the definition has what it was when the table was made."""
@@ -159,6 +152,8 @@ class _Judge:
 # ---- values whose type changes -----------------------------------------------------------------------------------------
 
 _INTS: tuple[Kind, ...] = ("int", "uint")
+_COARSEST = ("utf8mb4_general_ci", "utf8mb4_unicode_ci")
+"""Collations of each server that know neither case nor accents."""
 _BOTH = frozenset({_MARIADB, _MYSQL})
 _ALIKE: Mapping[tuple[Kind, Kind], frozenset[Flavour]] = (
     dict.fromkeys(((was, now) for was in (*_INTS, "decimal") for now in (*_INTS, "decimal")), _BOTH)
@@ -176,12 +171,13 @@ _EXAMPLES: Mapping[tuple[Kind, Kind], str] = {
     ("year", "text"): "of the year 0000 TiDB makes 0, and the target 0000",
     ("datetime", "date"): "of 2020-01-01 23:59:59.9 TiDB makes 2020-01-01, and the target 2020-01-02",
     ("bit", "text"): "of 65 TiDB makes 65, and the target A",
+    ("text", "json"): 'of {"b":1, "aa":2} TiDB makes {"aa": 2, "b": 1}, and the target another text',
     ("json", "text"): 'of {"b": 1, "aa": 2} TiDB makes {"aa": 2, "b": 1}, and the target {"b": 1, "aa": 2}',
 }
 
 
-def differs(effect: ColumnEffect, old: ColumnDefinition | None, flavour: Flavour) -> str:
-    """Why the target may make other values than TiDB of those that the column had; empty: it makes the same. `old`: what it was made of."""
+def differs(effect: ColumnEffect, flavour: Flavour, there: TableThere) -> str:
+    """Why the target may make other values than TiDB of those that the column had; empty: it makes the same."""
     assert effect.before is not None, "an added column had no values"
     was, now = effect.before, effect.column
     if was.kind != now.kind and "timestamp" in (was.kind, now.kind):
@@ -190,11 +186,13 @@ def differs(effect: ColumnEffect, old: ColumnDefinition | None, flavour: Flavour
         return "the day in its author's session decides what the values are, which no log has"
     if flavour is _TIDB:
         return ""
-    result, alike = effect.conversion, flavour in _ALIKE.get((was.kind, now.kind), ())
-    if was.kind in (*_INTS, "decimal") and now.kind == "text" and (old is None or "zerofill" in old.type_text.lower()):
+    target = there.column(was.name)
+    if was.kind in (*_INTS, "decimal") and now.kind == "text" and target is not None and "zerofill" in target.type_text.lower():
         return "the target writes the zeros of ZEROFILL into the text: of 7 TiDB makes 7, and the target 00007"
-    is_known = result is not None and (was.kind, now.kind) != ("json", "text")
-    if is_known or (alike and _is_alike(was, now, effect.types)):
+    if was.kind == now.kind and now.kind in ("enum", "set") and (why := _read_as_another(was, now, there)):
+        return why
+    is_known = effect.conversion is not None and (was.kind, now.kind) != ("json", "text")
+    if is_known or (flavour in _ALIKE.get((was.kind, now.kind), ()) and _is_alike(was, now, effect.types)):
         return ""
     example = _EXAMPLES.get((was.kind, now.kind), "")
     return f"the target may make other values of its values than TiDB{f': {example}' if example else ''}"
@@ -207,17 +205,25 @@ def _is_alike(was: Column, now: Column, types: tuple[ColumnType | None, ColumnTy
         case "text", "text":
             return old is not None and new is not None and old.charset == new.charset and (new.name != "char" or old.name == "char")
         case ("enum", "enum") | ("set", "set"):
-            return _goes_unread(set(was.elements) - set(now.elements), now.elements)
+            return bool(was.elements and now.elements)
         case _, "double":
             return new is not None and new.size < 0 and not new.unsigned
         case _:
             return True
 
 
-def _goes_unread(gone: Collection[str], labels: Sequence[str]) -> bool:
-    """Whether a label that is none any more is not read as another one: by its number, or by a collation."""
-    alike = {label.casefold().rstrip() for label in labels}
-    return bool(labels) and not any(one.casefold().rstrip() in alike or any(map(str.isdigit, one)) for one in gone)
+def _read_as_another(was: Column, now: Column, there: TableThere) -> str:
+    """How a label that is none any more may be read as one that is; empty: it is not. Collations of the coarsest kind are asked, and the
+    column's: the statement may give it another one."""
+    gone = [label for label in was.elements if label not in now.elements]
+    if number := next((label for label in gone if any(map(str.isdigit, label))), ""):
+        return f"its label {number!r}, which goes, may be read as the number of another one"
+    target = there.column(was.name)
+    for collation in dict.fromkeys((*_COARSEST, (target and target.collation) or _COARSEST[0])):
+        for label in gone:
+            if there.equal(((label, other) for other in now.elements), collation):
+                return f"its label {label!r}, which goes, may be read as another one, to which it is equal in {collation}"
+    return ""
 
 
 # ---- what existing rows have in a new column ---------------------------------------------------------------------------
@@ -257,32 +263,11 @@ def _in_sql(column: Column, text: str, kind: ColumnType | None, flavour: Flavour
 
 # ---- partitions --------------------------------------------------------------------------------------------------------
 
-_VERSIONED = re.compile(r"/\*!\d*|\*/")
-_COUNT = re.compile(r"\bPARTITIONS (\d+)")
-"""Of HASH and KEY."""
 _ZONED = frozenset({"UNIX_TIMESTAMP", "FROM_UNIXTIME", "NOW", "CURRENT_TIMESTAMP", "CURDATE", "CURRENT_DATE", "SYSDATE", "LOCALTIME"})
 
 
 def _has_zone(text: str) -> bool:
     return any(token.kind == "word" and token.value in _ZONED for token in tokens(text))
-
-
-def _function(partitioning: str) -> list[str]:
-    """The words of HASH and KEY with what they are of; empty for others and none."""
-    used = list(tokens(_VERSIONED.sub(" ", partitioning)))[2:-1]
-    words = [one.value if one.kind == "word" else one.text for one in used]
-    if not words or words[0] not in ("LINEAR", "HASH", "KEY"):
-        return []
-    return words[: words.index(")") + 1] if ")" in words else words
-
-
-def _is_plain_hash(function: list[str], kinds: Mapping[str, Kind]) -> bool:
-    """HASH of an integer column: its value modulo their number, at each server."""
-    match [one for one in function if one not in "()"]:
-        case ["HASH", column]:
-            return kinds.get(lowered(column.strip("`"))) in _INTS
-        case _:
-            return False
 
 
 # ---- definitions -------------------------------------------------------------------------------------------------------

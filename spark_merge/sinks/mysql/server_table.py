@@ -1,13 +1,16 @@
-"""A table of the target as the server shows it: its columns and its unique indexes."""
+"""A table of the target as the server shows it: its columns and its unique indexes; of its partitions the clause that makes them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from sidecar.core.model import TableName
+from sidecar.core.model import TableName, lowered
 from sidecar.mysql.collation import PADS
+from sidecar.rowcodec.definition import bound, partitioning_clause
 
 UniqueIndex: TypeAlias = "tuple[tuple[str | None, int | None], ...]"
 
@@ -75,3 +78,44 @@ def read_table(session: Queried, name: TableName) -> ServerTable | None:
 def _is_generated(extra: str) -> bool:
     """A column, and not its default alone: DEFAULT_GENERATED is what MySQL 8 and TiDB say of DEFAULT CURRENT_TIMESTAMP."""
     return "GENERATED" in extra.upper().replace(",", " ").split()
+
+
+def read_partitioning(session: Queried, name: TableName) -> str:
+    """As a log's definition has it (TableDefinition.partitioning). Raises pymysql's errors."""
+    rows = session.rows(
+        "SELECT PARTITION_NAME, PARTITION_METHOD, PARTITION_EXPRESSION, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND PARTITION_NAME IS NOT NULL ORDER BY PARTITION_ORDINAL_POSITION",
+        name,
+    )
+    if not rows:
+        return ""
+    parts = {str(part): bound(str(values or "")) for part, _, _, values in rows}  # a subpartition is another row of its partition
+    return partitioning_clause(str(rows[0][1]), str(rows[0][2] or ""), list(parts), list(parts.values()))
+
+
+class TableThere:
+    """A table before a DDL, as far as it is asked for. Each raises pymysql's errors."""
+
+    def __init__(self, session: Queried, name: TableName) -> None:
+        self._session = session
+        self.name = name
+
+    @cached_property
+    def table(self) -> ServerTable | None:
+        return read_table(self._session, self.name)
+
+    @cached_property
+    def partitioning(self) -> str:
+        return read_partitioning(self._session, self.name)
+
+    def column(self, name: str) -> ServerColumn | None:
+        there = self.table.columns if self.table else ()
+        return next((one for one in there if lowered(one.name) == lowered(name)), None)
+
+    def equal(self, texts: Iterable[tuple[str, str]], collation: str) -> bool:
+        """Whether the server takes two of a pair for one."""
+        charset = collation.partition("_")[0]
+        text = f"CONVERT(%s USING {charset}) COLLATE {collation}"
+        pairs = list(texts)
+        sql = f"SELECT {' OR '.join([f'{text} = {text}'] * len(pairs))}"
+        return bool(pairs) and bool(self._session.rows(sql, [one for pair in pairs for one in pair])[0][0])
