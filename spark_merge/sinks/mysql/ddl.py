@@ -9,7 +9,7 @@
   checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
   earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
 - ADD INDEX is awaited as any other. (TiCDC continues after a while, and sees no failure.)
-- Whether a DDL that was noted is done is asked before how to carry it out: one that a version has begun is not refused by the next.
+- Whether a DDL that was noted is done comes before how to carry it out: what one version has begun, the next one does not refuse.
 - The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log has it.
 """
 

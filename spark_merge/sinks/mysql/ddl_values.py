@@ -213,8 +213,8 @@ def _is_alike(was: Column, now: Column, types: tuple[ColumnType | None, ColumnTy
 
 
 def _read_as_another(was: Column, now: Column, there: TableThere) -> str:
-    """How a label that is none any more may be read as one that is; empty: it is not. Collations of the coarsest kind are asked, and the
-    column's: the statement may give it another one."""
+    """How a label that is none any more may be read as one that is; empty: it is not. By collations of the coarsest kind, and by
+    the column's: the statement may give it another one."""
     gone = [label for label in was.elements if label not in now.elements]
     if number := next((label for label in gone if any(map(str.isdigit, label))), ""):
         return f"its label {number!r}, which goes, may be read as the number of another one"

@@ -94,7 +94,7 @@ def read_partitioning(session: Queried, name: TableName) -> str:
 
 
 class TableThere:
-    """A table before a DDL, as far as it is asked for. Each raises pymysql's errors."""
+    """A table before a DDL; what nobody needs is not read. Each raises pymysql's errors."""
 
     def __init__(self, session: Queried, name: TableName) -> None:
         self._session = session

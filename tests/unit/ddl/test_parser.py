@@ -85,14 +85,25 @@ def check(schema: str, query: str) -> None:
 # ---- names -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("change", "leaving"),
+    [
+        ("DROP PARTITION IF EXISTS p0, `P 1`", ("p0", "P 1")), ("TRUNCATE PARTITION p0", ("p0",)), ("TRUNCATE PARTITION ALL", ()),
+        ("FIRST PARTITION LESS THAN (9)", None), ("ADD COLUMN a INT", None),
+    ],
+)  # fmt: skip
+def test_the_partitions_whose_rows_leave_are_named(change: str, leaving: tuple[str, ...] | None) -> None:
+    assert parsed(f"ALTER TABLE t {change}", "s").leaving == leaving
+
+
 def test_tables_are_named_in_the_order_of_the_text_and_moves_in_turn() -> None:
     statement = parsed("rename table a to tmp, b to a, tmp to b", "s")
     assert statement.tables() == tuple(TableName("s", one) for one in ("a", "tmp", "b"))
     assert [(one.table, to.table) for one, to in statement.moves] == [("a", "tmp"), ("b", "a"), ("tmp", "b")]
     exchanged = parsed("alter table t exchange partition `P 1` with table u", "s")
-    assert (exchanged.kind, exchanged.partition, exchanged.moves) == (
+    assert (exchanged.kind, exchanged.leaving, exchanged.moves) == (
         StatementKind.EXCHANGE,
-        "P 1",
+        ("P 1",),
         ((TableName("s", "t"), TableName("s", "u")),),
     )
 
