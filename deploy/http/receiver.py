@@ -2,8 +2,26 @@
 
     python3 receiver.py --db merged.db [--listen 127.0.0.1:8080] [--token-file FILE] [--cert FILE --key FILE [--ca FILE]]
 
-Each path is an output of its own. `shown` has the lines in their order, but those of a segment that has not ended; `newest` is each row as
-it is. Schema changes are kept as lines, and `newest` does not follow them.
+To try it, from the root of the repository:
+
+    python3 deploy/http/receiver.py --db merged.db &
+    curl -i http://127.0.0.1:8080/try                       # 204: no state yet
+    # 204: stored. The same request again: 204, stored once
+    curl -i http://127.0.0.1:8080/try -H 'Ticdc-Dump-State: {"seq":0,"log":"a","by":"me"}' -d '{"kind":"resolved","seq":0,"upto_ts":"1"}'
+    # 409: there is an output already
+    curl -i http://127.0.0.1:8080/try -H 'Ticdc-Dump-State: {"seq":1,"log":"a","by":"me"}' -d ''
+    sqlite3 merged.db 'SELECT line FROM shown; SELECT * FROM newest; SELECT * FROM state'
+
+To be compared with the source (`dumpverify`), a receiver also answers GET with the header Ticdc-Dump-Read, a JSON object:
+
+    {"seq":41}                                    {"first":1,"last":9000}: the numbers of the first and the last line up to segment 41.
+                                                  Numbers rise in the order of the lines
+    {"after":0,"upto":9000,"kind":"ddl"}          some lines of this kind with a number above `after` and up to `upto`, in order, each as
+                                                  `NUMBER LINE`; nothing when there are no more
+    with "kind":"row", "schema" and "table"       of rows, those of one table, in any letter case
+
+Each path is an output of its own. `record` has every line. `shown` has the lines in their order, but those of a segment
+that has not ended; `newest` is each row as it is. Schema changes are kept as lines, and `newest` does not follow them.
 """
 
 import argparse

@@ -228,7 +228,7 @@ _COMMIT_TSS: ValueKind[frozenset[CommitTs]] = ValueKind(
     "commit_ts, separated by commas", _commit_tss, "no list of commit_ts", "write the DDLs' commit_ts, separated by commas",
     lambda given: ",".join(map(str, sorted(given))),
 )  # fmt: skip
-_ROUTES = parsed("rules, separated by commas", _routes)
+_ROUTES = parsed("[rules](SINKS.md#parameters)", _routes)
 
 
 def commit_tss(name: str, help: str) -> frozenset[CommitTs]:
@@ -236,7 +236,6 @@ def commit_tss(name: str, help: str) -> frozenset[CommitTs]:
 
 
 def routes(help: str) -> Routes:
-    help += " A rule is `schema.*=>other.*` or `schema.table=>other.name`."
     return option("routes", _ROUTES, Routes(), help, shown="the same names")
 
 
@@ -245,8 +244,7 @@ def commit_interval() -> float:
         "commit-interval",
         seconds(0, 3600),
         10.0,
-        "The next batch begins this long after the last commit, and has everything that arrived meanwhile. `0s`: at once. The pace of a "
-        "dump counts it as the sink's time.",
+        "The next batch begins this long after the last commit. `0s`: at once.",
     )
 
 
@@ -269,7 +267,6 @@ class CommonOptions:
         "name",
         _NAME,
         None,
-        "What the sink is called in `dumpquery`, `check`, log lines and metrics, and in `dumpstart --sink`. Choose it when the sink is new:"
-        " under another name, what it has is not known.",
+        "What commands, log lines and metrics call the sink. Choose it when the sink is new: under another name, what it has is not known.",
         shown="the URI",
     )

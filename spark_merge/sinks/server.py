@@ -31,9 +31,9 @@ class Server:
     user: str = ""
     tls: bool = False
     password_file: str = option("password-file", text("a file"), "",
-        "The file with the account's password. On a Spark cluster every host needs it.")  # fmt: skip
+        "A file with the account's [password](SINKS.md#passwords).")  # fmt: skip
     ssl_ca: str = option("ssl-ca", text("a file"), "",
-        "The authorities that the server's certificate is checked with.", shown="the machine's authorities")  # fmt: skip
+        "Whose certificates are accepted.", shown="the machine's authorities")  # fmt: skip
 
     def __str__(self) -> str:
         account = f"{self.user}@" if self.user else ""
@@ -57,7 +57,7 @@ class Server:
 class CertifiedServer(Server):
     """One that may ask for the client's certificate."""
 
-    ssl_cert: str = option("ssl-cert", text("a file"), "", "The client's certificate, for a server that asks for one.")
+    ssl_cert: str = option("ssl-cert", text("a file"), "", "The client's certificate.")
     ssl_key: str = option("ssl-key", text("a file"), "", "The key of `ssl-cert`.")
 
     def tls_context(self) -> ssl.SSLContext:

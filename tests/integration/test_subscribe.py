@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -294,19 +293,14 @@ def test_the_server_ends_though_a_subscriber_does_not_read(owner: Owner, tmp_pat
             pass
 
 
-# ---- the client of deploy/SUBSCRIBE.md -------------------------------------------------------------------------------
+# ---- the client of deploy/subscribe -------------------------------------------------------------------------------
 
 
-def client() -> tuple[str, str]:
-    page = (Path(__file__).parents[2] / "deploy" / "SUBSCRIBE.md").read_text()
-    stream, take_to_pieces = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    return stream, take_to_pieces
+CLIENT = Path(__file__).parents[2] / "deploy" / "subscribe" / "client.py"
 
 
 def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path: Path) -> None:
     output = Output(tmp_path).deliver()
-    stream, take_to_pieces = client()
-    assert sum(1 for line in stream.splitlines() if line.strip() and not line.startswith(("import", "from"))) <= 10
     results: list[tuple[object, ...]] = []
 
     class Enough(Exception):
@@ -319,10 +313,11 @@ def test_the_client_of_the_page_gets_every_row_as_written(owner: Owner, tmp_path
 
     rows = output.history.merged(output.manifests)
     expected = [(row.table.table, row.commit_ts, row.before or (None if row.after else (*row.key, None)), row.after) for row in rows]
-    names: dict[str, Any] = {"apply": apply}
-    exec(take_to_pieces, names)
+    names: dict[str, Any] = {}
+    exec(CLIENT.read_text(), names)
+    names["apply"] = apply
     with serving(owner, output.reader) as server, suppress(Enough):
-        exec(stream.replace("127.0.0.1:8310", server.address).replace('"orders"', '"cf"'), names)
+        names["follow"](server.address, "cf", "search")
     assert sorted(results, key=repr) == sorted(expected, key=repr)
     [known] = output.reader.subscribers()
     assert (known.name, known.segments <= 2) == ("search", True)

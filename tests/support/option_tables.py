@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from sidecar.log.storage.folder import S3_PARAMETERS
@@ -24,6 +26,7 @@ from spark_merge.sinks.storage import options as storage
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 TABLES: dict[str, tuple[Declarations, ...]] = {
+    "every": (CommonOptions,),
     "s3": (S3_PARAMETERS,),
     "files": (files.FileOptions,),
     "storage": storage.OPTIONS,
@@ -37,27 +40,34 @@ TABLES: dict[str, tuple[Declarations, ...]] = {
     "grpc": (Bounds,),
     "sqlite": (sqlite.SqliteSettings,),
 }
-"""By the names in the markers; `s3` has the parameters that all sinks on S3 share. The others' tables end with those of every sink."""
+"""By the names in the markers; `every` has the parameters of every sink, `s3` those that all sinks on S3 share."""
 
 _TABLE = re.compile(r"(?<=<!-- options: )([a-z0-9]+)( -->\n).*?(?=<!-- /options -->)", re.DOTALL)
 
 
 def table(declarations: Iterable[Declarations]) -> str:
-    declared_all = tuple(declarations)
-    common = () if declared_all == (S3_PARAMETERS,) else (CommonOptions,)
-    lines = [line for declared in (*declared_all, *common) for line in _lines(declared)]
-    return "".join(("| parameter | values | default | meaning |\n|---|---|---|---|\n", *lines))
+    rows = (row for declared in declarations for row in _rows(declared))
+    lines = (
+        f"| {', '.join(f'`{name}`' for name, *_ in alike)} | {values} | {meaning} |\n"
+        for (values, meaning), alike in groupby(rows, itemgetter(1, 2))
+    )
+    return "".join(("| parameter | values, **default** | meaning |\n|---|---|---|\n", *lines))
 
 
-def _lines(declared: Declarations) -> Iterator[str]:
+def _rows(declared: Declarations) -> Iterator[tuple[str, str, str]]:
+    """Name, values, meaning. Neighbours with the same values and meaning share a line."""
     if isinstance(declared, Mapping):
-        yield from (f"| `{name}` | text | – | {meaning} |\n" for name, meaning in declared.items())
+        yield from ((name, "text", meaning) for name, meaning in declared.items())
     else:
-        yield from (f"| `{one.name}` | {one.kind.values} | {_default(one)} | {one.help} |\n" for one in options_in(declared))
+        yield from ((one.name, _values(one), one.help) for one in options_in(declared))
 
 
-def _default(one: Option[object]) -> str:
-    return one.shown or (f"`{text}`" if (text := one.default_text()) else "–")
+def _values(one: Option[object]) -> str:
+    """What it may be, the default in bold."""
+    values, default = one.kind.values, one.shown or (f"`{text}`" if (text := one.default_text()) else "")
+    if not default:
+        return values
+    return values.replace(default, f"**{default}**") if default in values.split(", ") else f"{values}; **{default}**"
 
 
 def with_tables(page: str) -> str:

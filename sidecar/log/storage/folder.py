@@ -17,9 +17,9 @@ from sidecar.process.kept_secrets import keep
 
 S3_PARAMETERS = {
     "endpoint": "The URL of the server, where it is not AWS's.",
-    "region": "The bucket's region. Default: of the environment.",
-    "access-key": "The access key. Better left to the environment or to the machine's role, which are the default.",
-    "secret-access-key": "The secret of `access-key`. It is not sent to a cluster's tasks, which need the environment or a role.",
+    "region": "Default: of the environment.",
+    "access-key": "The access key. Default, and better: the environment's, or the machine's role.",
+    "secret-access-key": "Its secret. It is not sent to a cluster's tasks.",
 }
 """The parameters of a URL of S3, with their meaning."""
 

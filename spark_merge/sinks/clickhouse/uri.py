@@ -30,9 +30,9 @@ Dates: TypeAlias = Literal["typed", "text"]
 class ClickHouseNames:
     """Where a table of the log is. `rows_table` and `view` hold `{table}`; no `view`: none is made."""
 
-    routes: Routes = routes("The database and the name that a table has.")
+    routes: Routes = routes("Where tables go.")
     rows_table: str = option("rows-table", text("a name with `{table}`"), ROWS_TABLE,
-        "The table with the rows. `{table}` is the name that `routes` give.")  # fmt: skip
+        "The table with the rows.")  # fmt: skip
     view: str = option("view", text("a name with `{table}`, or empty"), VIEW, "The view that readers use. Empty: the sink creates none.")
 
     def places(self, target: TableName) -> list[TableName]:
@@ -63,12 +63,12 @@ class ClickHouseSettings:
     database: str = DATABASE
     names: ClickHouseNames = block(ClickHouseNames)
     dates: Dates = option("dates", one_of("typed", "text"), "typed",
-        "`typed`: Date32 and DateTime64. A value that they cannot hold stops the sink. `text`: String, which holds all.")  # fmt: skip
+        "`typed`: Date32 and DateTime64. `text`: String, which holds all.")  # fmt: skip
     fsync: bool = option("fsync", flag(), True,
-        "Tables are created so that an insert is on the server's disk when it is answered. `false`: rows that a power failure takes are "
-        "not written again, because the position may have survived it.")  # fmt: skip
+        "Tables are created so that an answered insert is on the server's disk. `false`: rows that a power failure takes are not written "
+        "again.")  # fmt: skip
     done: frozenset[CommitTs] = commit_tss("ddl-done",
-        "DDLs that the operator carried out. The sink compares and notes their tables, and creates those that are missing.")  # fmt: skip
+        "DDLs that you carried out. The sink compares their tables, and creates missing ones.")  # fmt: skip
 
 
 def settings_of(uri: SinkUri) -> ClickHouseSettings:

@@ -25,9 +25,9 @@ class DeltaSettings:
     mode: Mode = option("mode", one_of(*MODES), "append",
         "`append`: the log of changes. `merge`: the tables as they are.", shown="must be given")  # fmt: skip
     commit_s: float = commit_interval()
-    routes: Routes = routes("The place that a table of the source has.")
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
-    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows, see below.")
+    routes: Routes = routes("Where tables go.")
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that you carried out by hand.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows.")
 
 
 def settings_of(uri: SinkUri) -> DeltaSettings:

@@ -64,17 +64,15 @@ class Receiver:
     url: str
     user: str = ""
     token_file: str = option("token-file", text("a file"), "",
-        "A file of one line, the token of `Authorization: Bearer …`. The sink reads it for each request, so that a token can be replaced "
-        "without a restart. On a Spark cluster every host needs the file.")  # fmt: skip
+        "A file of one line, the token of `Authorization: Bearer …`. It is read for each request, so it can be replaced.")  # fmt: skip
     ca: str = option("ca", text("a file, PEM"), "",
-        "The authority that signed the receiver's certificate.", shown="the machine's authorities")  # fmt: skip
-    cert: str = option("cert", text("a file, PEM"), "", "The sink's certificate, for a receiver that asks for one.")
+        "Whose certificates are accepted.", shown="the machine's authorities")  # fmt: skip
+    cert: str = option("cert", text("a file, PEM"), "", "The sink's certificate.")
     key: str = option("key", text("a file, PEM"), "", "The key of `cert`. Default: in the same file.")
     timeout_s: int = option("timeout", whole_seconds(), 60,
-        "How long a connection may take to open, and an answer to arrive. A body that takes longer is sent "
-        "again, and case 2 answers it.")  # fmt: skip
+        "How long a connection or an answer may take. Then the body is sent again, and case 2 answers it.")  # fmt: skip
     gzip: bool = option("compression", is_word("gzip", "none", "gzip"), False,
-        "`gzip`: `Content-Encoding: gzip`, at its fastest level, for receivers that are far away.")  # fmt: skip
+        "`gzip`: `Content-Encoding: gzip`, for receivers that are far away.")  # fmt: skip
 
     def __str__(self) -> str:
         return self.url

@@ -27,7 +27,7 @@ class BodyLimits:
     """Of a body, before it is packed. A single row that is larger goes alone."""
 
     bytes_max: int = option("body-bytes", number(1_000, 1 << 30), 1_000_000,
-        "Bytes in a body, before compression. A longer row is sent alone. nginx accepts 1 MB unless `client_max_body_size` says more, a "
+        "Bytes in a body, before compression. A longer row is sent alone. nginx accepts 1 MB (`client_max_body_size`), a "
         "Lambda 6 MB.")  # fmt: skip
     rows_max: int = option("body-rows", number(1, 1_000_000), 10_000, "Rows in a body.")
 

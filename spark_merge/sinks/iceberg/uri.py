@@ -34,8 +34,8 @@ _RETYPED: tuple[Retyped, ...] = get_args(Retyped)
 
 CATALOG = {
     "uri": "The catalog. `http(s)://`: REST; `sqlite:///…`, `postgresql+psycopg2://…`: SQL, whose driver you install.",
-    "warehouse": "Where the catalog creates tables: `s3://…`, a folder, or the name that a REST catalog knows it by.",
-    "type": "The catalog's type, where `uri` does not say it: `sql` for any other database that SQLAlchemy knows (`mysql+pymysql://…`).",
+    "warehouse": "Where tables are: `s3://…`, a folder, or a REST catalog's name of it.",
+    "type": "`sql`, for another database that SQLAlchemy knows (`mysql+pymysql://…`).",
     "token": "The bearer token of a REST catalog.",
     "credential": "The OAuth2 client credential of a REST catalog.",
     "scope": "The OAuth2 scope of a REST catalog.",
@@ -64,15 +64,15 @@ class IcebergSettings:
     mode: Mode = option("mode", one_of(*_MODES), "append", "`append`: the log of changes. `merge`: the tables as they are.")
     commit_s: float = commit_interval()
     tables: str = option("tables", text("a name with `{table}`, and maybe `{schema}`"), TABLES,
-        "A table's name in the namespace. A dot begins a part: `{schema}_{table}` is for a catalog without nested namespaces.")  # fmt: skip
+        "A table's name in the namespace. Without nested namespaces: `{schema}_{table}`.")  # fmt: skip
     routes: Routes = routes("Applied before `tables`.")
     partitions: PartitionRules = option("partitions", parsed("rules, separated by commas", partitions_of), PartitionRules(),
         "Of tables that the sink creates: `shop.orders(days(created_at),bucket(16,id)),shop.audit(),crm.*(truncate(4,name))`.")  # fmt: skip
     retyped: Retyped = option("changed-types", one_of(*_RETYPED), "refuse",
-        "With `append`, for a column whose new type Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped "
-        "and added, and is null in older rows.")  # fmt: skip
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
-    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows, see below.")
+        "With `append`, for a type that Iceberg does not widen to. `refuse`: the sink stops. `anew`: the column is dropped and added, and "
+        "is null in older rows.")  # fmt: skip
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that you carried out by hand.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "With `merge`: DDLs whose tables begin again without rows.")
 
     def secrets(self) -> Iterator[str]:
         for name, value in self.properties.items():

@@ -40,16 +40,16 @@ _NAME = ChangefeedName("", "", "sink")
 
 CLIENT = {
     "kafka-client-id": "The client's name at the brokers.",
-    "ca": "The authority of the brokers' certificates, a file on every host that runs tasks. It means TLS, and so does `kafka+ssl:`.",
-    "cert": "The client's certificate, on every host that runs tasks.",
-    "key": "The key of `cert`, on every host that runs tasks.",
+    "ca": "The authority of the brokers' certificates. It means TLS, and so does `kafka+ssl:`.",
+    "cert": "The client's certificate.",
+    "key": "The key of `cert`.",
     "enable-tls": "`true`: TLS, by the machine's authorities unless `ca` names others.",
-    "insecure-skip-verify": "`true`: with TLS, the brokers' certificates are not checked.",
+    "insecure-skip-verify": "`true`: certificates are not checked.",
     "sasl-mechanism": "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `GSSAPI`.",
     "sasl-user": "The account.",
-    "sasl-password": "Its password. It is not sent to a cluster's tasks, which need `TICDC_DUMP_KAFKA_PASSWORD` in their environment.",
+    "sasl-password": "Its password. A cluster's tasks need `TICDC_DUMP_KAFKA_PASSWORD` in their environment instead.",
     "sasl-gssapi-auth-type": "For `GSSAPI` (Kerberos), only `keytab` is possible.",
-    "sasl-gssapi-keytab-path": "The keytab, on every host that runs tasks.",
+    "sasl-gssapi-keytab-path": "The keytab.",
     "sasl-gssapi-service-name": "The Kerberos service of the brokers.",
     "sasl-gssapi-user": "The Kerberos principal, without its realm.",
     "sasl-gssapi-realm": "The realm of the principal.",
@@ -74,12 +74,11 @@ class UriOptions:
     """What the URI alone says."""
 
     config: str = option("config", text("a file"), "",
-        "The changefeed's own file (TOML, or the JSON of `cdc cli changefeed query`). Its `dispatchers` say which topic and partition a "
-        "row goes to.")  # fmt: skip
+        "The changefeed's file: see [Where a row goes](#where-a-row-goes).")  # fmt: skip
     position_topic: str = option("position-topic", text("a topic"), "",
-        "The sink's own topic, described below.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
+        "The sink's own topic.", shown="`_ticdc_dump_{topic}`")  # fmt: skip
     ddl_done: frozenset[CommitTs] = commit_tss("ddl-done",
-        "DDLs that are not sent: the consumers learn of them in another way, see [DDLs](#ddls-that-the-sink-cannot-name).")  # fmt: skip
+        "DDLs that are [not sent](#ddls-that-the-sink-cannot-name).")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +88,20 @@ class KafkaOptions:
     protocol: str = option("protocol", one_of(*CARRIERS), PROTOCOL,
         "The messages' protocol.", shown=f"the file's, else `{PROTOCOL}`")  # fmt: skip
     partition_num: int = option("partition-num", number(0, LIBRDKAFKA_BYTES_MAX), 0,
-        "Partitions of the default topic. A missing topic gets 3 where this is not given.", shown="what the topic has")  # fmt: skip
+        "Partitions of the default topic. A missing topic gets 3.", shown="what the topic has")  # fmt: skip
     replicas: int = option("replication-factor", number(0, LIBRDKAFKA_BYTES_MAX), 1, "Replicas of a topic that the sink creates.")
     auto_create: bool = option("auto-create-topic", flag(), True, "Whether the sink creates a missing topic.")
     max_message_bytes: int = option("max-message-bytes", number(0, LIBRDKAFKA_BYTES_MAX), 10 << 20,
-        "As TiCDC counts it: key, value and 36 bytes. A larger row stops the sink, which names the table and the key. Nothing of its "
-        "transaction becomes visible.")  # fmt: skip
+        "As TiCDC counts it: key, value and 36 bytes. A larger row stops the sink.")  # fmt: skip
     compression: str = option("compression", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "The compression of Kafka's batches.")
     tidb_extension: str = option("enable-tidb-extension", text("`true`"), "true", "With `canal-json`, only `true` is possible.")
     architecture: Architecture = option("architecture", one_of("classic", "new"), "classic",
-        "`new`: messages and hashes as TiCDC's new architecture makes them.")  # fmt: skip
-    release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's release, whose hashes are used.", shown="the newest")
+        "Whose messages and hashes.")  # fmt: skip
+    release: str = option("release", text("a release, as `v8.5.4`"), "", "TiCDC's, whose hashes are used.", shown="the newest")
     time_zone: str = option("time-zone", text("a time zone"), "UTC",
-        "The TiCDC server's `--tz`, in which TIMESTAMPs are written: as `kafka.server_tz`.")  # fmt: skip
+        "The TiCDC server's `--tz`, in which TIMESTAMPs are written.")  # fmt: skip
     transactions: bool = option("transactions", flag(), True,
-        "`false`: at least once instead of exactly once, see [Without transactions](#without-transactions).")  # fmt: skip
+        "`false`: [at least once](#without-transactions).")  # fmt: skip
     shape: Shape = block(Shape)
 
 

@@ -23,7 +23,7 @@ PORTS = {"mysql": 3306, "tidb": 4000}
 
 NO_EFFECT = dict.fromkeys(
     ("multi-stmt-enable", "cache-prep-stmts", "max-multi-update-row", "max-multi-update-row-size", "tidb-txn-mode", "has-vector-type"),
-    "TiCDC's. It is accepted and has no effect.",
+    "TiCDC's. They have no effect.",
 )
 
 _FLAG = flag(any_case=True)
@@ -37,22 +37,22 @@ _SCHEMA_NAME = matching(
 class SqlSettings:
     server: SqlServer
     workers: int = option("worker-count", number(1, 64), 4,
-        "Connections for change events, and tasks of a dump, side by side. A batch that has begun keeps its own number.")  # fmt: skip
+        "Connections for changes, and tasks of a dump. A batch that has begun keeps its number.")  # fmt: skip
     txn_rows: int = option("max-txn-row", number(1, 65_536), 256,
-        "Change events in a transaction, about. Rows of a source transaction without a common key can commit apart.")  # fmt: skip
+        "Changes in a transaction, about.")  # fmt: skip
     batched: bool = option("batch-dml-enable", _FLAG, True, "Whether a statement may hold several rows.")
-    routes: Routes = routes("Where a table's rows and DDLs go at the target.")
+    routes: Routes = routes("Where tables go.")
     create_tables: bool = option("create-tables", _FLAG, False,
-        "Creates missing tables, as the log describes them, while the target has accepted nothing. Later, DDLs create them.")  # fmt: skip
+        "[Creates missing tables](SQL-DDL.md#tables-that-the-sink-creates) while the target has accepted nothing. "
+        "Later, DDLs do.")  # fmt: skip
     position_schema: str = option("position-schema", _SCHEMA_NAME, POSITION_SCHEMA,
-        "The schema of the sink's own two tables. Each changefeed needs its own, and so does each of two sinks at one server: "
-        "`dumpquery` names the sink by it.")  # fmt: skip
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator has decided are done.")
-    ddl_again: frozenset[CommitTs] = commit_tss("ddl-again", "DDLs that the operator wants to be carried out again.")
+        "The schema of the sink's own two tables. Each sink at a server needs its own.")  # fmt: skip
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that are done, or not needed.")
+    ddl_again: frozenset[CommitTs] = commit_tss("ddl-again", "DDLs to be carried out, whatever the tables look like.")
     skip_views: bool = option("skip-views", _FLAG, False,
-        "Skips CREATE VIEW. Otherwise one stops the sink, because its SELECT is not rewritten.")  # fmt: skip
-    safe_mode: bool = option("safe-mode", _FLAG, True, "Only `true` is possible: rows are always replaced.")
-    time_zone: str = option("time-zone", text("UTC"), "UTC", "Only UTC is possible: the sink's sessions are in UTC.")
+        "Skips CREATE VIEW, which otherwise stops the sink.")  # fmt: skip
+    safe_mode: bool = option("safe-mode", _FLAG, True, "Only `true` is possible.")
+    time_zone: str = option("time-zone", text("UTC"), "UTC", "Only UTC is possible.")
 
     @property
     def decided(self) -> Mapping[CommitTs, Decided]:

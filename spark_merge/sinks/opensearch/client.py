@@ -49,7 +49,7 @@ class OpenSearchServer(CertifiedServer):
     SECRET_KIND = "opensearch"
     PASSWORD = "TICDC_DUMP_OPENSEARCH_PASSWORD"
 
-    timeout_s: int = option("timeout", whole_seconds(3600, or_bare=True), 60, "How long the sink waits for the answer to a request.")
+    timeout_s: int = option("timeout", whole_seconds(3600, or_bare=True), 60, "How long the sink waits for an answer.")
 
 
 class OpenSearchSession:

@@ -49,9 +49,9 @@ class Form(Enum):
 @dataclass(frozen=True, slots=True)
 class Forms:
     decimal: str = option("decimal", one_of("keyword", "scaled_float"), "keyword",
-        "The type of DECIMAL fields. With `scaled_float`, only columns of up to 15 digits have it; the others stay keywords.")  # fmt: skip
+        "The type of DECIMAL fields. Above 15 digits it is always `keyword`.")  # fmt: skip
     json: str = option("json", one_of("text", "object"), "text",
-        "`text`: a JSON value is stored as its text. `object`: as JSON in the document, without a mapping.")  # fmt: skip
+        "How a JSON value is stored: as its text, or as JSON without a mapping.")  # fmt: skip
 
     def form(self, column: Column) -> Form:
         match column.kind:

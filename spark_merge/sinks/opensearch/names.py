@@ -51,8 +51,8 @@ class IndexNames:
     """`pattern` names {table}, and {schema} unless the changefeed has one schema alone; in small letters, as the server wants them."""
 
     pattern: str = option("index", parsed("a pattern with `{table}`, and maybe `{schema}`", checked_pattern, str), PATTERN,
-        "The name of a table's index. It is put in small letters.")  # fmt: skip
-    routes: Routes = routes("The names that tables have in the pattern of `index`.")
+        "The name of a table's index, in small letters.")  # fmt: skip
+    routes: Routes = routes("Names in `index`.")
 
     def alias(self, name: TableName) -> str:
         return self.alias_of(self.routes.target(name))

@@ -39,21 +39,20 @@ class OpenSearchSettings:
     server: OpenSearchServer
     names: IndexNames = block(IndexNames)
     position_index: str = option("position-index", _INDEX_NAME, POSITION_INDEX,
-        "The sink's own index, with one document. Each changefeed needs its own. `dumpquery` names the sink by it.")  # fmt: skip
+        "The sink's own index, with one document. Each changefeed needs its own.")  # fmt: skip
     bulk_bytes: int = option("bulk-bytes", number(1, 1 << 30), 5 << 20, "Bytes in one bulk request. A longer row is sent alone.")
     bulk_rows: int = option("bulk-rows", number(1, 1_000_000), 5_000, "Rows in one bulk request.")
     gc_deletes: str = option("gc-deletes", _DURATION, "1h",
-        "`index.gc_deletes`: how long the server remembers a delete. The sink raises it where it is shorter.")  # fmt: skip
+        "The least `index.gc_deletes`: how long the server remembers a delete.")  # fmt: skip
     shards: int | None = option("shards", unset_or(number(1, 1024), 1), None,
-        "Shards of an index that the sink creates.", shown="the server's own, or its index template's")  # fmt: skip
+        "Shards of an index that the sink creates.", shown="the server's, or its template's")  # fmt: skip
     replicas: int | None = option("replicas", unset_or(number(0, 100), 1), None,
-        "Replicas of an index that the sink creates.", shown="the server's own, or its index template's")  # fmt: skip
+        "Its replicas.", shown="the server's, or its template's")  # fmt: skip
     refresh: Refresh = option("refresh", one_of("interval", "accept"), "interval",
-        "When searches see rows. `interval`: when the index refreshes. `accept`: the sink refreshes a batch's "
-        "indices before it accepts the batch.")  # fmt: skip
+        "When searches see rows. `interval`: when the index refreshes. `accept`: when the batch is accepted.")  # fmt: skip
     forms: Forms = block(Forms)
-    done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand, see below.")
-    again: frozenset[CommitTs] = commit_tss("ddl-anew", "DDLs whose tables begin again with an empty index, see below.")
+    done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that you carried out by hand.")
+    again: frozenset[CommitTs] = commit_tss("ddl-anew", "DDLs whose tables begin again with an empty index.")
 
 
 def settings_of(uri: SinkUri) -> OpenSearchSettings:

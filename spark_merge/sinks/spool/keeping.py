@@ -49,9 +49,9 @@ class Bounds:
     """Of what is kept: bytes of frames, and age since a segment was accepted."""
 
     bytes_max: int = option("retain-bytes", real(1 << 20, 1 << 59).then(int, str), 10 << 30,
-        "Bytes of rows that are kept at most, as they are on the wire.")  # fmt: skip
+        "Bytes of rows that are kept at most.")  # fmt: skip
     age_max_s: float = option("retain-hours", _HOURS, 24 * 3600.0,
-        "Hours that a segment is kept at most. A subscriber's name that is not used for so long is forgotten.")  # fmt: skip
+        "Hours that a segment is kept, and an unused subscriber's name.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

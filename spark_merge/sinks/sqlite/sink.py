@@ -25,7 +25,7 @@ from spark_merge.sinks.sqlite.tables import apply, differs, make, misfits, state
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
     path: str
-    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that the operator carried out by hand.")
+    ddl_done: frozenset[CommitTs] = commit_tss("ddl-done", "DDLs that you carried out by hand.")
 
 
 class SqliteSink:

@@ -22,7 +22,7 @@ DateSeparator: TypeAlias = Literal["none", "year", "month", "day"]
 
 DATES: dict[DateSeparator, str] = {"none": "", "year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d"}
 
-NO_EFFECT = {"worker-count": "TiCDC's. It is accepted and has no effect: a batch has as many tasks as it is worth."}
+NO_EFFECT = {"worker-count": "TiCDC's. It has no effect."}
 
 _NO_HANDLE_KEY = "TiCDC's new architecture has no such column, and what the classic one writes there is no SQL value"
 _FLAG = flag(any_case=True)
@@ -43,20 +43,20 @@ class StorageOptions:
     date_separator: DateSeparator = option("date-separator", _word(*DATES), "day", "Puts files into a folder for each year, month or day.")
     digits: int = option("file-index-digit", number(6, 20), 20, "Digits of a data file's number.")
     partitions: bool = option("enable-partition-separator", _FLAG, True,
-        "Puts the rows of a partition into a folder of its own; see [Limits](#limits).")  # fmt: skip
+        "Puts the rows of a partition into a [folder of its own](#what-it-cannot-do).")  # fmt: skip
     terminator: str = option("terminator", text(), "\r\n", "The end of a line.", shown="CRLF")
     architecture: Architecture = option("architecture", _word("classic", "new"), "classic",
-        "Whose schema files are written. Those of `new` have the labels of ENUM and SET (`ColumnElems`) in their checksum: the classic "
-        "consumer stops at them, and the new one cannot read an ENUM of csv without them.")  # fmt: skip
+        "Whose schema files are written. The classic consumer stops at those of `new`; the new one needs them for an "
+        "ENUM of csv.")  # fmt: skip
     time_zone: str = option("time-zone", text("a time zone"), "UTC",
-        "The TiCDC server's `--tz`: the zone of TIMESTAMPs and of the dates of folders.")  # fmt: skip
+        "The TiCDC server's `--tz`: of TIMESTAMPs and of the folders' dates.")  # fmt: skip
     file_bytes: int = option("file-size", number(1 << 20, 512 << 20), 64 << 20,
-        "Bytes at which a file ends, after the rows of one step (up to some MB more).")  # fmt: skip
+        "Bytes at which a file ends, up to some MB more.")  # fmt: skip
     flush_s: float = option("flush-interval", seconds(2, 600, or_zero=True), 5.0,
-        "The next batch begins this long after the last one, with everything that arrived, unless more waits than a batch holds. `0s`: "
-        "at once; rows are seen within a second or two, in many small files.")  # fmt: skip
+        "The next batch begins this long after the last one, or when more waits than a batch holds. `0s`: at once, in "
+        "many small files.")  # fmt: skip
     handle_key: bool = option("csv.output-handle-key", _FLAG, False,
-        f"Only `false` is possible: {_NO_HANDLE_KEY}.")  # fmt: skip
+        "Only `false` is possible.")  # fmt: skip
 
     @property
     def ending(self) -> str:
@@ -74,11 +74,11 @@ class Csv:
     quote: str = option("csv.quote", text("one ASCII character, or empty"), '"', "What texts are quoted with.")
     null: str = option("csv.null", text(), "\\N", "How NULL is written.")
     commit_ts: bool = option("csv.include-commit-ts", _FLAG, False,
-        "Writes the commit_ts as the fourth field. Without it a reader cannot order rows of partitions.")  # fmt: skip
+        "Writes the commit_ts as the fourth field, by which a reader can order rows of partitions.")  # fmt: skip
     base64: bool = option("csv.binary-encoding-method", is_word("base64", "base64", "hex", any_case=True), True,
         "How binary values are written.")  # fmt: skip
     old_values: bool = option("csv.output-old-value", _FLAG, False,
-        "Writes an update as two lines, D of the old row and I of the new row, and adds the field is-update.")  # fmt: skip
+        "Writes an update as D of the old row and I of the new one, and adds the field is-update.")  # fmt: skip
     header: bool = option("csv.output-field-header", _FLAG, False, "Begins each file with a line of field names.")
 
 

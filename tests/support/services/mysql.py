@@ -1,6 +1,6 @@
-"""A real MySQL as the tests' shared server, for who has one: the program that `TICDC_DUMP_MYSQLD` names (deploy/SQL-SINK.md says where one
-was had). It is for the tests of the SQL sink, `tests/integration/test_sql_*.py`; a rig's source and a target of settings of its own stay
-MariaDB."""
+"""A real MySQL as the tests' shared server, for who has one: the program that `TICDC_DUMP_MYSQLD` names (9.7.4 was that of Debian
+unstable's `mysql-server-core`, unpacked into a folder). It is for the tests of the SQL sink, `tests/integration/test_sql_*.py`; a rig's
+source and a target of settings of its own stay MariaDB."""
 
 from __future__ import annotations
 

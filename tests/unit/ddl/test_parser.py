@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -228,8 +230,9 @@ def test_a_table_without_a_charset_gets_the_logs() -> None:
 
 
 def test_every_decision_is_on_the_page() -> None:
-    from pathlib import Path
-
-    page = (Path(__file__).resolve().parents[3] / "deploy" / "SQL-DDL.md").read_text()
+    """In the first cell of a row of "TiDB's own words", which words with one answer share."""
+    page = (Path(__file__).resolve().parents[3] / "deploy" / "SQL-DDL.md").read_text().partition("### TiDB's own words")[2]
+    cells = re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE)
+    on_the_page = [word.partition(" (")[0] for cell in cells for word in re.split(r", (?![^(]*\))", cell)]
     for kind in {kind for decisions in DECISIONS.values() for kind in decisions}:
-        assert f"| {kind} |" in page, Feature(kind, "")
+        assert kind in on_the_page, Feature(kind, "")
