@@ -44,6 +44,15 @@ EXIT_CODES = (
 SinkNames = Annotated[
     list[str] | None, typer.Option(help="Deliver the rows to the sink of this name only. May be repeated (default: to all sinks).")
 ]
+ForDdl = Annotated[
+    int | None,
+    typer.Option(
+        metavar="COMMIT_TS",
+        min=1,
+        max=2**63 - 1,
+        help="A DDL at which --sink stops, as its error says: it is carried out there, and the dump brings the values of its rows.",
+    ),
+]
 Exact = Annotated[
     bool,
     typer.Option("--exact", help="Afterwards compare the sinks with TiDB and correct what differs, extra rows too (dumpverify)."),
@@ -109,6 +118,7 @@ def dumpstart(
         ),
     ] = None,
     sink: SinkNames = None,
+    for_ddl: ForDdl = None,
     exact: Exact = False,
     delete_at_most: DeleteAtMost = None,
     brackets: BracketsGiven = None,
@@ -143,6 +153,7 @@ def dumpstart(
         sinks=sink or (),
         exact=exact,
         delete_at_most=delete_at_most,
+        for_ddl=for_ddl or 0,
     )
     request.table_rules.extend(table_rules(tables) or _named(request))
     if dry_run:

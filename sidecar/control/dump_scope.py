@@ -21,7 +21,7 @@ from sidecar.control.wire import BRACKETS_REQUESTED
 from sidecar.core.keyset import Key
 from sidecar.core.marks import DUMP_ID_LENGTH
 from sidecar.core.messages import READERS_MAX, Brackets, Pace, ReadWith, Settings, StartDump
-from sidecar.core.model import MARK_TABLE, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import RefusedRequest, nearest, parted
 from sidecar.ports import SchemaSource, TableEstimate
 from sidecar.ticdc.hidden_changes import Explanation
@@ -128,6 +128,7 @@ def start_dump(request: pb.StartRequest, scope: Scope, *, chunk_rows: int, read_
         narrowed=scope.narrowed,
         sinks=tuple(dict.fromkeys(request.sinks)),
         read_with=read_with,
+        for_ddl=CommitTs(request.for_ddl) if request.for_ddl else None,
     )
 
 
@@ -179,6 +180,8 @@ def _malformed(request: pb.StartRequest) -> Iterator[str]:
         yield f"{request.readers} readers are more than {READERS_MAX}"
     if not 0 <= request.delivery_bound_seconds <= DELIVERY_BOUND_S_MAX:
         yield f"a delivery bound of {request.delivery_bound_seconds:g} s is not between 0 (the sidecar's) and {DELIVERY_BOUND_S_MAX}"
+    if request.for_ddl and not (request.sinks and request.table_rules and not request.keys and not request.where):
+        yield "a dump for a DDL is of whole tables, for the sinks that stop there: give --tables and --sink, and no --keys or --where"
 
 
 def _carried(table: TableName, schema: TableSchema, feed: FeedScope) -> tuple[bool, str]:

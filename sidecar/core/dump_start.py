@@ -211,6 +211,7 @@ def started(request: StartDump, *, among: Collection[Progress], ground: Ground) 
         sinks=request.sinks,
         number=ground.next_number(),
         read_with=request.read_with,
+        for_ddl=request.for_ddl,
     )
 
 
@@ -294,4 +295,5 @@ def once_more(old: Progress, dump_id: str) -> StartDump:
         narrowed=tuple(t.table for t in old.tables if not t.whole),
         sinks=old.sinks,
         read_with=old.read_with,
+        for_ddl=old.for_ddl,
     )

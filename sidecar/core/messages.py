@@ -232,7 +232,7 @@ class StartDump:
     `where`: the SQL predicate of each table that has one, by the changefeed's own filter or the operator's. `keys`: of these tables only
     the rows with these handle keys, in canonical text, each key once; a key that the source does not have becomes a delete. `narrowed`:
     tables of which the operator wants a part. `sinks`: the names of those that receive the rows; empty: all. `read_with`: of the tables
-    without a predicate and keys."""
+    without a predicate and keys. `for_ddl`: as of Progress."""
 
     dump_id: str
     tables: tuple[TableName, ...]
@@ -245,6 +245,7 @@ class StartDump:
     narrowed: tuple[TableName, ...] = ()
     sinks: tuple[str, ...] = ()
     read_with: ReadWith = ReadWith.SQL
+    for_ddl: CommitTs | None = None
     asker: Asker = field(default=NOT_RECORDED, compare=False, kw_only=True)
 
 

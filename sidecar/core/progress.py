@@ -102,7 +102,8 @@ class Progress:
     segment in which its windows last closed (-1: before the first). `grows`: tables that appear while it runs belong to it. `log`: the
     id of the log that has what its cursors say; empty: not recorded, by 0.2.0 and before. `resumable`: if it fails, later DDLs
     are carried out on its tables. `sinks`: the names of those that receive its rows; empty: all. `number`: rises from dump to dump.
-    `read_with`: as of StartDump; whose keys the cursors are."""
+    `read_with`: as of StartDump; whose keys the cursors are. `for_ddl`: commit-ts of a DDL of these tables whose values the dump brings to
+    `sinks`, which may carry it out without them (spark_merge/delivery/rereads.py); None: of none."""
 
     dump_id: str
     state: DumpState
@@ -120,6 +121,7 @@ class Progress:
     sinks: tuple[str, ...] = ()
     number: int = 0
     read_with: ReadWith = ReadWith.SQL
+    for_ddl: CommitTs | None = None
 
     def without_keys(self) -> Progress:
         """As it is kept once it has finished."""
@@ -144,6 +146,7 @@ class Progress:
             "sinks": self.sinks,
             "number": self.number,
             "read_with": self.read_with,
+            **({} if self.for_ddl is None else {"for_ddl": str(self.for_ddl)}),
             "tables": tables_to_json(self.tables),
         }
 
@@ -166,6 +169,7 @@ def progress_from_json(value: dict[str, Any]) -> Progress:
         sinks=tuple(map(str, value.get("sinks", ()))),
         number=int(value.get("number", 0)),
         read_with=ReadWith(value.get("read_with", ReadWith.SQL)),
+        for_ddl=CommitTs(int(value["for_ddl"])) if "for_ddl" in value else None,
         tables=tuple(
             TableProgress(
                 table=TableName(*table["table"]),

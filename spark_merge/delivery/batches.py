@@ -13,6 +13,7 @@
 - What stands before a segment with a row that cannot be decoded is delivered: the batch is cut in halves until it ends there. But for a
   batch that a committing sink has begun, which is done again as it was: its tasks before that row are done, the others wait for a `skip`.
 - Rows that an operator has decided to skip (sidecar/log/skips.py) are read when the sink is opened: until then such a row ends every batch.
+  So are the DDLs whose values a dump brings (delivery/rereads.py): until then a target that makes other ones stops there.
 - Two tables never share a place of a sink that keeps tables: looked at when the sink is opened, for its routes may be others, and at each
   change of the tables, before anything of the batch is written.
 - Which segments the windows of a batch reach back to is known before its first task runs: one that is missing is an error, never "no keys".
@@ -35,6 +36,7 @@ from sidecar.log.skips import skipped_rows
 from sidecar.log.storage import Folder
 from spark_merge.codecs.zone import Ambiguous
 from spark_merge.delivery.complete import received
+from spark_merge.delivery.rereads import Rereads, leave_at, rereads
 from spark_merge.delivery.sink_record import SinkId, SinkRecord
 from spark_merge.log.cache import DecodedRows
 from spark_merge.log.follow import check_follows, check_has, check_next_begun
@@ -139,7 +141,8 @@ class Delivery:
         """The first segment for a sink that has none; None for one that has some."""
         self.skips = skipped_rows(settings.log)
         self._name = "" if sink_id is None else sink_id.name
-        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id)
+        self._rereads = rereads(settings.log, self._name)
+        self.record = None if sink_id is None else SinkRecord(settings.log, sink_id, self._rereads)
         if self.record is not None and self._standing.accepted is not None:
             self.record.resume(self._standing.accepted, self._standing.owner)
 
@@ -254,7 +257,7 @@ class Delivery:
     def _heads(self, manifests: Sequence[Manifest]) -> list[Head]:
         names = {name for manifest in manifests for name in (manifest.schemas, manifest.next_schemas) if name}
         schemas = {name: LoggedSchemas(self._settings.log, name) for name in names}
-        return [_head(manifest, schemas, self._receives_as) for manifest in manifests]
+        return [_head(manifest, schemas, self._receives_as, self._rereads) for manifest in manifests]
 
     def _check_places(self, heads: Sequence[Head]) -> None:
         """Raises SinkError where two tables would share a place, before or after the DDLs of these segments."""
@@ -295,7 +298,7 @@ def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
     return list(takewhile(lambda manifest: not any(chunk.rows for window in manifest.windows for chunk in window.chunks), manifests))
 
 
-def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]], name: str) -> Head:
+def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]], name: str, rereads: Rereads) -> Head:
     slim = replace(manifest, progress=None, more_dumps=(), positions={})
     after = schemas[manifest.next_schemas or manifest.schemas]
-    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name)
+    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name, leave_at(rereads, manifest))

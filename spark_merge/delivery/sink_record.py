@@ -27,6 +27,7 @@ from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkTables
 from spark_merge.delivery.complete import followed, received
+from spark_merge.delivery.rereads import Rereads, leave_at
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import MANIFESTS_AT_ONCE_MAX, LoggedSchemas
 from spark_merge.port.contract import Accepted, Owner
@@ -47,8 +48,9 @@ class SinkRecord:
     that has none. `written_seq`: up to which the file says it. All raise what the log's storage raises, and SinkError for a file that
     cannot be read."""
 
-    def __init__(self, log: Folder, sink: SinkId) -> None:
+    def __init__(self, log: Folder, sink: SinkId, rereads: Rereads | None = None) -> None:
         self._log, self._sink, self._log_id = log, sink, known_id(log)
+        self._rereads = rereads or {}
         self._schemas = partial(LoggedSchemas, log)
         self.tables: SinkTables | None = None
         self.written_seq: Seq | None = None
@@ -76,11 +78,17 @@ class SinkRecord:
         for segment in segments:
             if segment.seq > tables.seq:
                 before, tables = tables, followed(tables, received(segment, self._sink.name), self._schemas)
+                tables = self._without_values(tables, segment)
                 due |= segment.next_schemas is not None or before.complete != tables.complete
         if due or tables.seq - (self.written_seq or 0) >= LAG_MAX:
             self._check_owner(owner)
             self._write(tables, owner)
         self.tables = tables
+
+    def _without_values(self, tables: SinkTables, segment: Manifest) -> SinkTables:
+        """Until the dump is done with them, tables lack the values of a DDL that was carried out without these."""
+        lacking = {table for _, table in leave_at(self._rereads, segment)}
+        return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in lacking}) if lacking else tables
 
     def _write(self, tables: SinkTables, owner: Owner) -> None:
         self.tables = replace(tables, epoch=owner.epoch, incarnation=owner.incarnation)

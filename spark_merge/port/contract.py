@@ -93,13 +93,15 @@ class DueChunk:
 class Head:
     """A segment, but its rows. `schemas` hold in it, `next_schemas` after its DDLs, which end it. `dump`: the states of the dumps, for
     readers of the output; None before the log's first one. `received_as`: the name of the sink that receives the segment, on which it hangs
-    which dumps are in it (delivery/complete.py::received). Small to send to a task."""
+    which dumps are in it (delivery/complete.py::received). `reread`: its DDLs, each with its table, whose values a dump brings to this sink
+    in later segments (delivery/rereads.py). Small to send to a task."""
 
     manifest: Manifest
     schemas: Mapping[TableName, TableSchema]
     next_schemas: Mapping[TableName, TableSchema]
     dump: SegmentDump | None = None
     received_as: str = ""
+    reread: frozenset[tuple[CommitTs, TableName]] = frozenset()
 
     @property
     def seq(self) -> Seq:

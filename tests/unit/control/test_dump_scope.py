@@ -203,8 +203,17 @@ def test_the_request_carries_its_pace_and_brackets() -> None:
         (pb.StartRequest(dump_id=DUMP_ID, readers=65), "65 readers"),
         (pb.StartRequest(dump_id=DUMP_ID, delivery_bound_seconds=-1), "a delivery bound of -1 s"),
         (pb.StartRequest(dump_id=DUMP_ID, brackets=9), "brackets 9"),  # type: ignore[arg-type]  # what a newer client may send
+        (pb.StartRequest(dump_id=DUMP_ID, for_ddl=5, table_rules=["shop.orders"]), "for the sinks that stop there"),
+        (pb.StartRequest(dump_id=DUMP_ID, for_ddl=5, sinks=["copy"]), "is of whole tables"),
+        (
+            pb.StartRequest(
+                dump_id=DUMP_ID, for_ddl=5, sinks=["copy"], table_rules=["shop.orders"],
+                where=[pb.TablePredicate(schema="shop", table="orders", predicate="amount > 5")],
+            ),
+            "no --keys or --where",
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused(request_given: pb.StartRequest, text: str) -> None:
     with pytest.raises(RefusedRequest, match=text):
         start_dump(request_given, resolved(request_given), chunk_rows=1, read_with=ReadWith.SQL)

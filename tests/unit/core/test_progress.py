@@ -50,6 +50,7 @@ progresses = st.builds(
     reason=st.none() | st.text(),
     pace=st.builds(Pace, numbers, numbers, numbers, st.floats(0, 1e6)),
     log=st.text(),
+    for_ddl=st.none() | numbers.map(CommitTs),
 )
 
 
