@@ -7,13 +7,18 @@ spaces at its end. A comparison shows it to any account.
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from sidecar.mysql.flavour import Flavour
-from sidecar.mysql.session import MysqlSession
 
 PADS = "('a' COLLATE utf8mb4_bin = 'a ')"
 """True where collations count. In SQL."""
 
 
-def by_bytes(session: MysqlSession) -> bool:
+class _Queried(Protocol):
+    def rows(self, sql: str, values: Any = None) -> tuple[tuple[Any, ...], ...]: ...
+
+
+def by_bytes(session: _Queried, flavour: Flavour) -> bool:
     """Raises pymysql's errors."""
-    return session.flavour is Flavour.TIDB and not int(session.rows(f"SELECT {PADS}")[0][0])
+    return flavour is Flavour.TIDB and not int(session.rows(f"SELECT {PADS}")[0][0])

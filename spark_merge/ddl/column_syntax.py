@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_merge.ddl.reader import TokenReader, words
-from spark_merge.ddl.statement import DefaultPiece, Feature, FeatureKind, FormulaPiece, Piece, Pieces
+from spark_merge.ddl.statement import DefaultPiece, Feature, FeatureKind, FormulaPiece, Piece, Pieces, TypePiece
 
 _TYPES = words(
     "TINYINT SMALLINT MEDIUMINT INT INTEGER BIGINT INT1 INT2 INT3 INT4 INT8 MIDDLEINT BOOL BOOLEAN BIT FLOAT FLOAT4 FLOAT8 DOUBLE REAL"
@@ -100,7 +100,7 @@ def column(reader: TokenReader) -> tuple[str, str]:
     generated = any(isinstance(one, FormulaPiece) and one.formula for one in options)
     if not any(isinstance(one, DefaultPiece) for one in options):
         options.append(DefaultPiece(name))
-    for piece in (*head, *kind, *charset.pieces(), *options):
+    for piece in (*head, TypePiece(name, kind, charset.pieces()), *options):
         plain = isinstance(piece, FormulaPiece) and not generated
         for one in piece.null if plain and isinstance(piece, FormulaPiece) else (piece,):
             reader.write(one.text if plain and isinstance(one, Feature) else one)

@@ -61,6 +61,14 @@ class Feature(NamedTuple):
     text: str
 
 
+class TypePiece(NamedTuple):
+    """A column's type with its character set and collation, as far as the text has them."""
+
+    column: str
+    type: Pieces
+    charset: Pieces
+
+
 class DefaultPiece(NamedTuple):
     """Where a column has its DEFAULT. `value`: what is behind the word, which is `word`; empty: the column has none."""
 
@@ -84,7 +92,7 @@ class BoundPiece(NamedTuple):
     text: str
 
 
-Piece: TypeAlias = "str | TableName | SchemaPiece | Feature | DefaultPiece | FormulaPiece | BoundPiece"
+Piece: TypeAlias = "str | TableName | SchemaPiece | Feature | TypePiece | DefaultPiece | FormulaPiece | BoundPiece"
 Pieces: TypeAlias = tuple[Piece, ...]
 
 

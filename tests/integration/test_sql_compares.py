@@ -48,7 +48,7 @@ def session(mariadb: MariaDb) -> Iterator[MysqlSession]:
         yield made
 
 
-@pytest.mark.parametrize("charset", ["", "utf8mb4", "utf8", "latin1", "ascii"])
+@pytest.mark.parametrize("charset", ["", "utf8mb4", "utf8", "latin1", "ascii", "gbk"])
 @pytest.mark.parametrize("of", ["table", "column"])
 def test_a_table_that_a_ddl_makes_compares_bytes_where_the_cluster_does(session: MysqlSession, charset: str, of: str) -> None:
     words = f" CHARACTER SET {charset} COLLATE {charset}_bin" if charset else ""
@@ -166,7 +166,7 @@ def test_a_handle_key_is_compared_as_at_the_source(session: MysqlSession) -> Non
     assert made_key(session, number, "DECIMAL(20, 0)") == ""
 
 
-@pytest.mark.parametrize("charset", ["utf8mb4", "utf8", "latin1", "ascii"])
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8", "latin1", "ascii", "gbk"])
 def test_create_tables_makes_keys_that_compare_bytes_where_the_cluster_does(session: MysqlSession, charset: str) -> None:
     key = replace(WORD, name="k", nullable=False, charset=charset, collation=f"{charset}_bin")
     assert "(the cluster has no new collations): 'a' and 'a ' would be" in made_key(

@@ -13,14 +13,15 @@ import pytest
 from sidecar.core.model import IndexDefinition, IndexPart, TableDefinition, TableName, TableSchema
 from sidecar.mysql.errors import Warned
 from sidecar.mysql.session import MysqlSession
+from sidecar.rowcodec.type_cast import TEXT_BYTES, column_type
 from spark_merge.ddl.routes import Routes
 from spark_merge.sinks.mysql.create import make_tables
-from spark_merge.sinks.mysql.holds import lost
+from spark_merge.sinks.mysql.holds import holding_type, lost
 from spark_merge.sinks.mysql.server_table import ServerColumn, read_table
 from spark_merge.sinks.mysql.statements import literal_of
 from spark_merge.sinks.mysql.tables import read_tables
 from tests.support.services.mariadb import MariaDb
-from tests.support.sql_columns import COLUMNS, SqlColumn, target_session, values
+from tests.support.sql_columns import COLUMNS, LONGEST, SqlColumn, target_session, values
 
 pytestmark = pytest.mark.xdist_group("sql-target")
 
@@ -91,6 +92,21 @@ def test_a_type_holds_itself_and_what_create_tables_makes_of_it(session: MysqlSe
     session.rows(f"DROP TABLE IF EXISTS {name}")
     make_tables(session, [schema], Routes())
     assert not read_tables(session, [schema], {name: name})[name].problem
+
+
+WIDER = [one for one in COLUMNS if one.charset not in ("", "utf8mb4")]
+
+
+@pytest.mark.parametrize("one", WIDER, ids=str)
+def test_a_text_that_comes_into_a_wider_character_set_has_a_type_that_holds_it(session: MysqlSession, one: SqlColumn) -> None:
+    """As at MySQL and TiDB, where utf8mb4 alone has a collation that compares bytes (by_bytes.py)."""
+    name = TableName(DATABASE, "wider")
+    session.rows(f"DROP TABLE IF EXISTS {name}")
+    session.rows(f"CREATE TABLE {name} (n INT PRIMARY KEY, v {holding_type(one.definition(), 'utf8mb4')} COLLATE utf8mb4_nopad_bin)")
+    room = TEXT_BYTES.get(column_type(one.definition()).name, 0)
+    longest = ["é" * room] if one.charset == "latin1" and room < LONGEST else []  # each is a byte of latin1
+    texts = [*values(one), *longest]
+    assert written(session, name, one, texts) == texts
 
 
 def test_a_null_and_a_value_that_the_target_computes_are_not_held(session: MysqlSession) -> None:

@@ -283,7 +283,7 @@ def read_schemas(session: MysqlSession, table: TableName | None = None) -> dict[
     partitions = read_partitions(session, scope, values)
     facts = read_tables(session, scope, values)
     json_columns = _json_columns(session, scope, values) if session.flavour is Flavour.MARIADB else frozenset()
-    new_collation = not by_bytes(session)
+    new_collation = not by_bytes(session, session.flavour)
     schemas = {}
     for name, number in tables.items():
         in_feed = _in_feed(name, columns[name], json_columns, shows=_shows(session))

@@ -12,7 +12,7 @@ ddl, ddl_dialect, ddl_picture, ddl_clock   schema changes, translated and carrie
 ddl_values  whether the target makes of existing rows what TiDB made          formulas    generated columns that it computes itself
 ddl_partitions   whether a partition of the target has the source's rows
 create      tables that are not there yet                                     fit         which tables the target can hold
-reading     the rows that are there, read back by key ranges
+by_bytes    texts of a cluster that compares their bytes                      reading     the rows that are there, read back by key ranges
 
 - Rows and slot are in one transaction, so nothing is written twice and no row goes back.
 - Changes that share a value of a unique key of the target stay in order, on one worker or behind a flush of all workers.

@@ -27,12 +27,14 @@ from sidecar.core.model import (
     lowered,
 )
 from sidecar.errors import SinkError, UnsupportedDdl
+from sidecar.mysql.collation import by_bytes
 from sidecar.mysql.flavour import Flavour, flavour_of
 from sidecar.sql.text import Shows, quoted, quoted_text, shown
 from spark_merge.ddl.names import at_target
 from spark_merge.ddl.parser import parsed
 from spark_merge.ddl.routes import SEPARATE, Routes, check_disjoint
-from spark_merge.sinks.mysql.ddl_dialect import collation_by_bytes, rendered
+from spark_merge.sinks.mysql.by_bytes import table_by_bytes
+from spark_merge.sinks.mysql.ddl_dialect import rendered
 from spark_merge.sinks.mysql.ddl_picture import PictureSession
 from spark_merge.sinks.mysql.formulas import plain_columns
 from spark_merge.sinks.mysql.server_table import read_table
@@ -42,6 +44,13 @@ _NO_SUCH_PARTITIONS = frozenset({*range(1478, 1528), *range(1564, 1568), *range(
 """The servers' errors of partitioning."""
 
 _INTEGER = re.compile(r"^((?:tiny|small|medium|big)?int|year)\(\d+\)")
+
+
+class _Server(NamedTuple):
+    """`by_bytes`: it compares the bytes of all texts."""
+
+    dialect: Flavour
+    by_bytes: bool
 
 
 class Made(NamedTuple):
@@ -57,14 +66,15 @@ def make_tables(session: PictureSession, schemas: Iterable[TableSchema], routes:
     wanted = sorted((one for one in schemas if one.columns and one.name.schema != MARK_TABLE.schema), key=lambda one: one.name)
     check_disjoint((one.name for one in wanted), lambda name: routes.target(name).folded(), hint=SEPARATE)
     dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
+    server = _Server(dialect, by_bytes(session, dialect))
     for schema in sorted({routes.target(one.name).schema for one in wanted}):
         session.rows(f"CREATE DATABASE IF NOT EXISTS {quoted(schema)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
-    return [made for one in wanted if (made := _make(session, one, routes, dialect)) is not None]
+    return [made for one in wanted if (made := _make(session, one, routes, server)) is not None]
 
 
-def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect: Flavour) -> Made | None:
+def _make(session: PictureSession, schema: TableSchema, routes: Routes, server: _Server) -> Made | None:
     """None: it was there."""
-    target = routes.target(schema.name)
+    target, dialect = routes.target(schema.name), server.dialect
     if schema.definition is None:
         raise SinkError(
             f"{schema.name}: the log does not say what it was made of, so it cannot be made as {target}",
@@ -72,11 +82,15 @@ def _make(session: PictureSession, schema: TableSchema, routes: Routes, dialect:
         )
     there = _columns(session, target)
     made, definition = None, _without_formulas(schema.definition, dialect)
+    shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
+    known = [_with_labels(schema, definition, lambda labels: shown(labels, shows))]
+    if not definition.new_collation and not server.by_bytes:
+        definition = table_by_bytes(definition, dialect)
+        known.append(_with_labels(schema, definition, lambda labels: shown(labels, shows)))
     if not there:
         made = _carry_out(session, schema.name, _with_labels(schema, definition, in_sql), routes, dialect)
         there = _columns(session, target)
-    shows = Shows.TIDB if dialect is Flavour.TIDB else Shows.MYSQL
-    _compare(session, schema, _with_labels(schema, definition, lambda labels: shown(labels, shows)), target, there, dialect)
+    _compare(session, schema, known, target, there, dialect)
     return made
 
 
@@ -102,20 +116,9 @@ def create_statement(name: TableName, definition: TableDefinition, routes: Route
 
 
 def _possible(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
-    if not definition.new_collation and dialect is not Flavour.TIDB:
-        columns = tuple(_compared_by_bytes(column, dialect) for column in definition.columns)
-        definition = replace(definition, columns=columns)
     if dialect is not Flavour.MARIADB:
         return definition
     return replace(definition, indexes=tuple(index for index in definition.indexes if not any(part.expression for part in index.parts)))
-
-
-def _compared_by_bytes(column: ColumnDefinition, dialect: Flavour) -> ColumnDefinition:
-    """As a cluster without new collations compares it. MySQL has such a collation of utf8mb4 alone."""
-    if not column.charset:
-        return column
-    charset = "utf8mb4" if dialect is Flavour.MYSQL else column.charset
-    return replace(column, charset=charset, collation=collation_by_bytes(f"{charset}_bin", dialect))
 
 
 def _without_formulas(definition: TableDefinition, dialect: Flavour) -> TableDefinition:
@@ -205,10 +208,15 @@ def _columns(session: PictureSession, name: TableName) -> list[_Column]:
 
 
 def _compare(
-    session: PictureSession, schema: TableSchema, definition: TableDefinition, target: TableName, there: list[_Column], dialect: Flavour
+    session: PictureSession, schema: TableSchema, known: list[TableDefinition], target: TableName, there: list[_Column], dialect: Flavour
 ) -> None:
-    expected = [_expected(column, dialect) for column in definition.columns]
-    differ = [f"{one or 'nothing'} and not {other or 'nothing'}" for one, other in _pairs(there, expected) if one != other]
+    """A column is as in one of `known`: the log's definition, and the one that is made of it, which comes last."""
+    each = [_pairs(there, [_expected(column, dialect) for column in definition.columns]) for definition in known]
+    differ = [
+        f"{pairs[-1][0] or 'nothing'} and not {pairs[-1][1] or 'nothing'}"
+        for pairs in zip(*each, strict=True)
+        if all(one != other for one, other in pairs)
+    ]
     if differ:
         raise SinkError(
             f"{target}, which is at the target, is another table than {schema.name} of the log: it has {'; '.join(differ)}",

@@ -21,7 +21,9 @@ from spark_merge.ddl.statement import (
     SchemaPiece,
     Statement,
     StatementKind,
+    TypePiece,
 )
+from spark_merge.sinks.mysql.by_bytes import MadeText, charset_by_bytes
 
 
 class TableCharset(NamedTuple):
@@ -38,12 +40,14 @@ TIDBS = TableCharset()
 class Replacements:
     """What is written otherwise than the statement has it, so that the target makes what TiDB made (ddl_values.py). Names are folded.
     `defaults`: SQL behind DEFAULT, by column; `bounds`: of a partition, with parentheses; `plain`: generated columns that are written as
-    plain ones; `by_bytes`: the source's cluster compares the bytes of all texts (sidecar/mysql/collation.py)."""
+    plain ones; `by_bytes`: texts compare bytes at the source and by their collations at the target (by_bytes.py), and `texts` is what
+    columns have there that the statement makes."""
 
     defaults: Mapping[str, str] = field(default_factory=dict)
     bounds: Mapping[str, str] = field(default_factory=dict)
     plain: Collection[str] = ()
     by_bytes: bool = False
+    texts: Mapping[str, MadeText] = field(default_factory=dict)
 
 
 AS_IT_IS = Replacements()
@@ -92,14 +96,6 @@ def _mariadb_collation(text: str) -> str | None:
 
 
 _MARIADB, _MYSQL, _TIDB = Flavour.MARIADB, Flavour.MYSQL, Flavour.TIDB
-
-
-def collation_by_bytes(collation: str, dialect: Flavour) -> str:
-    """In TiDB's words, what compares the bytes of texts of this collation's character set; at MySQL only utf8mb4 has one."""
-    charset = collation.partition("_")[0]
-    if charset == "utf8mb4" and dialect is not _TIDB:
-        return "utf8mb4_0900_bin"
-    return f"{'utf8mb3' if charset == 'utf8' else charset}_nopad_bin" if dialect is _MARIADB and charset != "binary" else collation
 
 
 _EVERYWHERE: dict[FeatureKind, Decision] = {
@@ -162,6 +158,9 @@ class _Writer(NamedTuple):
                 return self._feature(Feature("charset", self.charset.charset)) + self._feature(Feature("collation", self.charset.collation))
             case Feature():
                 return self._feature(piece)
+            case TypePiece():
+                made = self.rewrites.texts.get(lowered(piece.column))
+                return self._text_column(made, piece) if made else self.pieces((*piece.type, *piece.charset))
             case DefaultPiece():
                 rewrites = self.rewrites.defaults.get(lowered(piece.column))
                 return self.pieces(piece.word) + self.pieces(piece.value) if rewrites is None else f" DEFAULT {rewrites}"
@@ -174,9 +173,15 @@ class _Writer(NamedTuple):
             case _:
                 return piece
 
+    def _text_column(self, made: MadeText, piece: TypePiece) -> str:
+        kind = f" {made.type}" if made.type else self.pieces(piece.type)
+        return kind + self._feature(Feature("charset", made.charset)) + self._feature(Feature("collation", made.collation))
+
     def _feature(self, feature: Feature) -> str:
-        of_bytes = self.rewrites.by_bytes and feature.kind == "collation"
-        value = collation_by_bytes(feature.text, self.dialect) if of_bytes else feature.text
+        value = feature.text
+        if self.rewrites.by_bytes and feature.kind in ("charset", "collation"):
+            made = charset_by_bytes(value.partition("_")[0], self.dialect)
+            value = made.charset if feature.kind == "charset" else made.collation
         text = DECISIONS[self.dialect].get(feature.kind, _keep)(value)
         if text is None:
             raise UnsupportedDdl(

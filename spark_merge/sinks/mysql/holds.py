@@ -24,9 +24,9 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from sidecar.core.model import Column, Kind
+from sidecar.core.model import Column, ColumnDefinition, Kind
 from sidecar.mysql.flavour import Flavour
-from sidecar.rowcodec.type_cast import KINDS, TEXT_BYTES, ColumnType, integer_range
+from sidecar.rowcodec.type_cast import KINDS, TEXT_BYTES, ColumnType, column_type, integer_range
 from sidecar.sql.text import Shows, labels
 from spark_merge.ddl.conversion import Typed
 from spark_merge.sinks.mysql.server_table import ServerColumn
@@ -36,6 +36,9 @@ _UTF8_BYTES = {"ascii": 1, "utf8": 3}
 """Of a character of the source, at most; TiDB's latin1 takes every one."""
 _BYTES_THERE = {"ascii": 1, "latin1": 1, "gbk": 2, "utf8": 3}
 """Of a character in a column of the target, at most."""
+_VARCHAR_BYTES_MAX = (1 << 16) - 1 - len("..")
+"""Of a row, which has two bytes for its length."""
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 _AS_UTF8 = frozenset({"ascii", "utf8", "utf8mb4"})
 _UNICODE = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
 """Character sets that have every character."""
@@ -71,6 +74,18 @@ def lost(source: Typed, target: ServerColumn, flavour: Flavour) -> Narrowing | N
     """None: `target`, a column at a server of `flavour`, holds each value of `source`."""
     there = _typed(target, flavour)
     return _OTHER_KIND if there is None else _lost(source, there)
+
+
+def holding_type(source: ColumnDefinition, charset: str) -> str:
+    """The type that a column of texts is made with in this character set: its own, or the first TEXT that holds each of its values."""
+    here = column_type(source)
+    there = ((text, ColumnType.of(text, charset)) for text in (source.type_text, *_TEXTS))
+    return next(text for text, shape in there if _may_be_made(shape) and _of_text(here, shape) is None)
+
+
+def _may_be_made(shape: ColumnType) -> bool:
+    width = _BYTES_THERE.get(_plain(shape.charset), _BYTES_MAX)
+    return shape.name != "varchar" or _size(shape) * width <= _VARCHAR_BYTES_MAX
 
 
 def _typed(target: ServerColumn, flavour: Flavour) -> Typed | None:
