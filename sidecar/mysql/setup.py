@@ -39,6 +39,12 @@ SQL_MODE = "STRICT_ALL_TABLES,STRICT_TRANS_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_IN
 _SQL_MODES = dict.fromkeys(Flavour, SQL_MODE) | {Flavour.MARIADB: f"{SQL_MODE},TIME_ROUND_FRACTIONAL"}
 """MariaDB cuts digits of a fraction otherwise; TiDB and MySQL round (pingcap/tidb pkg/types/time.go, RoundFrac)."""
 
+
+def lenient_mode(flavour: Flavour) -> str:
+    """SQL_MODE of a DDL whose values are written again: what does not fit is clipped."""
+    return ",".join(mode for mode in _SQL_MODES[flavour].split(",") if not mode.startswith("STRICT_"))
+
+
 UNKNOWN_VARIABLE = 1193
 
 _T, _A, _Y = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL

@@ -9,6 +9,7 @@ SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario"
 PARSER = "tests/unit/ddl/test_parser.py"
 VALUES = "tests/integration/test_sql_ddl_values.py"
 PARTITIONS = "spark_merge/sinks/mysql/ddl_partitions.py"
+REREAD = "tests/integration/test_sql_reread.py"
 
 DDLS = [
     Mutation(
@@ -129,6 +130,20 @@ DDLS = [
         'was.kind != now.kind and "timestamp" in (was.kind, now.kind)',
         "False",
         f"{VALUES}::test_what_the_authors_zone_or_day_decides_stops_the_ddl_at_each_target[timestamp-datetime-Flavour.TIDB]",
+    ),
+    Mutation(
+        "SQL: a dump from before a DDL lets the sink carry it out",
+        "spark_merge/delivery/rereads.py::leave_at",
+        " and since_seq > manifest.seq",
+        "",
+        f"{REREAD}::test_another_dump_gives_no_leave[from before the DDL]",
+    ),
+    Mutation(
+        "SQL: a dump that was stopped lets the sink carry a DDL out",
+        "spark_merge/delivery/rereads.py::rereads",
+        " and dump.state not in _MAY_BRING_NONE",
+        "",
+        f"{REREAD}::test_another_dump_gives_no_leave[stopped]",
     ),
     Mutation(
         "a new column's default is read in the sink's zone",

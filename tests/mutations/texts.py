@@ -165,10 +165,24 @@ TEXTS = [
     ),
     Mutation(
         "SQL: create-tables makes keys that ignore spaces at the end for a cluster without new collations",
-        "spark_merge/sinks/mysql/create.py::_possible",
+        "spark_merge/sinks/mysql/create.py::_make",
         "not definition.new_collation and",
         "definition.new_collation and",
         "tests/integration/test_sql_compares.py::test_create_tables_makes_keys_that_compare_bytes_where_the_cluster_does",
+    ),
+    Mutation(
+        "SQL: a DDL gives a text of bytes the character set of the source at MySQL",
+        "spark_merge/sinks/mysql/by_bytes.py::charset_by_bytes",
+        "dialect is Flavour.MARIADB and",
+        "",
+        "tests/unit/sinks/test_sql_made_texts.py::test_what_we_make_passes_our_own_check[MySQL-by_words_of_the_column]",
+    ),
+    Mutation(
+        "SQL: a latin1 TEXT keeps its type in utf8mb4",
+        "spark_merge/sinks/mysql/holds.py::holding_type",
+        " and _of_text(here, shape) is None",
+        "",
+        "tests/unit/sinks/test_sql_made_texts.py::test_a_text_is_made_wider_where_its_character_set_becomes_wider[text latin1-expected0]",
     ),
     Mutation(
         "the log does not have whether the cluster has new collations",

@@ -8,6 +8,7 @@
 - One connection, under a lock of the server's that names the log, and the statement goes over that connection or not at all. The owner is
   checked once the lock is held: a worker that was replaced before that executes nothing. A later owner ends the idle connection of an
   earlier one, so that a worker that was replaced after it executes nothing either; it waits for a statement that still runs.
+- Where a dump brings the values of the rows (spark_merge/delivery/rereads.py), those that do not fit are clipped, and stop nothing.
 - ADD INDEX is awaited as any other. (TiCDC continues after a while, and sees no failure.)
 - Whether a DDL that was noted is done comes before how to carry it out: what one version has begun, the next one does not refuse.
 - The session's clock is the source's: a new column's CURRENT_TIMESTAMP is what the source put in the rows, where the log has it.
@@ -26,7 +27,9 @@ import pymysql
 from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
+from sidecar.mysql.collation import by_bytes
 from sidecar.mysql.flavour import Flavour, flavour_of
+from sidecar.mysql.setup import lenient_mode
 from spark_merge.ddl.logged import query_of
 from spark_merge.ddl.names import at_target, changed_tables, of_the_log, places, together
 from spark_merge.ddl.parser import parsed
@@ -36,7 +39,7 @@ from spark_merge.port.contract import Head, has_rows
 from spark_merge.sinks.mysql.ddl_clock import session_time
 from spark_merge.sinks.mysql.ddl_dialect import AS_IT_IS, Replacements, TableCharset, rendered
 from spark_merge.sinks.mysql.ddl_picture import Picture, Pictures, PictureSession, done, pictures, wanted
-from spark_merge.sinks.mysql.ddl_values import rewrites, tables_of
+from spark_merge.sinks.mysql.ddl_values import AtTarget, carrying_out, rewrites, tables_of
 from spark_merge.sinks.mysql.server_table import TableThere
 
 LOCK_TAKEN_S = 10
@@ -162,10 +165,7 @@ class DdlRunner:
             try:
                 self._at(session, step, None if settings.decided.get(record.commit_ts) == "again" else noted)
             except pymysql.err.MySQLError as error:
-                raise SinkError(
-                    f"{step}: the target answered {error}",
-                    hint="remove the cause; or carry it out there by hand and name its commit_ts in the sink's `ddl-done`",
-                ) from error
+                raise SinkError(f"{step}: the target answered {error}", hint=step.way_out()) from error
 
     def _at(self, session: PictureSession, step: _Step, noted: Intent | None) -> None:
         dialect = flavour_of(str(session.rows("SELECT VERSION()")[0][0]))
@@ -183,6 +183,8 @@ class DdlRunner:
                 return None
             noted = Intent(step.head.seq, step.number, text, datetime.now(UTC).isoformat(timespec="seconds"), now)
             self._position.note_intent(noted)
+        if step.reread:
+            session.rows("SET sql_mode = %s", (lenient_mode(dialect),))
         session.rows(text)
         _check_columns(session, step)
         return self._position.note_done(replace(noted, done=True))
@@ -216,9 +218,22 @@ class _Step:
 
     def rewrites(self, session: PictureSession, dialect: Flavour) -> Replacements:
         """Of a statement that names no table nothing."""
-        names = places(self.statement)
-        there = TableThere(session, names[0]) if names else None
-        return rewrites(self.logged, self.record, *self.tables, dialect, there, moment=self.time()) if there else AS_IT_IS
+        if not (names := places(self.statement)):
+            return AS_IT_IS
+        place = AtTarget(by_bytes(session, dialect), reread=self.reread, sink=self.head.received_as)
+        return rewrites(self.logged, self.record, *self.tables, dialect, TableThere(session, names[0]), moment=self.time(), place=place)
+
+    @property
+    def reread(self) -> bool:
+        """Whether a dump brings the values of its rows."""
+        return self.after is not None and (self.record.commit_ts, self.after.name) in self.head.reread
+
+    def way_out(self) -> str:
+        """For a statement that the target rejects."""
+        by_hand = "remove the cause; or carry it out there by hand and name its commit_ts in the sink's `ddl-done`"
+        if self.after is None or self.reread or not self.logged.changes:
+            return by_hand
+        return f"{by_hand}; or, where a value does not fit: {carrying_out(self.head.received_as, self.after.name, self.record.commit_ts)}"
 
     def charset(self) -> TableCharset:
         definition = self.after.definition if self.after else None

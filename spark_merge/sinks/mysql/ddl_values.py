@@ -3,7 +3,8 @@
     yes              the statement is carried out as it is
     yes, rewritten   it is written otherwise (`Replacements`): by the log's own default, a partition's own bounds, without a formula, by
                      collations that compare bytes where the source's cluster does
-    no               it is refused: carried out by hand, and the table is dumped again
+    no               it is refused, until a dump of the table is started for this DDL (spark_merge/delivery/rereads.py). What hangs on a key
+                     or a partition is carried out by hand, and an exact dump follows
 
 - What TiDB makes of values whose type changes: spark_merge/ddl/conversion.py. What MariaDB and MySQL make of them: `_ALIKE`. They convert
   as a strict session does (sidecar/mysql/setup.py), so a value that does not fit stops the DDL there; whatever TiDB's author had set.
@@ -20,20 +21,24 @@ Sources: pingcap/tidb pkg/types/datum.go (ConvertTo), pkg/types/time.go (RoundFr
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from sidecar.core.model import Column, ColumnDefinition, Kind, TableDefinition, TableName, TableSchema, lowered
+from sidecar.core.model import Column, ColumnDefinition, CommitTs, Kind, TableDefinition, TableName, TableSchema, lowered
 from sidecar.errors import UnsupportedDdl
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.flavour import Flavour
 from sidecar.rowcodec.type_cast import TEXT_BYTES, ColumnType
 from sidecar.sql.lexer import tokens
+from sidecar.ticdc.table_rules import exact_rule
 from spark_merge.ddl.columns import ColumnEffect, column_effects
 from spark_merge.ddl.names import places, table_of
 from spark_merge.ddl.partition_syntax import bounds_of
 from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
 from spark_merge.port.contract import Head, has_rows
+from spark_merge.sinks.mysql.by_bytes import texts_by_bytes
 from spark_merge.sinks.mysql.ddl_dialect import Replacements
 from spark_merge.sinks.mysql.ddl_partitions import other_rows
 from spark_merge.sinks.mysql.formulas import plain_columns
@@ -41,6 +46,17 @@ from spark_merge.sinks.mysql.server_table import TableThere
 from spark_merge.sinks.mysql.statements import literal_of
 
 _TIDB, _MARIADB, _MYSQL = Flavour.TIDB, Flavour.MARIADB, Flavour.MYSQL
+
+
+class AtTarget(NamedTuple):
+    """`by_bytes`: texts are compared by their bytes there. `reread`: a dump brings the values of the rows. `sink`: the sink's name."""
+
+    by_bytes: bool = False
+    reread: bool = False
+    sink: str = ""
+
+
+UNNAMED = AtTarget()
 
 
 def rewrites(
@@ -52,10 +68,11 @@ def rewrites(
     there: TableThere,
     *,
     moment: float,
+    place: AtTarget = UNNAMED,
 ) -> Replacements:
     """`statement` and schemas are of the log. `before`, `after`: the table's that it changes, None where there is none. `moment`: what the
     session has as its time. Raises UnsupportedDdl, pymysql's errors."""
-    judge = _Judge(statement, record, flavour, there, moment)
+    judge = _Judge(statement, record, flavour, there, moment, place)
     if before is not None and has_rows(before) and statement.partitions is Partitions.ROWS_LEAVE:
         judge.check_partitions(before)
     definition = after.definition if after else None
@@ -63,8 +80,10 @@ def rewrites(
     if before is not None and after is not None and has_rows(before) and statement.changes:
         defaults = dict(judge.columns(before, after))
     plain = () if definition is None else plain_columns(definition, flavour)
-    by_bytes = definition is not None and not definition.new_collation
-    return Replacements(defaults, dict(judge.bounds(definition)), plain, by_bytes)
+    bounds = dict(judge.bounds(definition))
+    if definition is None or definition.new_collation or place.by_bytes:
+        return Replacements(defaults, bounds, plain)
+    return Replacements(defaults, bounds, plain, by_bytes=True, texts=texts_by_bytes(definition, flavour))
 
 
 def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, TableSchema | None]:
@@ -73,17 +92,37 @@ def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, Tab
     return head.schemas.get(places(statement)[0]) if places(statement) else None, None if after is None else head.next_schemas.get(after)
 
 
-class _Judge:
-    def __init__(self, statement: Statement, record: DdlRecord, flavour: Flavour, there: TableThere, moment: float) -> None:
-        self._statement, self._record, self._flavour, self._there, self._moment = statement, record, flavour, there, moment
+def carrying_out(sink: str, table: TableName, ts: CommitTs) -> str:
+    command = _dumpstart(sink, table, "--for-ddl", str(ts))
+    return f"`{command}` lets the sink carry it out and reads the rows of {table} again for it"
 
-    def refused(self, why: str, table: TableName, *, or_else: str = "") -> UnsupportedDdl:
-        ts = self._record.commit_ts
+
+def _dumpstart(sink: str, table: TableName, *words: str) -> str:
+    return shlex.join(
+        ["ticdc-dump", "dumpstart", "-c", "CHANGEFEED", *(("--sink", sink) if sink else ()), "--tables", exact_rule(table), *words]
+    )
+
+
+class _Judge:
+    def __init__(
+        self, statement: Statement, record: DdlRecord, flavour: Flavour, there: TableThere, moment: float, place: AtTarget
+    ) -> None:
+        self._statement, self._record, self._flavour, self._moment = statement, record, flavour, moment
+        self._there, self._place = there, place
+
+    def refused(self, why: str, table: TableName, *, by_hand: bool = True, or_else: str = "") -> UnsupportedDdl:
+        ts, sink = self._record.commit_ts, self._place.sink
+        alone = f"carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then `{_dumpstart(sink, table, '--exact')}`"
         return UnsupportedDdl(
             f"the DDL {self._record.query!r} at commit_ts {ts} is not carried out at {self._flavour.value}: {why}",
-            hint=f"{or_else}carry it out at the target by hand, and add ddl-done={ts} to the sink's URI; then the rows are read again by"
-            f" `cdc cli changefeed dumpstart --tables {table}`",
+            hint=f"{or_else}{alone}" if by_hand else f"{carrying_out(sink, table, ts)}; or {alone}",
         )
+
+    def _check_values(self, why: str, after: TableSchema, column: Column) -> None:
+        """Raises unless a dump brings them. By a key it would not meet the rows that are there."""
+        of_key = column.name in after.key
+        if of_key or not self._place.reread:
+            raise self.refused(why, after.name, by_hand=of_key)
 
     # ---- columns -------------------------------------------------------------------------------------------------------
 
@@ -99,16 +138,15 @@ class _Judge:
                     yield lowered(name), text
             elif why := differs(effect, self._flavour, self._there):
                 was, now = (_type_text(one, made) for one, made in ((effect.before, old), (effect.column, new)))
-                raise self.refused(f"column {name} of {after.name} was {was} and is {now}, and {why}", after.name)
+                self._check_values(f"column {name} of {after.name} was {was} and is {now}, and {why}", after, effect.column)
 
     def _default(self, effect: ColumnEffect, made: ColumnDefinition | None, given: DefaultPiece | None, after: TableSchema) -> str | None:
         """Of a new column; None: as the statement has it."""
         column, of_now = effect.column, _is_now(given, made)
         if effect.unknown:
             if why := _unknown(column, given, made, of_now=of_now):
-                raise self.refused(
-                    f"rows of {after.name} that were there have {effect.unknown} in the new column {column.name}, and {why}", after.name
-                )
+                text = f"rows of {after.name} that were there have {effect.unknown} in the new column {column.name}, and {why}"
+                self._check_values(text, after, column)
             return None
         if effect.existing is None or (of_now and self._is_moment(effect)):
             return None
