@@ -67,7 +67,7 @@ def plain_line(status: pb.DumpStatus) -> str:
     ]
     parts += [f"waiting for {status.waiting_for}"] if status.waiting_for else []
     parts += [f"reason: {status.reason}"] if status.reason else []
-    parts += [f"verification waits for {status.verification_waits_for}"] if status.verification_waits_for else []
+    parts += [f"verification waits for {status.verification.waiting_for}"] if status.verification.waiting_for else []
     return "  ".join(parts)
 
 
@@ -113,8 +113,6 @@ def _facts(status: pb.DumpStatus) -> Iterable[tuple[str, str | RenderableType]]:
         if service.error:
             then = f"it begins again in {service.again_s:.0f} s" if service.again_s else "it works again"
             yield service.name, Text(f"{service.error} ({then}; the stream continues)", style="yellow")
-    if status.verification_waits_for:
-        yield "verification", Text(f"waits for {status.verification_waits_for}", style="yellow")
     for name, line in (("dump rows/s", dump_rates(status)), ("changes/s", change_rates(status))):
         if line is not None:
             yield name, line

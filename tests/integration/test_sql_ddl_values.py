@@ -514,7 +514,7 @@ def test_rows_leave_with_a_partition_only_where_it_has_the_same_rows(
     with pytest.raises(UnsupportedDdl, match=rf"rows of app\.t may be in other partitions there: .*{why}") as caught:
         target.carry_out(head(query, schema, schema))
     assert f"ddl-done={TS}" in caught.value.hint
-    assert "dumpstart --tables app.t" in caught.value.hint
+    assert "--tables app.t --exact" in caught.value.hint
     assert target.server.execute("SELECT COUNT(*) FROM app.t") == ((4,),)
 
 
