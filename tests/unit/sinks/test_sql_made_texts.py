@@ -95,6 +95,7 @@ class Target:
             charset = _CHARSET.fullmatch(words)
             given = (charset[1], charset[2]) if charset else self._charset
             assert bool(charset) == bool(words), words
+            assert ("_0900_" if self._server.flavour is Flavour.MARIADB else "nopad") not in words, "it has no such collation"
             self._columns[name] = (kind.lower(), *(("", "") if kind.lower().startswith("bigint") else given))
             if kind.lower().startswith("varchar"):
                 assert int(kind[8:-1]) * WIDTHS[given[0]] <= VARCHAR_BYTES_MAX, kind
