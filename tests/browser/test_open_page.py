@@ -139,12 +139,12 @@ def test_a_text_that_is_selected_stays_selected(window: Window, console: ServedC
     page.wait_for_selector("#now >> text=paused")
 
 
-def test_a_list_that_is_scrolled_stays_where_it_is(browser: Browser, console: ServedConsole, moving: Moving) -> None:
+def test_what_is_scrolled_stays_where_it_is(browser: Browser, console: ServedConsole, moving: Moving) -> None:
     with Window(browser, console.address, width=700) as window:
         page = window.login().open("/dump")
-        page.evaluate("document.querySelector('#tables .scrolls').scrollLeft = 60")
+        page.evaluate("document.querySelector('#interleaving .scrolls').scrollLeft = -60")
         await_updates(window, 5)
-        assert page.evaluate("document.querySelector('#tables .scrolls').scrollLeft") == 60
+        assert page.evaluate("document.querySelector('#interleaving .scrolls').scrollLeft") == -60
 
 
 # ---- by keyboard -----------------------------------------------------------------------------------------------------

@@ -732,7 +732,7 @@ VERIFYING = [
         "sidecar/history/entry.py::surplus",
         "state in OVER and ",
         "",
-        "tests/contract/test_history.py::test_an_operation_that_is_not_over_stays_whatever_its_age[running-twin]",
+        "tests/contract/test_history.py::test_an_operation_that_is_not_over_stays_whatever_its_age[twin-running]",
     ),
     Mutation(
         "a defect of a service ends its thread",

@@ -1,4 +1,4 @@
-"""What a shell completes, as the shells that are here do it by the script that the command prints."""
+"""What a shell completes by the script that the command prints, in the shells that are here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sidecar.cli.main import app
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = completed(GROUP)
-COMPLETED = """
-for words in "${lines_given[@]}"; do
+OFFERED = """
+for words in "${lines[@]}"; do
     COMP_WORDS=($words) COMP_CWORD=$(($(set -- $words; echo $#) - 1)) COMPREPLY=()
     [[ $words == *" " ]] && { COMP_WORDS+=(""); COMP_CWORD=$((COMP_CWORD + 1)); }
     _ticdc_dump
@@ -29,7 +29,7 @@ done
 
 def in_bash(*lines: str) -> list[set[str]]:
     """What bash offers at the end of each line."""
-    program = f"{script(Shell.BASH, COMMANDS)}\nlines_given=({' '.join(map(shlex.quote, lines))})\n{COMPLETED}"
+    program = f"{script(Shell.BASH, COMMANDS)}\nlines=({' '.join(map(shlex.quote, lines))})\n{OFFERED}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     assert done.stderr == ""
     return [set(line.split()) for line in done.stdout.splitlines()]

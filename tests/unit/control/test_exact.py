@@ -25,7 +25,7 @@ def test_an_exact_dump_is_followed_by_a_repair_of_its_tables_in_its_sinks() -> N
     request = after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=7)
     tables = (RequestedTable(*ITEM),)
     assert request == VerifyRequest(exact_id("d" * 16), ("lake",), tables, asked_ms=7, repair=True, after_dump="d" * 16, partly=True)
-    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == request.id, "for the same dump it is the same"
+    assert after_dump(start, Scope([ITEM]), sinks=SINKS, asked_ms=8).id == request.id, "requested again it is the same"
 
 
 def test_a_dump_of_a_part_of_a_table_is_not_exact() -> None:

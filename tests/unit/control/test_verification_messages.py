@@ -1,4 +1,4 @@
-"""What a request for a verification means, all that is against it, and what is told of one."""
+"""What a request for a verification means, all that is against it, and what is reported of one."""
 
 from __future__ import annotations
 

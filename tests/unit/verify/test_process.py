@@ -24,7 +24,7 @@ from sidecar.errors import SinkError
 from sidecar.log import storage
 from sidecar.log.verification import CheckState, TableReport, VerifyReport, begun_name, report_name, stop_name
 from sidecar.log.verification_files import end_stopped, read_report
-from sidecar.log.verification_state import DEATHS_MAX
+from sidecar.log.verification_state import DEATHS_MAX, beginnings_from_json
 from sidecar.process.background import Background
 from sidecar.process.kept_secrets import keep
 from spark_merge.sinks.mysql.server import SqlServer
@@ -355,7 +355,8 @@ def test_the_orderly_end_of_a_worker_is_no_death(worker: Worker) -> None:
         ending = Event()
         ending.set()
         worker.made.run(ending)
-    assert not storage.exists(worker.log, begun_name(V1))
+    begun = beginnings_from_json(storage.read_file(worker.log, begun_name(V1)))
+    assert (begun.times, begun.in_all) == (0, 0)
 
 
 class Busy:
