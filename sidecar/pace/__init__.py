@@ -2,6 +2,7 @@
 
 sinks       what the merge worker reports of each sink: the sensor
 clocks      the worker's wall clock in the sidecar's seconds
+live        which segments are samples of live delivery, and their percentiles
 cost        what a sink's batches cost without a dump, and what a dump's row adds
 outage      since when the source is away, and when it is queried again
 flight      how much of it may be read and not in the log: what the way of the marks needs

@@ -12,8 +12,7 @@ log and not accepted stands before live segments: a window closes there only if 
 - Without a bound of the operator's it follows what delivery takes without a dump, and never exceeds `max_s` (of a sink that collects
   rows, beyond its wait for them). Where delivery takes longer without a dump, the sink is overloaded, which no bound should hide.
 - For the same reason a width is never below LEAST_ROWS_S rows for each second that delivery takes now, or half of what the sink could
-  take in that time if that is less: whatever holds delivery up (a machine that is busy, a worker that has just begun), a dump continues at
-  a pace that ends.
+  take in that time if that is less: whatever holds delivery up (a machine that is busy), a dump continues at a pace that ends.
 - A strict bound is kept as far as it can be: the dump then gets LEAST_SHARE of what cannot be avoided, however slow it is.
 - Forward: all of the width may stand before a live segment at once; then that segment is delivered at the bound. What a row adds, and
   what delivery takes without any, comes from the sink's batches (`cost`). A jump in either narrows the width with the second batch
@@ -22,7 +21,10 @@ log and not accepted stands before live segments: a window closes there only if 
   times more (`gain`). What was delivered under one width is judged once what was in the log before it has been accepted: near the bound
   the gain falls by as much, at most by half. While the dump was held back by this sink it rises: well below the bound, and up to 1
   wherever it was not near it. The reason: under a narrow bound the fixed cost of batches is most of the bound, however few rows they have.
-  A gain that had fallen for a stall of the machine would stay down.
+  A gain that had fallen for a stall of the machine would stay down. For the same reason it does not fall below 1 where rows are less than
+  half of a batch and the limit is the bound (`_bare`): another process that has the machine makes each batch long, however narrow.
+- A batch of which no segment is a sample (`live`: the worker was away, or is behind since then) says nothing: not what it cost, nor how
+  wide a dump may be.
 - A dump for some sinks: only their widths hold. Another sink is **beside** it: its batches have none of its rows and still compete with
   it for the machine. What its delivery takes without a dump is not learned meanwhile. Where it comes near its own bound its gain falls as
   above, and the dump gets that share of the width, GAIN_MIN at least.
@@ -39,8 +41,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from sidecar.core.chunk import ClosedWindow
@@ -49,6 +51,7 @@ from sidecar.core.model import FIRST_SEQ, Seq
 from sidecar.pace.clocks import Clocks
 from sidecar.pace.cost import Cost
 from sidecar.pace.flight import LEAST_ROWS_S, Flight
+from sidecar.pace.live import LIVE_OVER_S, Live
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
 
 BOUND_LEAST_S = 0.5
@@ -58,9 +61,6 @@ LEAST_SHARE = 0.1
 """Of what delivery takes without a dump's rows: what they may add even if a strict bound leaves nothing."""
 WORTH_BATCHES = 2.0
 """In fixed costs of a batch: at that length half of a batch is rows."""
-LIVE_OVER_S = 10.0
-LIVE_BATCHES_MIN = 8
-"""Live delivery is the p99 over so long, or of so many batches of a sink whose batches take longer."""
 WAITS = 2.0
 WAITS_MAX = 3.0
 """A segment waits for the batch that has just begun, and then for its own. Measured where there was no dump; pauses between batches
@@ -76,7 +76,7 @@ HALF = 0.5
 """Of a sink's throughput."""
 GAIN_MIN, GAIN_MAX = 0.25, 6.0
 GAIN_UP_MAX, GAIN_DOWN_MIN, GAIN_DOWN_MAX = 1.3, 0.5, 0.9
-"""In one round."""
+"""In one round. Up to 1 a gain rises as fast as it may fall."""
 OVER, AIM, WELL_BELOW = 0.85, 0.58, 0.45
 """Of the slack: from where a gain falls, what it is changed for, and below what it rises. Between them is what batches differ by."""
 ROUND_BATCHES = 5
@@ -95,13 +95,13 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """One sink for people. `live_s`: p99 of manifest -> accepted, or the age of what waits if that is more. `without_s`: what that is
-    without a dump, 0 if not known. `rows`: of a dump, that may be in the log and not delivered. `holds`: it keeps the dump from more.
-    `lag_s`: how long the oldest segment that it has not accepted has been in the log; in a `SidecarStatus` from the wall clock to where it
-    has accepted all. `error`: why it does not continue. `limit_s`: what
+    """One sink for people. `live_s`: p99 of manifest -> accepted (`live`), or the age of what waits if that is more. `without_s`: what
+    that is without a dump, 0 if not known. `rows`: of a dump, that may be in the log and not delivered. `holds`: it keeps the dump from
+    more. `lag_s`: how long the oldest segment that it has not accepted has been in the log; in a `SidecarStatus` from the wall clock to
+    where it has accepted all. `error`: why it does not continue. `limit_s`: what
     the dump keeps `live_s` within; above `bound_s` because a batch with dump rows takes `fixed_s`, however few they are. `began`: as of
-    SinkDelivery. `median_s`: as `live_s`, the p50. `overloaded`: live changes alone take longer than a dump may make them take, besides
-    what the sink gathers for."""
+    SinkDelivery. `median_s`: the p50 of the same, 0 without a sample. `overloaded`: live changes alone take longer than a dump may make
+    them take, besides what the sink gathers for."""
 
     sink: str
     live_s: float
@@ -137,21 +137,23 @@ class Gain:
     used: float = 0.0
     since_s: float = 0.0
 
-    def judge(self, used: float, *, rows: int, at_s: float, queued_rows: int) -> None:
+    def judge(self, used: float | None, *, rows: int, at_s: float, queued_rows: int) -> None:
         """A batch with `rows` of the dump was accepted at `at_s`, or the one after it. `used`: how much of the slack the slowest of its
-        segments took, 1 at the bound. `queued_rows`: of the dump, in the log now."""
+        samples took, 1 at the bound; None: it has none. `queued_rows`: of the dump, in the log now."""
         if self.flush > 0:
             self.flush -= rows
             self.since_s = at_s
+            return
+        if used is None:
             return
         self.used = max(self.used, used)
         self.batches += rows > 0
         if self.used > OVER:
             self._round(min(max(AIM / self.used, GAIN_DOWN_MIN), GAIN_DOWN_MAX), at_s=at_s, flush=queued_rows)
         elif self.batches >= ROUND_BATCHES and at_s - self.since_s >= ROUND_S:
-            change = 1.0
+            change, most = 1.0, max(GAIN_UP_MAX, min(1.0 / self.value, 1.0 / GAIN_DOWN_MIN))
             if self.held and self.used < WELL_BELOW:
-                change = min(AIM / max(self.used, AIM / GAIN_UP_MAX), GAIN_UP_MAX)
+                change = AIM / max(self.used, AIM / most)
             elif self.held and self.value < 1.0:
                 change = min(1.0 / self.value, GAIN_UP_MAX)
             self._round(change, at_s=at_s, flush=0)
@@ -159,27 +161,6 @@ class Gain:
     def _round(self, change: float, *, at_s: float, flush: int) -> None:
         self.value = min(max(self.value * change, GAIN_MIN), GAIN_MAX)
         self.held, self.flush, self.batches, self.used, self.since_s = False, flush, 0, 0.0, at_s
-
-
-@dataclass(slots=True)
-class Live:
-    """The last segments' times from manifest to accepted, by batch."""
-
-    _batches: deque[tuple[float, list[float]]] = field(default_factory=deque)
-
-    def add(self, accepted_s: float, took_s: list[float]) -> None:
-        self._batches.append((accepted_s, took_s))
-        while len(self._batches) > LIVE_BATCHES_MIN and self._batches[0][0] < accepted_s - LIVE_OVER_S:
-            self._batches.popleft()
-
-    def since_s(self) -> float | None:
-        """When the oldest of them was accepted; None of so few that they tell nothing of how long a segment waits for another batch."""
-        return self._batches[0][0] if len(self._batches) >= LIVE_BATCHES_MIN else None
-
-    def quantile_s(self, share: float) -> float:
-        """0 of nothing."""
-        took = sorted(took_s for _, batch in self._batches for took_s in batch)
-        return took[ceil(len(took) * share) - 1] if took else 0.0
 
 
 class SinkPace:
@@ -194,7 +175,7 @@ class SinkPace:
         self._waits = WAITS
         self._last: Seq | None = None
         self._last_event_s = self._dump_s = float("-inf")
-        self._after_dump = False
+        self._before_rows = 0
         self._proven_rows = NARROW_ROWS
         self.beside = False
         """A dump that is not for it has rows open."""
@@ -235,7 +216,7 @@ class SinkPace:
         if self._cost.row_s is None:
             return NARROW_ROWS, UNLIMITED.bytes
         slack_s = self.limit_s(bound) - self.without_s
-        takes_s = min(self._live.quantile_s(0.99), max(LIVE_OVER_S, self.without_s))  # not what a worker that was away has left to do
+        takes_s = min(self._live.quantile_s(0.99), max(LIVE_OVER_S, self.without_s))  # not a stall
         least = 0 if bound.strict else int(min(LEAST_ROWS_S, HALF / self._cost.row_s) * takes_s)
         rows = max(min(int(self.gain.value * self._cost.rows_in(slack_s)), self._proven_rows), least)
         more_s = max(self.gain.value * (slack_s - self._cost.job_s), least * self._cost.row_s)
@@ -286,33 +267,45 @@ class SinkPace:
         return BatchDone(accepted, len(passed), 0, sum(one.rows for one in passed), seconds, 0.0, 0)
 
     def _accepted(self, batch: BatchDone, at_s: float, bound: Bound) -> None:
-        took_s: list[float] = []
+        written_s: list[float] = []
         size = 0
         while self.waiting and self.waiting[0].seq <= batch.last:
             one = self.waiting.popleft()
             self.queued_rows -= one.rows
             self.queued_bytes -= one.bytes
             size += one.bytes
-            took_s.append(max(at_s - one.at_s, 0.0))
+            written_s.append(one.at_s)
         self._last = batch.last
-        if not self.beside or not self._cost.quiet_s:
-            self._cost.batch(batch, dump_bytes=size)
-        self._live.add(at_s, took_s)
+        left_s = self.waiting[0].at_s if self.waiting else inf
+        took_s = self._live.accepted(written_s, began_s=at_s - batch.seconds, at_s=at_s, left_s=left_s)
+        if (took_s or not written_s) and (not self.beside or not self._cost.quiet_s):
+            self._cost.batch(batch, at_s=at_s, dump_bytes=size)
         if batch.dump_rows or self.beside:
             self._dump_s = at_s
         known = (since_s := self._live.since_s()) is not None and self._dump_s < since_s
         if took_s and not batch.dump_rows and known and (quiet_s := self._cost.quiet_s) > 0:
             self._waits = min(max(self._live.quantile_s(0.99) / quiet_s, 1.0), WAITS_MAX)
-        if took_s and (batch.dump_rows or self._after_dump or self.beside):
-            slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
-            used = (max(took_s) - self.without_s) / slack_s
-            rows, queued_rows = batch.dump_rows, self.queued_rows
-            if self.beside:  # it sees no row of the dump: what was there is over after as many batches
-                rows, queued_rows = 1, ROUND_BATCHES
-            elif rows and used <= OVER:
-                self._proven_rows = min(GROWTH * self._proven_rows, UNLIMITED.rows)
-            self.gain.judge(used, rows=rows, at_s=at_s, queued_rows=queued_rows)
-        self._after_dump = batch.dump_rows > 0
+        if written_s and (batch.dump_rows or self._before_rows or self.beside):
+            self._judge(batch, took_s, at_s, bound)
+        self._before_rows = batch.dump_rows
+
+    def _judge(self, batch: BatchDone, took_s: Sequence[float], at_s: float, bound: Bound) -> None:
+        """A batch with rows of a dump or the one after it, and of a sink beside a dump any."""
+        slack_s = max(self.limit_s(bound) - self.without_s, 1e-9)
+        used = (max(took_s) - self.without_s) / slack_s if took_s else None
+        rows, queued_rows = batch.dump_rows, self.queued_rows
+        if self.beside:  # it sees no row of the dump: what was there is over after as many batches
+            rows, queued_rows = 1, ROUND_BATCHES
+        elif used is not None and used <= OVER:
+            self._proven_rows = min(GROWTH * self._proven_rows, UNLIMITED.rows) if rows else self._proven_rows
+        elif used is not None and self.gain.value <= 1.0 and self._bare(bound, max(rows, self._before_rows)):
+            used = OVER
+        self.gain.judge(used, rows=rows, at_s=at_s, queued_rows=queued_rows)
+
+    def _bare(self, bound: Bound, rows: int) -> bool:
+        """Whether a batch with so many takes long without them: a narrower dump would lose more than live delivery gains. Not where the
+        limit allows for that already."""
+        return self.limit_s(bound) <= self.bound_s(bound) and not bound.strict and not self._cost.mostly_rows(rows)
 
 
 class Controller:

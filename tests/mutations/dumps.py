@@ -16,6 +16,9 @@ WINDOW = "tests/unit/core/test_window.py::"
 PACE = "tests/simulation/test_pace.py::"
 DDL_SCENARIO = "tests/scenarios/test_scenarios.py::test_scenario[dump_ddl]"
 
+AT_FIRST = "tests/simulation/test_pace_at_first.py::"
+LIVE = "tests/unit/pace/test_live.py::"
+
 DUMPS = [
     Mutation(
         "a read-ahead serves another range",
@@ -368,6 +371,41 @@ DUMPS = [
         " - self.queued_rows, size - self.queued_bytes",
         ", size",
         PACE + "test_a_stall_is_outlasted_with_little_open_and_the_dump_goes_on_after_it",
+    ),
+    Mutation(
+        "what waited for a worker is a sample of live delivery",
+        "sidecar/pace/live.py::Live.accepted",
+        " if one_s >= self._caught_up_s",
+        "",
+        AT_FIRST + "test_no_percentile_is_of_a_workers_start_and_what_waits_for_it_is_seen",
+    ),
+    Mutation(
+        "a worker that has caught up is behind for ever",
+        "sidecar/pace/live.py::Live.accepted",
+        "self._caught_up_s = at_s",
+        "self._caught_up_s = inf",
+        LIVE + "test_a_catch_up_of_many_batches_is_over_with_the_one_that_leaves_nothing_that_was_there",
+    ),
+    Mutation(
+        "a sink whose batches take long counts as away",
+        "sidecar/pace/live.py::Live.accepted",
+        "began_s - max(",
+        "at_s - max(",
+        LIVE + "test_a_slow_sink_is_there_and_each_of_its_segments_is_a_sample[5.0]",
+    ),
+    Mutation(
+        "what delivery takes without a dump is of three batches",
+        "sidecar/pace/cost.py::Cost._forget",
+        "self._quiet[0][1] < now_s - QUIET_OVER_S",
+        "len(self._quiet) > QUIET_BATCHES",
+        AT_FIRST + "test_what_delivery_takes_without_a_dump_is_the_same_at_each_look[True]",
+    ),
+    Mutation(
+        "a gain falls for what others on the machine do",
+        "sidecar/pace/controller.py::SinkPace._bare",
+        "self.limit_s(bound) <= self.bound_s(bound)",
+        "False",
+        AT_FIRST + "test_batches_that_others_disturb_leave_half_of_what_the_sink_can_do_then",
     ),
     Mutation(
         "a bound follows whatever overload there is",

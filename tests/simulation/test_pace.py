@@ -14,8 +14,8 @@ import pytest
 
 from sidecar.core.messages import Brackets
 from sidecar.core.model import TableName
-from sidecar.pace.controller import LIVE_BATCHES_MIN, LIVE_OVER_S
 from sidecar.pace.flight import FIRST_ROWS, LEAST_ROWS_S
+from sidecar.pace.live import LIVE_BATCHES_MIN, LIVE_OVER_S
 from tests.simulation.pace_world import PaceWorld, Price, Sink
 
 OVERSHOOT = 1.6

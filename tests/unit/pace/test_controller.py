@@ -20,7 +20,6 @@ from sidecar.pace.controller import (
     ROUND_S,
     Controller,
     Gain,
-    Live,
 )
 from sidecar.pace.flight import LEAST_ROWS_S
 from sidecar.pace.sinks import BatchDone, ReportTimes, SinkDelivery
@@ -59,11 +58,21 @@ def test_where_sinks_are_not_reported_by_themselves_what_is_accepted_at_once_is_
     assert controller.room(Demand()).width_rows > NARROW_ROWS
 
 
+def there(controller: Controller, *, sink: str = SINK) -> BatchDone:
+    """A worker whose first batch, of segment 0, is accepted at 0 s."""
+    first = batch(0, seconds=0.01)
+    receive(controller, now_s=-0.1, sink=sink)
+    controller.wrote(Seq(0), -0.01)
+    receive(controller, first, now_s=0.0, sink=sink)
+    return first
+
+
 def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None:
     controller = Controller()
-    controller.wrote(Seq(0), 10.0)
-    controller.wrote(Seq(1), 10.5)
-    receive(controller, batch(1, seconds=0.1, accepted_ms=500_000), now_s=11.4, reported=ReportTimes(500_100, 11.1))
+    there(controller)
+    controller.wrote(Seq(1), 10.0)
+    controller.wrote(Seq(2), 10.5)
+    receive(controller, batch(2, seconds=0.2, accepted_ms=500_000), now_s=11.4, reported=ReportTimes(500_100, 11.1))
     (state,) = controller.states(11.4)
     assert (state.sink, round(state.live_s, 3), state.bound_s) == (SINK, 1.0, 0.5)
     assert controller.lag_s(11.4) == 0.0
@@ -71,12 +80,12 @@ def test_live_delivery_is_from_the_manifest_to_the_workers_word_for_it() -> None
 
 def test_the_median_is_of_half_of_the_segments_and_0_of_none() -> None:
     controller = Controller()
-    receive(controller, now_s=0.0)
+    there(controller)
     assert controller.states(0.0)[0].median_s == 0.0
-    for seq, took_s in enumerate((0.1, 0.2, 0.3, 0.4, 9.0)):
+    for seq, took_s in enumerate((0.1, 0.2, 0.3, 0.4, 9.0), start=1):
         controller.wrote(Seq(seq), 10.0 * seq)
-        receive(controller, batch(seq, seconds=0.1), now_s=10.0 * seq + took_s)
-    (state,) = controller.states(50.0)
+        receive(controller, batch(seq, seconds=took_s), now_s=10.0 * seq + took_s)
+    (state,) = controller.states(60.0)
     assert (round(state.median_s, 3), round(state.live_s, 3)) == (0.3, 9.0)
 
 
@@ -126,9 +135,9 @@ def test_a_sink_that_gathers_has_that_time_besides() -> None:
 
 def test_the_least_of_all_sinks_holds_and_is_named() -> None:
     controller = Controller()
-    batches = (batch(0, seconds=0.1), batch(1, seconds=0.2, dump_rows=10_000))
+    batches = (there(controller, sink="fast"), batch(1, seconds=0.1, dump_rows=10_000))
     sinks = [SinkDelivery("fast", None, batches[:1]), SinkDelivery("new", None)]
-    controller.receive(None, sinks, None, now_s=1.0)
+    controller.receive(None, sinks, None, now_s=0.5)
     controller.wrote(Seq(1), 1.0)
     controller.receive(None, [SinkDelivery("fast", Seq(1), batches), SinkDelivery("new", None)], None, now_s=1.1)
     room = controller.room(Demand(held=True))
@@ -170,10 +179,11 @@ def test_a_sink_that_comes_later_has_what_waits_before_it_and_one_that_is_gone_h
 def grown(*, took_s: float) -> list[int]:
     """The widths before the first batch with rows and after each of four, which were delivered in so long."""
     controller = Controller()
-    batches: tuple[BatchDone, ...] = (batch(0, seconds=0.01),)
-    receive(controller, *batches, now_s=0.0)
+    batches: tuple[BatchDone, ...] = (there(controller), batch(1, seconds=0.01))
+    controller.wrote(Seq(1), 0.5)
+    receive(controller, *batches, now_s=0.52)
     widths = [controller.room(Demand()).width_rows]
-    for seq in range(1, 5):
+    for seq in range(2, 6):
         controller.wrote(Seq(seq), float(seq), closed(1_000))
         batches = (*batches, batch(seq, seconds=0.0101, dump_rows=1_000))
         receive(controller, *batches, now_s=seq + took_s)
@@ -226,19 +236,6 @@ def test_a_gain_that_fell_rises_to_one_again_where_delivery_is_not_near_the_boun
         gain.held = True
         gain.judge(0.7, rows=100, at_s=(at + 1) * ROUND_S, queued_rows=100)
     assert gain.value == pytest.approx(1.0), "and no further"
-
-
-def test_the_p99_is_over_ten_seconds_or_the_last_batches_of_a_slow_sink() -> None:
-    live = Live()
-    assert live.quantile_s(0.99) == 0.0
-    live.add(1.0, [9.0])
-    for at in range(120):
-        live.add(2 + at / 10, [0.1])
-    assert live.quantile_s(0.99) == 0.1
-    slow = Live()
-    for at in range(5):
-        slow.add(at * 30.0, [float(at)])
-    assert [slow.quantile_s(share) for share in (0.99, 0.5, 0.2)] == [4.0, 2.0, 0.0]
 
 
 def test_a_dump_waits_for_the_spark_that_is_to_merge_it() -> None:
@@ -297,12 +294,12 @@ def test_a_width_is_never_less_than_the_least_pace_for_each_second_of_delivery_o
     for row_s, least in ((1e-4, LEAST_ROWS_S), (1e-2, HALF / 1e-2)):
         for strict in (False, True):
             controller = Controller()
-            batches: tuple[BatchDone, ...] = ()
-            for seq in range(40):
+            batches: tuple[BatchDone, ...] = (there(controller),)
+            for seq in range(1, 40):
                 rows = 0 if seq < 10 else (20, 40)[seq % 2]
                 controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict))
                 controller.wrote(Seq(seq), 10.0 * seq, closed(rows))
-                batches = (*batches, batch(seq, seconds=2.0 + rows * row_s, dump_rows=rows))[-8:]
+                batches = (*batches, batch(seq, seconds=4.5 + rows * row_s, dump_rows=rows))[-8:]
                 receive(controller, *batches, now_s=10.0 * seq + 5.0)
             width = controller.room(Demand(delivery_bound_s=0.5, strict_bound=strict)).width_rows
             assert (width >= 0.9 * least * 5.0) is not strict

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sidecar.core.model import Seq
 from sidecar.pace.cost import Cost
 from sidecar.pace.sinks import BatchDone
 
 
 def reported(*batches: tuple[float, int]) -> Cost:
-    """Batches of (seconds, dump rows), a row being 100 bytes."""
-    cost = Cost()
+    """Batches of (seconds, dump rows), one after the other, a row being 100 bytes."""
+    cost, at_s = Cost(), 0.0
     for number, (seconds, rows) in enumerate(batches):
-        cost.batch(BatchDone(Seq(number), 1, 10, rows, seconds, 0.0, 0), dump_bytes=rows * 100)
+        at_s += seconds
+        cost.batch(BatchDone(Seq(number), 1, 10, rows, seconds, 0.0, 0), at_s=at_s, dump_bytes=rows * 100)
     return cost
 
 
@@ -36,6 +39,28 @@ def test_one_batch_that_stalled_counts_for_nothing_and_two_in_a_row_are_how_it_i
     assert reported(*steady).rows_in(0.4) > 30_000
     assert reported(*steady, (60.0, 40_000)).rows_in(0.4) > 20_000
     assert reported(*steady, (4.01, 40_000), (4.01, 40_000)).rows_in(0.4) < 10_000
+
+
+@pytest.mark.parametrize("disturbed", [((1.06, 6_000), (0.98, 3_000)), ((1.06, 6_000), (1.2, 6_000)), ((0.8, 3_000), (1.1, 6_000))])
+@pytest.mark.parametrize("rows", [(3_000,) * 4, (1_800,) * 6, (3_000, 1_800) * 3, (1_800, 1_800, 1_200, 1_200, 1_200, 1_800)])
+def test_after_two_disturbed_batches_a_row_soon_costs_no_more_than_a_batch_shows(
+    rows: tuple[int, ...], disturbed: tuple[tuple[float, int], ...]
+) -> None:
+    """A fixed cost cannot be below nothing: what a batch says besides is the row's."""
+
+    def taken(rows: tuple[int, ...]) -> list[tuple[float, int]]:
+        return [(0.11 + each * 8e-6, each) for each in rows]
+
+    cost = reported(*[(0.02, 0)] * 3, *taken((2_000, 5_000, 3_000, 6_000)) * 4, *disturbed, *taken(rows))
+    seconds, last = taken(rows)[-1]
+    assert (cost.row_s or 0) * last <= 1.1 * seconds
+    assert cost.rows_in(0.4) > 5_000
+
+
+def test_what_a_quiet_batch_takes_is_of_ten_seconds_or_of_three_batches() -> None:
+    quick = [(0.02, 0)] * 4 + [(0.3, 0)] * 2
+    assert {reported(*(quick * 20)[:more]).quiet_s for more in range(90, 120)} == {0.02}
+    assert reported(*[(20.0, 0)] * 9, (5.0, 0), (5.0, 0)).quiet_s == 5.0
 
 
 def test_rows_that_seem_to_cost_nothing_may_cost_what_batches_differ_in_anyway() -> None:
