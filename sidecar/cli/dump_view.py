@@ -201,8 +201,9 @@ def _sink(sink: pb.SinkStatus, line: Sparkline | None, *, dump_runs: bool) -> Te
     above = f", {line.above}" if line is not None and line.above else ""
     late = f", has the log from segment {sink.began_seq:,} on only" if sink.began_seq else ""
     leaves = f", room for {counted(sink.rows_allowed, 'row')} of the dump" if dump_runs else ""
-    median = f"p50 {sink.median_s:.2f} s, " if sink.median_s else ""
-    took = f"{median}p99 {sink.live_s:.2f} s, {bound}{without}{above}{leaves}{late}"
+    waits = f"live changes wait for {sink.live_s:.1f} s" if sink.live_s else "not measured yet"
+    times = f"p50 {sink.median_s:.2f} s, p99 {sink.live_s:.2f} s" if sink.median_s else waits  # none since the worker is there
+    took = f"{times}, {bound}{without}{above}{leaves}{late}"
     if sink.error:
         return Text(f"{sink.sink}: fails, {sink.lag_s:.0f} s behind: {sink.error}", style="red")
     return Text(f"{sink.sink}: holds the dump, {took}", style="yellow") if sink.holds and dump_runs else Text(f"{sink.sink}: {took}")

@@ -234,7 +234,11 @@ def _verified(verified: VerifiedSinks) -> Iterator[Metric]:
 def _sinks(status: SidecarStatus) -> Iterator[Metric]:
     """The pace of a dump, by sink."""
     values: tuple[tuple[str, str, Callable[[SinkState], float]], ...] = (
-        ("live_delivery_seconds", "p99 from a segment's manifest to its acceptance", lambda sink: sink.live_s),
+        (
+            "live_delivery_seconds",
+            "p99 from a segment's manifest to its acceptance, or the age of what waits if that is more",
+            lambda sink: sink.live_s,
+        ),
         ("live_delivery_bound_seconds", "What a dump is to keep live delivery within", lambda sink: sink.bound_s),
         (
             "live_delivery_limit_seconds",

@@ -98,13 +98,15 @@ def test_the_picture_says_what_was_set_and_what_each_sink_leaves() -> None:
                     sink="file:///out", median_s=0.21, live_s=0.61, bound_s=0.5, without_dump_s=0.04, rows_allowed=75_000, holds=True
                 ),
                 pb.SinkStatus(sink="s3://lake", live_s=61, bound_s=72),
+                pb.SinkStatus(sink="s3://idle", bound_s=0.5),
             ],
         )
     )
     for part in (
         "chunks of 10,000 rows, 2 readers, 5,000 rows/s at most, 2.0 KiB/s at most",
         "file:///out: holds the dump, p50 0.21 s, p99 0.61 s, bound 0.50 s (0.04 s without a dump), room for 75,000 rows of the dump",
-        "s3://lake: p99 61.00 s, bound 72.00 s, room for 0 rows of the dump",
+        "s3://lake: live changes wait for 61.0 s, bound 72.00 s, room for 0 rows of the dump",
+        "s3://idle: not measured yet, bound 0.50 s, room for 0 rows of the dump",
     ):
         assert part in text, part
 
@@ -169,7 +171,7 @@ def test_one_is_not_called_many_and_nothing_is_counted_that_is_not_there() -> No
 
 
 def test_a_sink_is_judged_by_the_bound_only_while_a_dump_runs() -> None:
-    sink = pb.SinkStatus(sink="lake", live_s=9.0, bound_s=0.5, limit_s=2.0, fixed_s=0.9, rows_allowed=500, holds=True)
+    sink = pb.SinkStatus(sink="lake", median_s=4.0, live_s=9.0, bound_s=0.5, limit_s=2.0, fixed_s=0.9, rows_allowed=500, holds=True)
     samples = [pb.Sample(at_ms=2_000 * n, sinks=[pb.SinkSample(sink="lake", live_s=9.0, bound_s=0.5)]) for n in range(1, 9)]
     samples[-1].open_windows = 1
     given = {"sinks": [sink], "timeline": pb.Timeline(samples=samples)}

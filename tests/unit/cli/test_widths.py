@@ -140,7 +140,7 @@ def test_names_of_others_are_text_beside_the_lines_too() -> None:
     console = terminal._Printing(file=io.StringIO(), width=80)
     console.print(status_view(dump_status))
     assert isinstance(console.file, io.StringIO)
-    assert "[red][31mlake[/red]: p99" in console.file.getvalue()
+    assert "[red][31mlake[/red]: not measured" in console.file.getvalue()
 
 
 def test_a_log_line_is_one_line_with_a_timeline_too() -> None:
