@@ -207,7 +207,7 @@ def _beginning(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[:TEXT_CHARACTERS_MAX]}… ({len(text):,} characters)"
 
 
-class TableReport(msgspec.Struct):
+class TableReport(msgspec.Struct, omit_defaults=True):
     """One table in one sink. `rows`: of the source that were compared; `rows_total`: those that there are, by the source's
     statistics. `moving`: keys that changed each time that they were looked at. `look`: which one is under way, since `look_ms`, at
     `pending` keys; 0: the first one, at all rows.

@@ -109,6 +109,12 @@ class ShopVerifications:
         deletes = (RowsToDelete(mark(SINKS[0]), "shop", names[1], 5000, 1000),)
         return request, report, RepairReport(keys=4, error=mark("the dump was stopped"), waiting_for=mark("an answer"), deletes=deletes)
 
+    def look(self, operation_id: str) -> None:
+        """No page asks briefly."""
+
+    def running(self) -> None:
+        """It is over."""
+
     def differences(self, operation_id: str) -> Iterator[tuple[TableReport, RowDifference]]:
         return iter(())
 

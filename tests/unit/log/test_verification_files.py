@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecar.core.model import OperationId
@@ -75,6 +75,7 @@ def test_a_read_of_a_damaged_file_changes_nothing_and_the_owner_sets_it_aside(lo
     assert not READS[name](log)
 
 
+@example([(life % 2, False) for life in range(DEATHS_IN_ALL_MAX + 2)])
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=3 * DEATHS_IN_ALL_MAX))
 def test_the_deaths_of_a_verification_are_bounded_at_one_place_and_in_all(lives: list[tuple[int, bool]]) -> None:
     """Of each life: how much is done by then, and whether it ends in good order."""

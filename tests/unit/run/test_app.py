@@ -20,6 +20,8 @@ from sidecar.control.status import SidecarStatus
 from sidecar.core.model import CommitTs, Seq
 from sidecar.errors import ConfigError, OwnershipLost, StorageFull
 from sidecar.log.delivery_report import DeliveryReport
+from sidecar.log.owned import OwnedLog
+from sidecar.log.storage import Folder
 from sidecar.mysql import retry
 from sidecar.pace.controller import Controller
 from sidecar.run import app, own_worker
@@ -87,6 +89,9 @@ class OneStep:
 
     def acquire(self, *, timeout_s: float) -> int:
         return 1
+
+    def owned(self, folder: Folder) -> OwnedLog:
+        return OwnedLog(folder, self.epoch)
 
     def run(self, stopping: Event, seen: Callable[[object, float], None]) -> None:
         seen(None, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 
 import sidecar
 from sidecar.adapters.memory.progress import MemoryProgress
+from sidecar.log.owned import OwnedLog
 from sidecar.report.chunks import Chunks
 from sidecar.run import certificates
 from sidecar.run.auxiliary import Services
@@ -27,7 +29,8 @@ def term(folder: Path, deliveries: object) -> Any:
     outside = SimpleNamespace(deliveries=deliveries, progress=MemoryProgress(), log=SimpleNamespace(id="0" * 32))
     config = settings(log={"uri": str(folder)}, changefeed={"id": "orders", "cluster": "blue"})
     pipeline = SimpleNamespace(outside=outside)
-    return SimpleNamespace(pipeline=pipeline, config=config, changefeed=SimpleNamespace(log_id="blue/ns/orders/1"), collected=None)
+    feed, owned = SimpleNamespace(log_id="blue/ns/orders/1"), partial(OwnedLog, epoch=1)
+    return SimpleNamespace(pipeline=pipeline, config=config, changefeed=feed, collected=None, owned=owned)
 
 
 def test_certificates_are_followed_with_what_the_sidecar_knows_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
