@@ -156,6 +156,9 @@ class Delivering:
         if self.seq == self._looks:
             self._ending.set()
 
+    def forget_old(self) -> None:
+        """It keeps nothing."""
+
     def opened(self) -> bool:
         return True
 
