@@ -215,5 +215,5 @@ def _lines(log: Folder, name: str) -> Iterator[Line]:
         with storage_errors(log), storage.open_to_read(log, name) as file:
             for line in file:
                 yield _line_of(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise LogBroken(f"{log}/{name} is no part of a certificate: {error}", hint="nothing: its dump has no certificate") from error

@@ -98,7 +98,7 @@ def report_from_json(data: bytes) -> DeliveryReport:
     """The inverse of `DeliveryReport.to_json`. Raises ValueError for what is not one."""
     try:
         report = msgspec.json.decode(data, type=_Report)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not a delivery report: {error}") from error
     upto_ts = int(report.upto_ts)
     if not 0 <= upto_ts < TS_END:

@@ -204,7 +204,7 @@ class _Manifest(msgspec.Struct):
 
 _MINOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\b")
 _SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\Z')
-UNREADABLE = (msgspec.DecodeError, RecursionError)
+UNREADABLE = (ValueError, RecursionError)
 
 _version_of = msgspec.json.Decoder(_Version).decode
 _manifest_of = msgspec.json.Decoder(_Manifest, strict=False).decode

@@ -120,7 +120,7 @@ def _places(log: Folder) -> list[tuple[Seq, int]]:
 def _from_json(log: Folder, name: str, data: bytes) -> Skip:
     try:
         skip = msgspec.json.decode(data, type=_Skip, strict=False)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         hint = "restore it from a backup: its name alone decides what is skipped, and stays in force"
         raise LogBroken(f"segment log {log}: {name} is not readable: {error}", hint=hint) from error
     fields = msgspec.structs.asdict(skip)

@@ -158,7 +158,7 @@ def request_from_json(data: bytes) -> VerifyRequest:
     """Raises ValueError for what is not one."""
     try:
         return msgspec.json.decode(data, type=VerifyRequest)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not a request for a verification: {error}") from error
 
 
@@ -306,7 +306,7 @@ def report_from_json(data: bytes) -> VerifyReport:
     """Raises ValueError for what is not one."""
     try:
         return msgspec.json.decode(data, type=VerifyReport)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not a verification's report: {error}") from error
 
 
@@ -352,7 +352,7 @@ def repair_from_json(data: bytes) -> RepairReport:
     """Raises ValueError for what is not one."""
     try:
         return msgspec.json.decode(data, type=RepairReport)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not the report of a repair: {error}") from error
 
 

@@ -101,7 +101,7 @@ def state_from_json(data: bytes) -> VerifyState:
     """Raises ValueError for what is not one."""
     try:
         return msgspec.json.decode(data, type=VerifyState)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not a verification's state: {error}") from error
 
 
@@ -144,5 +144,5 @@ def beginnings_from_json(data: bytes) -> Beginnings:
     """Raises ValueError for what is none."""
     try:
         return msgspec.json.decode(data, type=Beginnings)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"no count of beginnings: {error}") from error

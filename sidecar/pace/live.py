@@ -6,7 +6,8 @@ the pace nor a percentile that is shown counts it; that it waits is seen while i
 
 The worker was away before a sink's first batch, and wherever a segment waited for more than AWAY_S while no batch was under way. It has
 caught up at the end of the first batch after that which leaves nothing that was in the log when it began. What is written from then on is
-a sample. A slow batch is no absence: what a slow sink makes wait is counted.
+a sample. A slow batch is no absence: what a slow sink makes wait is counted. So is what it makes wait that has not caught up within
+CATCH_UP_MAX_S: it is slow, and not only late.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ LIVE_BATCHES_MIN = 8
 AWAY_S = 1.0
 """A worker that is there begins a batch 0.2 s after a segment at the latest, and a report's moments are known to a quarter of a second."""
 
+CATCH_UP_MAX_S = 60.0
+
 
 class Live:
     """The last samples of one sink, by batch."""
@@ -28,15 +31,16 @@ class Live:
     def __init__(self) -> None:
         self._batches: deque[tuple[float, list[float]]] = deque()
         self._ended_s = -inf
-        self._caught_up_s = inf
+        self._caught_up_s = self._back_s = inf
 
     def accepted(self, written_s: Sequence[float], *, began_s: float, at_s: float, left_s: float) -> list[float]:
         """A batch of what was written then, oldest first: how long each sample among it took. `left_s`: when the oldest that it left was
         written; inf where it left nothing."""
         if written_s and began_s - max(written_s[0], self._ended_s) > AWAY_S:
-            self._caught_up_s = inf
+            self._caught_up_s = self._back_s = inf
+        self._back_s = min(self._back_s, began_s)
         took_s = [max(at_s - one_s, 0.0) for one_s in written_s if one_s >= self._caught_up_s]
-        if written_s and self._caught_up_s == inf and left_s >= began_s:
+        if written_s and self._caught_up_s == inf and (left_s >= began_s or at_s - self._back_s > CATCH_UP_MAX_S):
             self._caught_up_s = at_s
         self._ended_s = max(self._ended_s, at_s)
         if took_s:

@@ -185,5 +185,5 @@ def cycle_from_json(data: bytes) -> Cycle:
     """Raises ValueError for what is not one."""
     try:
         return msgspec.json.decode(data, type=Cycle)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not the state of a continuous verification: {error}") from error

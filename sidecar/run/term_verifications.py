@@ -195,8 +195,8 @@ class TermVerifications:
         return None if state is None else (state, read_repair(self._log, operation_id) if state.differing else None)
 
     def running(self) -> VerifyState | None:
-        with self._lock:
-            return next((one for one in self._states.values() if not one.is_over), None)
+        """Without the lock, which is held while files are read: each status asks for it."""
+        return next((one for one in tuple(self._states.values()) if not one.is_over), None)
 
     def differences(self, operation_id: OperationId) -> Iterator[tuple[TableReport, RowDifference]]:
         return differences_of(self._log, operation_id, read_report(self._log, operation_id))

@@ -301,4 +301,4 @@ def _ahead_of_windows(manifests: Sequence[Manifest]) -> list[Manifest]:
 def _head(manifest: Manifest, schemas: Mapping[str, Mapping[TableName, TableSchema]], name: str, rereads: Rereads) -> Head:
     slim = replace(manifest, progress=None, more_dumps=(), positions={})
     after = schemas[manifest.next_schemas or manifest.schemas]
-    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name, leave_at(rereads, manifest))
+    return Head(slim, schemas[manifest.schemas], after, dump_after(manifest), name, leave_at(rereads, manifest, after))

@@ -11,12 +11,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from sidecar.core.model import Seq
+from sidecar.core.model import Seq, TableName
 from sidecar.errors import OwnershipLost, SinkError
 from sidecar.log import storage
 from sidecar.log.errors import storage_errors
@@ -27,7 +27,7 @@ from sidecar.log.sink_tables import read_sink_tables, write_sink_tables
 from sidecar.log.storage import Folder
 from sidecar.pace.sinks import SinkTables
 from spark_merge.delivery.complete import followed, received
-from spark_merge.delivery.rereads import Rereads, leave_at
+from spark_merge.delivery.rereads import Rereads, lacking
 from spark_merge.log.follow import check_has
 from spark_merge.log.read import MANIFESTS_AT_ONCE_MAX, LoggedSchemas
 from spark_merge.port.contract import Accepted, Owner
@@ -65,6 +65,7 @@ class SinkRecord:
         else:
             self.tables, self.written_seq = tables, tables.seq
             self.passed(self._still_there(range(tables.seq + 1, accepted.seq + 1)), owner)
+            self._note_lacking(accepted, owner)
 
     def begin(self, first: Manifest, owner: Owner) -> None:
         """Segment `first` is the first one that the sink receives."""
@@ -78,17 +79,20 @@ class SinkRecord:
         for segment in segments:
             if segment.seq > tables.seq:
                 before, tables = tables, followed(tables, received(segment, self._sink.name), self._schemas)
-                tables = self._without_values(tables, segment)
+                tables = _without(tables, lacking(self._rereads, above_ts=before.upto_ts, upto_ts=segment.upto_ts))
                 due |= segment.next_schemas is not None or before.complete != tables.complete
         if due or tables.seq - (self.written_seq or 0) >= LAG_MAX:
             self._check_owner(owner)
             self._write(tables, owner)
         self.tables = tables
 
-    def _without_values(self, tables: SinkTables, segment: Manifest) -> SinkTables:
-        """Until the dump is done with them, tables lack the values of a DDL that was carried out without these."""
-        lacking = {table for _, table in leave_at(self._rereads, segment)}
-        return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in lacking}) if lacking else tables
+    def _note_lacking(self, accepted: Accepted, owner: Owner) -> None:
+        """Before a DDL is carried out whose values come later: a worker may die behind it, and the dump end before the next one looks."""
+        assert self.tables is not None
+        tables = _without(self.tables, lacking(self._rereads, above_ts=accepted.upto_ts))
+        if tables.complete != self.tables.complete:
+            self._check_owner(owner)
+            self._write(tables, owner)
 
     def _write(self, tables: SinkTables, owner: Owner) -> None:
         self.tables = replace(tables, epoch=owner.epoch, incarnation=owner.incarnation)
@@ -127,3 +131,8 @@ class SinkRecord:
                 files = storage.read_files(self._log, names)
             manifests += (of_segment(read_manifest(self._log, name, files[name])) for name in names if name in files)
         return manifests
+
+
+def _without(tables: SinkTables, names: Collection[TableName]) -> SinkTables:
+    """Until a dump has brought them, these lack values."""
+    return replace(tables, complete={table: at for table, at in tables.complete.items() if table not in names})

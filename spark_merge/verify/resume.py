@@ -90,7 +90,7 @@ def load(folder: Folder, path: str) -> tuple[CheckProgress, pa.Array] | None:
             return None
         try:
             progress = msgspec.json.decode(storage.read_file(folder, _name(path)), type=CheckProgress)
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return None  # it is written again
         if progress.digests != DIGESTS or not {*progress.sink_files, *progress.source_files} <= there:
             return None

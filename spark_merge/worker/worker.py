@@ -234,7 +234,7 @@ class Worker:
         now_ms, previous = int(time.time() * 1000), self._previous
         if job is None:
             before = previous or DeliveryReport(None, CommitTs(0), state, now_ms)
-            return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="")
+            return replace(before, state=state, written_ms=now_ms, pid=os.getpid(), error=error, spark="", verification_waits_for="")
         seq, upto_ts = job.position()
         return DeliveryReport(
             seq=seq,

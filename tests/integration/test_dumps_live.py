@@ -25,7 +25,7 @@ def test_a_dump_of_other_tables_passes_a_long_one_and_one_of_its_tables_waits_fo
         with SidecarProcess(config, tmp_path / "sidecar.log") as sidecar, rig.workload(writes_per_s=50) as workload:
             try:
                 sidecar.await_status(lambda value: int(value["delivered_tso"]) > 0, timeout_s=DEADLINE_S)
-                slow = ("--chunk-rows", "50", "--rows-per-second", "100")
+                slow = ("--chunk-rows", "50", "--rows-per-second", "5")
                 long = sidecar.ask("dumpstart", "--tables", f"{SCHEMA}.account,{SCHEMA}.orders", *slow)["dump_id"]
                 passing = sidecar.ask("dumpstart", "--tables", f"{SCHEMA}.item")["dump_id"]
                 waiting = sidecar.ask("dumpstart", "--tables", f"{SCHEMA}.account")

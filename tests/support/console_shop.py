@@ -88,12 +88,6 @@ class ShopVerifications:
     def last_id(self) -> str | None:
         return VERIFIED
 
-    def look(self, operation_id: str) -> None:
-        """Its report is read whole."""
-
-    def running(self) -> None:
-        """It is over."""
-
     def find(self, operation_id: str) -> tuple[VerifyRequest, VerifyReport | None, RepairReport | None] | None:
         if operation_id != VERIFIED:
             return None

@@ -262,7 +262,7 @@ def _reason(text: str) -> str:
     """What the answer gives as `reason`, else its text; one bounded line."""
     try:
         result = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except ValueError:
         return _one_line(text)
     return _one_line(str(result["reason"]) if isinstance(result, dict) and "reason" in result else text)
 

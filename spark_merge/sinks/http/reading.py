@@ -89,5 +89,5 @@ def _ddl(receiver: Receiver, line: bytes) -> DdlRecord:
 def _decoded(receiver: Receiver, line: str) -> Any:
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise SinkError(f"{receiver} answers with a line that is none of ours: {error}", hint=_RESTORE) from error

@@ -85,7 +85,7 @@ def state_of(text: str, *, where: object) -> ReceiverState:
     """Raises SinkError."""
     try:
         state = msgspec.json.decode(text, type=ReceiverState)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except ValueError as error:
         raise SinkError(
             f"{where} answers GET with something else than a state of ours: {error}",
             hint="name the URL of a receiver: it answers GET with the last Ticdc-Dump-State, letter by letter (deploy/HTTP-SINK.md)",

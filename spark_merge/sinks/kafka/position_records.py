@@ -127,7 +127,7 @@ class PositionRead:
 def _ours(where: str) -> Iterator[None]:
     try:
         yield
-    except (msgspec.DecodeError, zlib.error) as error:
+    except (ValueError, zlib.error) as error:
         raise SinkError(
             f"{where} holds something else than this sink's position: {error}",
             hint="name another position-topic=, or run the ticdc-dump that wrote it",

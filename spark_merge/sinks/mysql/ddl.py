@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pymysql
 
-from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema
+from sidecar.core.model import MARK_TABLE, CommitTs, TableName, TableSchema, lowered
 from sidecar.errors import SinkError
 from sidecar.log.manifest import DdlRecord
 from sidecar.mysql.collation import by_bytes
@@ -231,9 +231,14 @@ class _Step:
     def way_out(self) -> str:
         """For a statement that the target rejects."""
         by_hand = "remove the cause; or carry it out there by hand and name its commit_ts in the sink's `ddl-done`"
-        if self.after is None or self.reread or not self.logged.changes:
+        if self.after is None or self.reread or not self.logged.changes or self._changes_key():
             return by_hand
         return f"{by_hand}; or, where a value does not fit: {carrying_out(self.head.received_as, self.after.name, self.record.commit_ts)}"
+
+    def _changes_key(self) -> bool:
+        assert self.after is not None
+        key = set(map(lowered, self.after.key))
+        return any(lowered(change.after) in key for change in self.logged.changes)
 
     def charset(self) -> TableCharset:
         definition = self.after.definition if self.after else None

@@ -38,7 +38,7 @@ from spark_merge.ddl.names import places, table_of
 from spark_merge.ddl.partition_syntax import bounds_of
 from spark_merge.ddl.statement import BoundPiece, DefaultPiece, Feature, Partitions, Statement
 from spark_merge.port.contract import Head, has_rows
-from spark_merge.sinks.mysql.by_bytes import texts_by_bytes
+from spark_merge.sinks.mysql.by_bytes import MadeText, texts_by_bytes
 from spark_merge.sinks.mysql.ddl_dialect import Replacements
 from spark_merge.sinks.mysql.ddl_partitions import other_rows
 from spark_merge.sinks.mysql.formulas import plain_columns
@@ -76,14 +76,13 @@ def rewrites(
     if before is not None and has_rows(before) and statement.partitions is Partitions.ROWS_LEAVE:
         judge.check_partitions(before)
     definition = after.definition if after else None
+    by_bytes = definition is not None and not definition.new_collation and not place.by_bytes
+    texts = texts_by_bytes(definition, flavour) if definition is not None and by_bytes else {}
     defaults = {}
     if before is not None and after is not None and has_rows(before) and statement.changes:
-        defaults = dict(judge.columns(before, after))
+        defaults = dict(judge.columns(before, after, texts))
     plain = () if definition is None else plain_columns(definition, flavour)
-    bounds = dict(judge.bounds(definition))
-    if definition is None or definition.new_collation or place.by_bytes:
-        return Replacements(defaults, bounds, plain)
-    return Replacements(defaults, bounds, plain, by_bytes=True, texts=texts_by_bytes(definition, flavour))
+    return Replacements(defaults, dict(judge.bounds(definition)), plain, by_bytes, texts)
 
 
 def tables_of(statement: Statement, head: Head) -> tuple[TableSchema | None, TableSchema | None]:
@@ -126,8 +125,8 @@ class _Judge:
 
     # ---- columns -------------------------------------------------------------------------------------------------------
 
-    def columns(self, before: TableSchema, after: TableSchema) -> Iterator[tuple[str, str]]:
-        """The defaults to write."""
+    def columns(self, before: TableSchema, after: TableSchema, texts: Mapping[str, MadeText]) -> Iterator[tuple[str, str]]:
+        """The defaults to write. `texts`: as of Replacements."""
         old, new = _definitions(before), _definitions(after)
         given = {lowered(one.column): one for one in self._statement.pieces() if isinstance(one, DefaultPiece)}
         for effect in column_effects(before, after, [self._statement]):
@@ -136,9 +135,21 @@ class _Judge:
                 text = self._default(effect, new.get(name), given.get(lowered(name)), after)
                 if text is not None:
                     yield lowered(name), text
-            elif why := differs(effect, self._flavour, self._there):
+            elif why := differs(effect, self._flavour, self._there) or self._unstopped(effect, after, new.get(name), texts):
                 was, now = (_type_text(one, made) for one, made in ((effect.before, old), (effect.column, new)))
                 self._check_values(f"column {name} of {after.name} was {was} and is {now}, and {why}", after, effect.column)
+
+    def _unstopped(self, effect: ColumnEffect, after: TableSchema, made: ColumnDefinition | None, texts: Mapping[str, MadeText]) -> str:
+        """Why the target may take a value that TiDB has cut, where it is to stop at that; empty: it stops, or there is none."""
+        name = effect.column.name
+        if effect.conversion is not None:
+            return ""
+        if self._place.reread and name in after.key:
+            return "it is of the key: a row whose key is clipped otherwise than in TiDB is met by no row of a dump"
+        wider = texts.get(lowered(name))
+        if made is not None and wider is not None and wider.type and wider.type != made.type_text:
+            return f"its type at the target is {wider.type}, which holds what TiDB cut"
+        return ""
 
     def _default(self, effect: ColumnEffect, made: ColumnDefinition | None, given: DefaultPiece | None, after: TableSchema) -> str | None:
         """Of a new column; None: as the statement has it."""

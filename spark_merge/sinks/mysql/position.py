@@ -218,7 +218,7 @@ def read_state(session: MysqlSession, schema: str) -> Stored[Underway] | None:
     row = _read_row(session, schema)
     try:
         return None if row is None else Stored(row.state(), row)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise SinkError(
             f"table {_tables(schema)[0]} at {session.server} is no position: {error}",
             hint="give the sink another position-schema: this one is somebody else's",

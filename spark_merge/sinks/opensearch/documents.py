@@ -89,7 +89,7 @@ def _raw(block: Block, name: str, texts: pa.Array) -> pa.Array:
     """Numbers keep their digits. On one line: a bulk's lines end at a line feed."""
     try:
         return pa.array([None if text is None else msgspec.json.format(text, indent=-1) for text in texts.to_pylist()], pa.string())
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise SinkError(
             f"{block.schema.name}.{name} in segment {block.seq} holds a json that is none: {error}",
             hint="use json=text of the sink's URI, which takes any text; and report this",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sidecar.pace.live import AWAY_S, LIVE_BATCHES_MIN, LIVE_OVER_S, Live
+from sidecar.pace.live import AWAY_S, CATCH_UP_MAX_S, LIVE_BATCHES_MIN, LIVE_OVER_S, Live
 
 
 class Log:
@@ -85,3 +87,17 @@ def test_what_was_accepted_before_this_term_says_nothing_of_the_worker() -> None
     assert live.accepted([], began_s=0.0, at_s=0.1, left_s=inf) == []
     assert live.accepted([0.2], began_s=6.0, at_s=7.0, left_s=inf) == []
     assert live.accepted([7.1], began_s=7.2, at_s=7.3, left_s=inf) == [pytest.approx(0.2)]
+
+
+@given(lag_s=st.floats(2.0, 300.0), takes_s=st.floats(0.2, 5.0))
+def test_a_sink_that_never_catches_up_is_slow_and_not_late_for_ever(lag_s: float, takes_s: float) -> None:
+    """It is behind by the same all the time, from the worker's start on."""
+    live, end_s = Live(), 0.0
+    while end_s < CATCH_UP_MAX_S + lag_s + 2 * takes_s:
+        began_s, end_s = end_s, end_s + takes_s
+        took_s = live.accepted([end_s - lag_s], began_s=began_s, at_s=end_s, left_s=end_s - lag_s)
+        if end_s < min(CATCH_UP_MAX_S, lag_s):
+            assert took_s == []
+    took_s = live.accepted([end_s], began_s=end_s, at_s=end_s + lag_s, left_s=inf)
+    assert took_s
+    assert abs(live.quantile_s(1.0) - lag_s) < 1e-6

@@ -72,6 +72,13 @@ def no_text(path: Path) -> None:
     path.write_bytes(b"\xff\xfe\xc0")
 
 
+def a_byte(path: Path) -> None:
+    """Amid a text, where JSON's own signs stay."""
+    data = bytearray(path.read_bytes())
+    data[data.index(b'"') + 1] = 0xFF
+    path.write_bytes(data)
+
+
 def folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -82,7 +89,7 @@ def gone(path: Path) -> None:
     path.unlink()
 
 
-DAMAGES: tuple[Callable[[Path], None], ...] = (cut, zeros, other, no_text, folder, gone)
+DAMAGES: tuple[Callable[[Path], None], ...] = (cut, zeros, other, no_text, a_byte, folder, gone)
 
 
 def prepared(term: Term) -> None:

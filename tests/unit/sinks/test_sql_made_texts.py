@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -221,3 +223,34 @@ def test_a_text_is_made_wider_where_its_character_set_becomes_wider(source: str,
         table = read_table(target, NAME)
         assert table is not None
         assert table.columns[1].type_text == made, name
+
+
+def judged(before: str, after: str, server: str, place: AtTarget) -> None:
+    """MODIFY of the text column by a cluster that compares bytes."""
+    was, now = (Case(SqlColumn(one, "latin1", "latin1_bin"), new_collation=False).schema() for one in (before, after))
+    query = f"ALTER TABLE t MODIFY v {after} CHARACTER SET latin1 COLLATE latin1_bin NOT NULL"
+    record = DdlRecord(1, NAME.schema, NAME.table, query)  # type: ignore[arg-type]
+    rewrites(parsed(query, NAME.schema), record, was, now, SERVERS[server].flavour, AsInTheLog(was), moment=0, place=place)
+
+
+@pytest.mark.parametrize("server", ["MySQL", "MariaDB"])
+def test_a_type_that_is_made_wider_stops_where_it_would_take_what_tidb_cut(server: str) -> None:
+    """At MySQL TINYTEXT becomes TEXT for its bytes; MariaDB keeps the character set, and a strict session stops at a longer value."""
+    stops = pytest.raises(UnsupportedDdl, match="its type at the target is text, which holds what TiDB cut")
+    with stops if server == "MySQL" else nullcontext():
+        judged("text", "tinytext", server, AtTarget())
+    judged("text", "tinytext", server, AtTarget(reread=True))
+    judged("tinytext", "text", server, AtTarget())
+
+
+@pytest.mark.parametrize(("before", "after", "stops"), [("varchar(20)", "varchar(10)", True), ("varchar(10)", "varchar(20)", False)])
+def test_no_dump_gives_leave_to_clip_a_key(before: str, after: str, stops: bool) -> None:
+    was, now = (replace(Case(SqlColumn(one, "utf8mb4", "utf8mb4_bin"), new_collation=True).schema(), key=("v",)) for one in (before, after))
+    query = f"ALTER TABLE t MODIFY v {after} NOT NULL"
+    record = DdlRecord(1, NAME.schema, NAME.table, query)  # type: ignore[arg-type]
+    for reread in (False, True):
+        refused = pytest.raises(UnsupportedDdl, match="it is of the key") if stops and reread else nullcontext()
+        with refused:
+            rewrites(
+                parsed(query, NAME.schema), record, was, now, Flavour.MARIADB, AsInTheLog(was), moment=0, place=AtTarget(reread=reread)
+            )
