@@ -134,7 +134,7 @@ DDLS = [
     Mutation(
         "SQL: a dump from before a DDL lets the sink carry it out",
         "spark_merge/delivery/rereads.py::leave_at",
-        " and since_seq > manifest.seq",
+        " and reread.since_seq > manifest.seq",
         "",
         f"{REREAD}::test_another_dump_gives_no_leave[from before the DDL]",
     ),

@@ -530,7 +530,7 @@ MERGING = [
     Mutation(
         "Kafka: bytes of somebody else are taken for a slot's",
         "spark_merge/sinks/kafka/position_records.py::_ours",
-        "(msgspec.DecodeError, zlib.error)",
+        "(ValueError, zlib.error)",
         "msgspec.DecodeError",
         "tests/unit/sinks/kafka/test_position_records.py::test_what_is_no_slot_is_rejected",
     ),
