@@ -23,6 +23,7 @@ AWAY_S = 1.0
 """A worker that is there begins a batch 0.2 s after a segment at the latest, and a report's moments are known to a quarter of a second."""
 
 CATCH_UP_MAX_S = 60.0
+"""Most starts of a worker are caught up with in a few batches."""
 
 
 class Live:

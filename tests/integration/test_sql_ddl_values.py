@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -428,6 +429,8 @@ def test_what_a_formula_of_a_lax_session_made_is_written(target: Target, says: s
     texts = [(column, ColumnDefinition(name, text, generated=made[2] * (name == "g"), stored=name == "g")) for name, column, text in names]
     target.carry_out(head(f"CREATE TABLE t (id INT PRIMARY KEY, a {says})", None, table(*texts)))
     target.server.execute(f"INSERT INTO app.t VALUES (1, {value})")
+    (row,) = target.server.execute("SELECT a, g FROM app.t")
+    assert tuple(map(str, row)) == tuple(map(str, literal_eval(f"({value})")))
 
 
 def test_a_generated_column_whose_value_may_differ_takes_the_value_of_the_feed(target: Target) -> None:

@@ -236,6 +236,7 @@ def test_the_command_that_the_stop_names_ends_with_the_values_of_tidb_at_whateve
         with dying(at), pytest.raises(Died):
             deliver(db, log)
         assert type_there(db) == column
+        assert complete(log) == set(), "from before the DDL on"
     deliver(db, log)
     assert len(rows_of(db, AFTER, THERE)) == 3
     assert rows_of(db, AFTER, THERE) != EXPECTED, "the target's own values, until the dump is there"
@@ -272,6 +273,13 @@ NO_LEAVE = {
 def test_another_dump_gives_no_leave(db: MariaDb, log: Logged, one: str) -> None:
     log.to_the_ddl()
     log.segment(LATER, dumps=[NO_LEAVE[one]])
+    stopped(db, log)
+
+
+def test_a_dump_of_the_table_that_has_the_name_now_gives_no_leave(db: MariaDb, log: Logged) -> None:
+    log.to_the_ddl()
+    log.schemas[1] = log.log.write_schemas({TABLE: replace(AFTER, table_id=7)})
+    log.segment(LATER, dumps=[dump()])
     stopped(db, log)
 
 
