@@ -236,7 +236,6 @@ def test_the_command_that_the_stop_names_ends_with_the_values_of_tidb_at_whateve
         with dying(at), pytest.raises(Died):
             deliver(db, log)
         assert type_there(db) == column
-        assert complete(log) == set(), "from before the DDL on"
     deliver(db, log)
     assert len(rows_of(db, AFTER, THERE)) == 3
     assert rows_of(db, AFTER, THERE) != EXPECTED, "the target's own values, until the dump is there"
@@ -281,6 +280,24 @@ def test_a_dump_of_the_table_that_has_the_name_now_gives_no_leave(db: MariaDb, l
     log.schemas[1] = log.log.write_schemas({TABLE: replace(AFTER, table_id=7)})
     log.segment(LATER, dumps=[dump()])
     stopped(db, log)
+
+
+def test_the_table_lacks_something_from_before_its_ddl_whatever_becomes_of_the_dump(
+    db: MariaDb, log: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.segment([change(BEFORE, number + 1, row) for number, row in enumerate(INSERTED)])
+    deliver(db, log)
+    make_complete(log)
+    log.segment(ddl=True)
+    log.segment(LATER, dumps=[dump()])
+    dying = of(mortal(monkeypatch, NotedDdls, "note_intent", "note_done"))
+    for at, column in ((0, "double"), (1, "double"), (0, "varchar")):  # the last one behind the statement, and before its note
+        with dying(at), pytest.raises(Died):
+            deliver(db, log)
+        assert (type_there(db), complete(log)) == (column, set())
+    log.segment(dumps=[dump(DumpState.STOPPED)])
+    deliver(db, log)
+    assert complete(log) == set(), "the DDL is done, and nothing brings its values"
 
 
 def test_a_value_that_a_strict_session_rejects_stops_with_the_command_too(
